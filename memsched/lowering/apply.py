@@ -46,7 +46,8 @@ def apply_target(graph: Graph, target: Target) -> Graph:
     # All views come first: what may be overwritten depends on views that later ops make.
     pairs = sharing.all_in_place()
     rules = Workspaces.of(target)
-    scratch = [rules.bytes(sized, op) for op in sized.ops]
+    ruled = rules.always.keys() | rules.off_last_axis.keys()
+    scratch = [rules.bytes(sized, op) if op.type in ruled else 0 for op in sized.ops]
     if target.kernels == "litert":
         scratch = [size + own_memory(sized, op).step_bytes for size, op in zip(scratch, sized.ops, strict=True)]
     ops = tuple(

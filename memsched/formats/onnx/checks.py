@@ -80,9 +80,10 @@ def check_nodes(scopes: Sequence[Scope]) -> None:
         if any(isinstance(name, bytes) for names in (scope.defined, scope.free) for name in names):
             raise ModelError(f"a tensor of graph '{scope.graph.name}' has a name that is no UTF-8 text")
         for node in scope.graph.node:
-            if isinstance(node.op_type, bytes) or isinstance(node.domain, bytes) or isinstance(node.name, bytes):
+            kind = node.op_type
+            if isinstance(kind, bytes) or isinstance(node.domain, bytes) or isinstance(node.name, bytes):
                 raise ModelError(f"a node of graph '{scope.graph.name}' has a name or type that is no UTF-8 text")
-            if node.op_type in {"Split", "Einsum"}:
+            if kind in {"Split", "Einsum"}:
                 _check_attributes(node)
 
 

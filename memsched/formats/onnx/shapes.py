@@ -357,7 +357,8 @@ def _inference_copy(light: ModelProto, scopes: Sequence[Scope]) -> ModelProto:
 
 def _defer(graphs: Sequence[Scope], model: ModelProto) -> bool:
     """Hide nodes of ONNX's other domains from its inference, which crashes where they read a value without a type."""
-    found = {node.domain for scope in graphs for node in scope.graph.node if node.domain.startswith("ai.onnx.")}
+    domains = {node.domain for scope in graphs for node in scope.graph.node}
+    found = {domain for domain in domains if domain.startswith("ai.onnx.")}
     for domain in sorted(found):
         model.opset_import.add(domain=_DEFERRED + domain, version=1)
     for scope in graphs if found else ():
