@@ -98,7 +98,7 @@ struct AxisMap {
 
 struct OpInfo {
   bool usable = false, tied = false, sharing = false, ranged = false, own_memory = false;
-  bool joins = false, computes = false;
+  bool joins = false, computes = false, partial = false;
   int32_t output = -1, view_of = -1, concat_axis = 0, rank = 0;
   int64_t elements = 1, macs = 0, workspace = 0;
   double units = 0;
@@ -174,6 +174,7 @@ class PieceJudge {
     joins_ = words.flag();
     pads_ = words.flag();
     most_joined_ = words.small();
+    partial_slices_ = words.flag();
     for (double& units : helper_units_) units = words.number();
     tensors_.resize(tensors);
     for (TensorInfo& tensor : tensors_) {
@@ -319,20 +320,40 @@ class PieceJudge {
     for (int at = 0; at < 2 * missing_.wanted.axes; ++at) *words++ = missing_.wanted.ends[at];
   }
 
-  // Write the pieces and return the largest footprint, with what their kernels keep, and all multiply-accumulates.
-  Status evaluate(int64_t* peak, int64_t* macs) {
+  // Write the pieces and return in `found` the largest footprint, with what their kernels keep, all multiply-accumulates,
+  // bytes read and made, whether the last axis of anything that an op makes is cut, and how many slices, concatenations
+  // and paddings there are.
+  Status evaluate(int64_t* found) {
     new_tensors_.clear();
     new_ops_.clear();
     written_macs_ = lasting_ = 0;
     for (int tensor : group_.inputs) add_given(tensor);
     for (int tensor : group_.outputs) add_given(tensor);
     if (!write()) return kForeign;
-    *macs = written_macs_;
-    *peak = footprint() + lasting_;
+    found[0] = footprint() + lasting_;
+    found[1] = written_macs_;
+    count(found + 2);
     return kDone;
   }
 
  private:
+  void count(int64_t* found) const {
+    std::fill(found, found + 5, 0);
+    for (const NewOp& op : new_ops_) {
+      int64_t made = new_tensors_[op.output].size, read = 0;
+      bool partial = op.kind < 0 ? op.kind == kSlice && partial_slices_ : ops_[op.kind].partial;
+      for (int tensor : op.inputs) read += new_tensors_[tensor].size;
+      found[0] += made + (partial ? made : read);
+      if (op.kind < 0) {
+        ++found[1 - op.kind];
+        continue;
+      }
+      const NewTensor& tensor = new_tensors_[op.output];
+      const Region& whole = tensors_[ops_[op.kind].output].whole;
+      if (tensor.axes && tensor.shape[tensor.axes - 1] != whole.stop(tensor.axes - 1)) found[1] = 1;
+    }
+  }
+
   static void read(OpInfo& op, Reader& words) {
     op.usable = words.flag();
     op.tied = words.flag();
@@ -343,6 +364,7 @@ class PieceJudge {
     op.own_memory = words.flag();
     op.joins = words.flag();
     op.computes = words.flag();
+    op.partial = words.flag();
     op.concat_axis = words.small();
     op.view_of = words.small();
     op.rank = words.small();
@@ -977,7 +999,7 @@ class PieceJudge {
   std::vector<TensorInfo> tensors_;
   std::vector<OpInfo> ops_;
   int64_t alignment_ = 1;
-  bool align_parts_ = false, slice_views_ = false, joins_ = false, pads_ = false;
+  bool align_parts_ = false, slice_views_ = false, joins_ = false, pads_ = false, partial_slices_ = false;
   int32_t most_joined_ = 0;
   std::array<double, 3> helper_units_{};
   std::vector<Run> runs_;
@@ -1043,10 +1065,10 @@ int32_t memsched_pieces_plan(void* handle, const int64_t* words, int64_t* found)
   }
 }
 
-// Judge the group that was planned; `found` takes (largest footprint, multiply-accumulates).
+// Judge the group that was planned; `found` takes what `evaluate` returns there.
 int32_t memsched_pieces_evaluate(void* handle, int64_t* found) {
   try {
-    return static_cast<PieceJudge*>(handle)->evaluate(&found[0], &found[1]);
+    return static_cast<PieceJudge*>(handle)->evaluate(found);
   } catch (const std::bad_alloc&) {
     return kNoMemory;
   }

@@ -8,7 +8,7 @@ from typing import Final
 
 from memsched.graph.model import Graph, Op
 
-__all__ = ["NOTHING_KEPT", "Kept", "Pace", "Prices"]
+__all__ = ["NOTHING_KEPT", "PARTIAL", "Kept", "Pace", "Prices"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,7 +36,7 @@ class Kept:
 NOTHING_KEPT: Final = Kept()
 
 
-_PARTIAL: Final = frozenset({"Gather", "Slice", "Split"})
+PARTIAL: Final = frozenset({"Gather", "Slice", "Split"})
 """Ops that read no more of their input than they make of it."""
 
 
@@ -52,15 +52,18 @@ class Pace:
     of_op: float
     of_byte: float
 
-    def time(self, graph: Graph, op: Op) -> float:
-        """Return what an op of ``graph`` takes."""
-        made = sum(graph.tensors[tensor].size for tensor in op.outputs)
-        read = made if op.type in _PARTIAL else sum(graph.tensors[tensor].size for tensor in op.inputs)
-        return op.macs + self.of_op + self.of_byte * (made + read)
-
     def of_ops(self, graph: Graph, ops: Iterable[Op]) -> float:
-        """Return what these ops take together."""
-        return sum(self.time(graph, op) for op in ops)
+        """Return what these ops of ``graph`` take together."""
+        count = macs = moved = 0
+        for op in ops:
+            made = sum(graph.tensors[tensor].size for tensor in op.outputs)
+            read = made if op.type in PARTIAL else sum(graph.tensors[tensor].size for tensor in op.inputs)
+            count, macs, moved = count + 1, macs + op.macs, moved + made + read
+        return self.of_counted(count, macs, moved)
+
+    def of_counted(self, ops: int, macs: int, moved: int) -> float:
+        """Return what so many ops take that together do ``macs`` and move so many bytes."""
+        return macs + self.of_op * ops + self.of_byte * moved
 
     def of_graph(self, graph: Graph) -> float:
         """Return what all ops of ``graph`` take together."""
@@ -73,7 +76,8 @@ class Prices:
 
     Attributes:
         of_model: For the model as it is.
-        of_op: For an op of a graph, with its outputs and the constants that it brings; an estimate.
+        of_op: For an op of a graph, with its outputs and the constants that it brings; an estimate. It depends on no
+            more than the op's type, how many outputs it has and, of one with multiply-accumulates, their last axis.
         of_slice: For a slice, and roughly for any other op by which a loop hands data on.
         pace: What ops take of the time, where that is known; then what is kept are the runtime's own structures, which
             lie in the process and are no part of what it requires.

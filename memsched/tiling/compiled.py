@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.model import Graph, Op, Region, Tensor
+from memsched.graph.prices import PARTIAL
 from memsched.lowering.apply import NIBBLES, Workspaces
 from memsched.lowering.litert_kernels import has_own_memory, lasting_bytes, own_memory
 from memsched.regions.rules import Geometry, Pointwise, Refusal, WholeAxis, Window
@@ -21,7 +22,7 @@ from memsched.tiling.pieces import Members, Runs, TilingGroup
 from memsched.tiling.rewrite import RANGED
 from memsched.tiling.runs import OpPiece, run_of
 
-__all__ = ["CompiledPieces", "PieceFigures", "compiled_pieces", "without_kept"]
+__all__ = ["CompiledPieces", "PieceFigures", "WrittenFigures", "compiled_pieces", "without_kept"]
 
 _MOST_AXES = 8
 _MOST_INPUTS = 60
@@ -40,6 +41,26 @@ class PieceFigures:
     least: int
     macs: int
     runs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFigures:
+    """What is known of a group's pieces once they are written.
+
+    Attributes:
+        peak: The largest footprint with what their kernels keep, bytes.
+        moved: Bytes that their ops read and make.
+        cuts_last_axis: A run of an op makes less along the last axis than the op does.
+        slices: How many there are; so for ``concats`` and ``pads``.
+    """
+
+    peak: int
+    macs: int
+    moved: int
+    cuts_last_axis: bool
+    slices: int
+    concats: int
+    pads: int
 
 
 class _NoWordsError(Exception):
@@ -98,7 +119,7 @@ class CompiledPieces:
         self._handle: int | None = core.memsched_pieces_new(_array(self._words.of_graph()))
         if self._handle is None:
             raise MemoryError
-        most = 3 + 2 * _MOST_AXES + len(graph.ops)
+        most = 7 + 2 * _MOST_AXES + len(graph.ops)
         self._found = (ctypes.c_int64 * most)()
 
     def __del__(self) -> None:
@@ -127,14 +148,14 @@ class CompiledPieces:
             return Refusal("it cannot be cut so, or takes more extra work than is permitted")
         return PieceFigures(self._found[0], self._found[1], tuple(self._found[2 : 2 + len(group.ops)]))
 
-    def evaluate(self) -> tuple[int, int] | None:
-        """Return the largest footprint of the group planned last, with what its kernels keep, and its work.
-
-        None where Python has to say.
-        """
+    def evaluate(self) -> WrittenFigures | None:
+        """Return what the group planned last costs; None where Python has to say."""
         status = self._core.memsched_pieces_evaluate(self._handle, self._found)
         self._check(status)
-        return None if status == _FOREIGN else (self._found[0], self._found[1])
+        if status == _FOREIGN:
+            return None
+        peak, macs, moved, last, slices, concats, pads = self._found[:7]
+        return WrittenFigures(peak, macs, moved, bool(last), slices, concats, pads)
 
     @staticmethod
     def _check(status: int) -> None:
@@ -200,7 +221,7 @@ class _CoreWords:
         words = [
             *(len(self._graph.tensors), len(self._graph.ops), target.alignment_bytes, int(target.align_parts)),
             *(int(dialect.slice_type in joins), int(dialect.concat_type in joins), int(not padding)),
-            dialect.most_joined or 0,
+            *(dialect.most_joined or 0, int(dialect.slice_type in PARTIAL)),
         ]
         helpers = (dialect.slice_type, dialect.concat_type, dialect.pad_type)
         words += [_bits(float(self._workspaces.always.get(name, 0))) for name in helpers]
@@ -242,7 +263,8 @@ class _CoreWords:
         units = self._workspaces.units(self._graph, op)
         words = [
             *(int(op.type in self._sharing), int(op.type in RANGED), int(self._has_own_memory(number))),
-            *(int(joins and isinstance(axis, int)), int(_computes(op)), axis if isinstance(axis, int) else 0, view),
+            *(int(joins and isinstance(axis, int)), int(_computes(op)), int(op.type in PARTIAL)),
+            *(axis if isinstance(axis, int) else 0, view),
             *(len(geometry.shape), max(1, _product(geometry.shape)), op.macs, op.workspace, _bits(float(units))),
             len(op.inputs),
         ]

@@ -17,7 +17,7 @@ from msgspec import structs
 from memsched.core.library import library
 from memsched.graph.dialect import Dialect
 from memsched.graph.liveness import Storage, evaluate
-from memsched.graph.model import Graph, Op, Region
+from memsched.graph.model import Graph, Op, Region, Tensor
 from memsched.graph.parts import readers_of
 from memsched.graph.prices import NOTHING_KEPT, Kept, Prices
 from memsched.lowering.apply import apply_target
@@ -25,7 +25,7 @@ from memsched.lowering.litert_kernels import lasting_bytes
 from memsched.regions.geometry import describe
 from memsched.regions.rules import Geometry, Pointwise, Refusal
 from memsched.targets.model import Target
-from memsched.tiling.compiled import CompiledPieces, PieceFigures, compiled_pieces, without_kept
+from memsched.tiling.compiled import CompiledPieces, PieceFigures, WrittenFigures, compiled_pieces, without_kept
 from memsched.tiling.pieces import Members, Pieces, Runs, TilingGroup, members_of, plan_pieces
 from memsched.tiling.rewrite import rewrite
 
@@ -75,6 +75,8 @@ class _LocalGroup:
         stays: Per input whether something reads it afterwards.
         macs: Multiply-accumulates of all ops.
         lasting: Bytes that their kernels keep.
+        kept: What their runtime keeps for the ops.
+        time: What they take of it.
     """
 
     graph: Graph
@@ -84,6 +86,8 @@ class _LocalGroup:
     stays: tuple[bool, ...]
     macs: int
     lasting: int
+    kept: Kept
+    time: float
 
 
 class Intervals:
@@ -171,11 +175,10 @@ class Intervals:
             return Refusal("another way needs less")
         if core is not None and planned:
             found = core.evaluate()
-            # What is kept counts only where a way lowers the peak.
-            if found is not None:
-                peak = found[0] + interval.base - local.lasting
-                if self._prices is None or peak >= interval.peak:
-                    return GroupCost(group, peak, found[1] - local.macs)
+            if found is not None and not (found.cuts_last_axis and self._prices is not None):
+                peak = found.peak + interval.base - local.lasting
+                more, slower = self._more(local, figures.runs, found)
+                return GroupCost(group, peak, found.macs - local.macs, more, slower)
         pieces = pieces or self._pieces(local, group, most_macs)
         return pieces if isinstance(pieces, Refusal) else self._cost(interval, local, group, pieces)
 
@@ -203,11 +206,35 @@ class Intervals:
         kept = lasting_bytes(local.graph) if self.target.kernels == "litert" else 0
         more, slower = NOTHING_KEPT, 0.0
         if self._prices is not None:
-            of_ops = self._prices.of_ops
-            more = of_ops(rewritten.graph, rewritten.graph.ops) - of_ops(local.graph, local.graph.ops)
+            more = self._prices.of_ops(rewritten.graph, rewritten.graph.ops) - local.kept
             pace = self._prices.pace
-            slower = 0.0 if pace is None else pace.of_graph(rewritten.graph) - pace.of_graph(local.graph)
+            slower = 0.0 if pace is None else pace.of_graph(rewritten.graph) - local.time
         return GroupCost(group, profile.peak + interval.base - kept, rewritten.macs - local.macs, more, slower)
+
+    def _more(self, local: _LocalGroup, runs: Sequence[int], found: WrittenFigures) -> tuple[Kept, float]:
+        """Return what is kept beyond that for the group's ops, and their extra time.
+
+        Args:
+            runs: Per op how often it is run.
+        """
+        if self._prices is None:
+            return NOTHING_KEPT, 0.0
+        slices, concats, pads = self._helpers
+        more = slices * found.slices + concats * found.concats + pads * found.pads - local.kept
+        for op, times in zip(local.graph.ops, runs, strict=True):
+            more += self._prices.of_op(local.graph, op) * times
+        pace, count = self._prices.pace, sum(runs) + found.slices + found.concats + found.pads
+        return more, 0.0 if pace is None else pace.of_counted(count, found.macs, found.moved) - local.time
+
+    @functools.cached_property
+    def _helpers(self) -> tuple[Kept, Kept, Kept]:
+        """What is kept for a slice, a concatenation and a padding."""
+        if self._prices is None:
+            return NOTHING_KEPT, NOTHING_KEPT, NOTHING_KEPT
+        graph = Graph("helper", (Tensor("helper", 1, (1,)),), (), (), ())
+        kinds = (self.dialect.slice_type, self.dialect.concat_type, self.dialect.pad_type)
+        slices, concats, pads = (self._prices.of_op(graph, Op(kind, kind, (0,), (0,))) for kind in kinds)
+        return slices, concats, pads
 
     def _least_kept(self, graph: Graph, runs: Sequence[int]) -> Kept:
         """Return what is kept for the group's own ops in pieces, beside what is kept for them as they are.
@@ -260,6 +287,8 @@ class Intervals:
                 tuple(number[tensor] in staying for tensor in members.inputs),
                 sum(op.macs for op in graph.ops),
                 self._lasting(graph),
+                NOTHING_KEPT if self._prices is None else self._prices.of_ops(graph, graph.ops),
+                self._prices.pace.of_graph(graph) if self._prices is not None and self._prices.pace is not None else 0.0,
             )
         return self._local[key]
 

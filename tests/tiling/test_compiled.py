@@ -22,7 +22,7 @@ from memsched.search.run import Run
 from memsched.targets.load import load_target
 from memsched.targets.model import InPlaceRule, Target, WorkspaceRule
 from memsched.tiling.choices import TilingChoices
-from memsched.tiling.compiled import CompiledPieces
+from memsched.tiling.compiled import CompiledPieces, WrittenFigures
 from memsched.tiling.local import GroupCost, Intervals
 from memsched.tiling.pieces import TilingGroup
 from memsched.tiling.search import TilingSearch
@@ -96,7 +96,7 @@ def test_the_core_judges_most_ways_by_itself(monkeypatch: pytest.MonkeyPatch) ->
     alone = Counter[bool]()
     evaluate = CompiledPieces.evaluate
 
-    def counted(pieces: CompiledPieces) -> tuple[int, int] | None:
+    def counted(pieces: CompiledPieces) -> WrittenFigures | None:
         found = evaluate(pieces)
         alone[found is not None] += 1
         return found
@@ -127,7 +127,8 @@ def test_sharing_of_every_kind_is_as_in_python() -> None:
 
 def test_prices_of_ways_that_help_are_as_in_python() -> None:
     def price(graph: Graph, op: Op) -> Kept:
-        return Kept(100 + len(op.inputs) + len(graph.tensors[op.outputs[0]].name), 7)
+        channels = (graph.tensors[op.outputs[0]].shape or (0,))[-1] if op.macs else 0
+        return Kept(100 + len(op.type) + channels, 7)
 
     prices = Prices(Kept(1000, 50), price, Kept(120, 7), Pace(1000.0, 0.5))
     for seed in range(2):
