@@ -12,6 +12,9 @@ __all__ = ["tiling_lines"]
 
 _GROUPS_SHOWN = 5
 _REFUSALS_SHOWN = 3
+_WORTH_TELLING = 0.25
+"""Of the arena without pieces: a lower bound that is less says little."""
+
 _LEAST_OF_A_NAME = 24
 """Columns; with fewer left a name gets a line of its own."""
 
@@ -51,6 +54,9 @@ def tiling_lines(section: TilingSection | None, columns: int, *, verbose: bool) 
     if not section.exhausted:
         longer = "short: -O2" if section.short else "ended early: a longer --time-limit, or --effort,"
         lines.append((f"the search for pieces was {longer} may find better ones", "dim"))
+    bound = section.lower_bound_bytes
+    if bound is not None and bound >= _WORTH_TELLING * section.untiled.arena_bytes:
+        lines.append((f"no pieces of these layers need less than {bound:,} B in all", "dim"))
     for form, end in _ENDS.items():
         lines += _refusal_lines([one for one in section.refusals if one.form == form], end, columns, verbose=verbose)
     return lines

@@ -287,10 +287,16 @@ class Intervals:
                 tuple(number[tensor] in staying for tensor in members.inputs),
                 sum(op.macs for op in graph.ops),
                 self._lasting(graph),
-                NOTHING_KEPT if self._prices is None else self._prices.of_ops(graph, graph.ops),
-                self._prices.pace.of_graph(graph) if self._prices is not None and self._prices.pace is not None else 0.0,
+                *self._given(graph),
             )
         return self._local[key]
+
+    def _given(self, graph: Graph) -> tuple[Kept, float]:
+        """Return what is kept for the ops as they are, and their time."""
+        if self._prices is None:
+            return NOTHING_KEPT, 0.0
+        pace = self._prices.pace
+        return self._prices.of_ops(graph, graph.ops), 0.0 if pace is None else pace.of_graph(graph)
 
     def _lasting(self, graph: Graph) -> int:
         """Return what kernels keep, without constants that are made once, however many pieces read them."""

@@ -52,6 +52,7 @@ def _pieces(first: TilingSection, second: TilingSection, macs: int) -> TilingSec
         extra_macs=extra,
         extra_macs_percent=percent_of(extra, macs),
         groups=(*first.groups, *more.groups),
+        lower_bound_bytes=None if second.applied else first.lower_bound_bytes,
         judged=first.judged + second.judged,
         exhausted=first.exhausted and second.exhausted,
     )

@@ -9,7 +9,7 @@ from memsched.commands.optimize.candidates import Lookout
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
-from memsched.commands.optimize.tiling_section import group_row, refusal_row
+from memsched.commands.optimize.tiling_section import group_row, lower_bound, refusal_row
 from memsched.errors import InternalError
 from memsched.formats.known import format_of
 from memsched.graph.border import Border
@@ -154,6 +154,7 @@ class LoopRewrite:
             ),
             judged=self._search.judged,
             exhausted=self._search.exhausted,
+            lower_bound_bytes=lower_bound(self._base, self._request, self.graph, self._search.geometries),
             frontier=tuple(
                 TilingPointRow(
                     peak_bytes=point.peak,

@@ -12,7 +12,7 @@ from memsched.commands.optimize.candidates import Lookout
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
-from memsched.commands.optimize.tiling_section import group_row, refusal_row
+from memsched.commands.optimize.tiling_section import group_row, lower_bound, refusal_row
 from memsched.errors import InternalError
 from memsched.formats.known import format_of
 from memsched.graph.border import Border
@@ -192,6 +192,7 @@ class TileRewrite:
             refusals=tuple(refusal_row(ops[name], reason, "pieces") for name, reason in refused.items()),
             judged=found.judged,
             exhausted=found.exhausted,
+            lower_bound_bytes=lower_bound(self._base, self._request, graph, self._search.intervals.geometries),
             frontier=tuple(map(self._frontier_row, found.frontier)),
         )
         return replace(before, tiling=section)

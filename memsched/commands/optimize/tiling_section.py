@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from memsched.commands.optimize.place import Request
+from memsched.commands.optimize.rewrite import RewriteBase
 from memsched.graph.model import Graph, Op
+from memsched.graph.prices import Kept
+from memsched.regions.rules import Geometry, Refusal
 from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingForm
+from memsched.runtimes.known import runtime_of
+from memsched.tiling.bound import least_in_pieces
 
-__all__ = ["group_row", "refusal_row"]
+__all__ = ["group_row", "lower_bound", "refusal_row"]
+
+
+def lower_bound(
+    base: RewriteBase, request: Request, graph: Graph, geometries: Mapping[int, Geometry | Refusal]
+) -> int | None:
+    """Return bytes that the model requires at least in whatever pieces; None where nothing is known.
+
+    Args:
+        graph: What is cut: the model with its ops in the order of execution, some paddings folded into others.
+        geometries: Per op of it what `describe` gives.
+    """
+    if request.opening.guarantee == "default":
+        return None
+    target, prices = base.prepared.target, runtime_of(base.module, base.prepared.target).prices(base.module)
+    if prices is None or prices.pace is not None:
+        return least_in_pieces(graph, target, base.dialect, geometries)
+    # A file that is written keeps nothing for tensors that nothing refers to, and for paddings that are folded.
+    persistent = min(prices.of_model.persistent, dict(base.placed.requirement.parts).get("persistent", 0))
+    persistent -= (prices.of_ops(base.given, base.given.ops) - prices.of_ops(graph, graph.ops)).persistent
+    prices = replace(prices, of_model=Kept(max(0, persistent)))
+    return least_in_pieces(graph, target, base.dialect, geometries, prices)
 
 
 def group_row(

@@ -106,6 +106,8 @@ class TilingSection(Section, frozen=True, kw_only=True):
         judged: Ways of cutting that were tried.
         exhausted: The search finished before the time was up. It looks near what helps, so this is no proof that
             nothing better exists.
+        lower_bound_bytes: No pieces or loops of these layers, made once, require less, whatever their order, extra work
+            and repetitions; null where some were made of others, or the runtime optimises what it executes.
         short: It was for pieces that cost nothing, and of little work: higher levels of ``-O`` search longer.
     """
 
@@ -119,6 +121,7 @@ class TilingSection(Section, frozen=True, kw_only=True):
     judged: Count
     exhausted: bool
     frontier: tuple[TilingPointRow, ...]
+    lower_bound_bytes: Count | None = None
     short: bool = False
 
 
