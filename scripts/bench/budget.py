@@ -1,9 +1,9 @@
 """Budgets over order, in-place writes, exact algebra, pieces and repetitions together: met or not, extra work, seconds.
 
-Every model is given 75, 50 and 35 % of what its file as given requires under its target; all that `--allow` knows and
-that rounds nothing otherwise is permitted, with up to 50 % extra work. A budget that is not met is
-impossible where it is below what every rewritten model needs: its inputs, or its outputs, all at once, beside what its
-runtime keeps for each of its operators.
+Every model is given shares of what its file as given requires under its target (`--shares`); all that `--allow` knows
+and that rounds nothing otherwise is permitted, with up to 50 % extra work. A budget that is not met is impossible where
+it is below what every rewritten model needs: its inputs, or its outputs, all at once, beside what its runtime keeps for
+each of its operators.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _rows(path: Path, values: Values) -> Iterator[tuple[float, tuple[object, ...
     given = optimize(str(path), target=target, solver="file", verify=False)
     needed = given.report["requirement"]["given_bytes"]
     least = least_of_all(path, target, given.report.data)
-    for share in _SHARES:
+    for share in values.shares:
         budget = needed * share // 100
         watch = Stopwatch()
         result = optimize(
@@ -158,6 +158,7 @@ BENCH = Benchmark(
     (
         time_limit(60.0, "of each run"),
         effort(),
+        option("--shares", type=int, nargs="+", default=_SHARES, metavar="PCT", help="budgets"),
         option("--max-extra-macs", type=float, default=50.0, metavar="PCT", help="extra work that is permitted"),
         positional("models", type=Path, help="default: ten of models/ and scripts/networks"),
     ),
