@@ -2,9 +2,10 @@
 
 Four things hold whatever is cut, and however. All inputs lie in memory before the first op, all outputs behind the
 last. An op that stays whole has its inputs and outputs at once. A tensor that crosses a border between groups, or
-between a group and whole ops, is whole at one moment. And an op that runs n times has a run with an n-th of what it
-reads and makes; each run more is an op more, for which some runtimes keep bytes. A dynamic program over the order finds
-the groups that need least by these alone. Halos, and what lies in memory beside, only add to that.
+between a group and whole ops, is whole at one moment, beside its pieces where joining them copies. And an op that runs
+n times has a run with an n-th of what it reads and makes; each run more is an op more, for which some runtimes keep
+bytes. A dynamic program over the order finds the groups that need least by these alone. Halos, and what lies in memory
+beside, only add to that.
 """
 
 from __future__ import annotations
@@ -59,12 +60,14 @@ class _OpNeeds:
         whole: All at once.
         runs: In any number of runs together.
         run: In each of them at least.
+        joined: Where pieces of it are what a group makes.
         kept: For one more run of it.
     """
 
     whole: int
     runs: float
     run: float
+    joined: int
     kept: int
 
 
@@ -82,6 +85,8 @@ class _Floor:
         self._views |= {name for part in target.part_views for name in part.ops}
         writers = {name for write in target.in_place for name in write.ops}
         self._sharing = self._views | writers | {*target.pads_over_inputs}
+        self._loops = dialect.loop is not None
+        self._copies = 1 if dialect.concat_type in self._sharing else 2
         self._tied = {op for pair in graph.dependencies for op in pair}
         self._readers = readers_of(graph)
         self._free = {tensor for tensor in graph.inputs if target.inputs != "arena"}
@@ -171,7 +176,7 @@ class _Floor:
             runs = run = math.inf
             if not self._refuses(number):
                 runs, run = self._in_runs(op, made, read), self._in_runs(op, *self._least_run(number))
-            found.append(_OpNeeds(whole, runs, run, self._kept(op.type)))
+            found.append(_OpNeeds(whole, runs, run, self._copies * both[1], self._kept(op.type)))
         return found[::-1]
 
     def _refuses(self, number: int) -> bool:
@@ -272,9 +277,10 @@ class _Floor:
             run = op.runs <= level * MOST_RUNS and op.run <= level
             more = (max(1, math.ceil(op.runs / level)) - 1) * op.kept if run and level else 0
             in_pieces = min(in_pieces, at_border + self._joined) + more if run else math.inf
-            in_loop = min(in_loop, at_border + self._loop) if run else math.inf
+            in_loop = min(in_loop, at_border + self._loop) if run and self._loops else math.inf
             whole = at_border if op.whole <= level else math.inf
-            at_border = min(whole, in_pieces, in_loop) if self._borders[number + 1] <= level else math.inf
+            joined = in_pieces if op.joined <= level else math.inf
+            at_border = min(whole, joined, in_loop) if self._borders[number + 1] <= level else math.inf
         return None if math.isinf(at_border) else int(at_border)
 
 

@@ -130,6 +130,14 @@ def test_an_op_that_cannot_be_cut_has_all_that_it_reads_and_makes() -> None:
     )
 
 
+def test_pieces_that_are_copied_when_they_are_joined_lie_beside_what_they_make() -> None:
+    module, target = net_of(64, "Sigmoid"), load_target("onnxruntime")
+    intervals = Intervals(module.graphs[0], target, dialect_of(module, target))
+    rows = TilingGroup((0, 1, 2), (0,), (64,))
+    least = least_in_pieces(intervals.graph, target, intervals.dialect, intervals.geometries)
+    assert least == required(intervals, [rows], None) == 2 * 64 * 4 * 4
+
+
 def test_what_is_kept_for_every_op_counts() -> None:
     module = net_of(64, "Sigmoid")
     whole = best_peak(module.graphs[0], load_target("ideal"))
