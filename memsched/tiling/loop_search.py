@@ -12,14 +12,14 @@ from __future__ import annotations
 import bisect
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from memsched.graph.dialect import Dialect
 from memsched.graph.loop import Loop
 from memsched.graph.model import Graph
 from memsched.graph.prices import Prices
-from memsched.regions.rules import Geometry, Refusal
+from memsched.regions.rules import Refusal
 from memsched.targets.model import Target
 from memsched.tiling.local import Intervals
 from memsched.tiling.loop import LoopGroup, plan_loop
@@ -104,11 +104,6 @@ class LoopSearch:
     def effort(self) -> float:
         """The work done so far, about as much as an idle machine does in so many seconds."""
         return self.judged / _WORK_PER_SECOND
-
-    @property
-    def geometries(self) -> Mapping[int, Geometry | Refusal]:
-        """What each op's output needs of its inputs."""
-        return self._intervals.geometries
 
     def refusals(self) -> Iterator[tuple[int, str]]:
         """Yield the ops that no known loop holds, with a reason: their own, or that of a group that begins there."""

@@ -154,7 +154,7 @@ class LoopRewrite:
             ),
             judged=self._search.judged,
             exhausted=self._search.exhausted,
-            lower_bound_bytes=lower_bound(self._base, self._request, self.graph, self._search.geometries),
+            lower_bound_bytes=lower_bound(self._base, self._request, self.graph),
             frontier=tuple(
                 TilingPointRow(
                     peak_bytes=point.peak,

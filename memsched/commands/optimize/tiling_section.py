@@ -9,6 +9,7 @@ from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.rewrite import RewriteBase
 from memsched.graph.model import Graph, Op
 from memsched.graph.prices import Kept
+from memsched.regions.geometry import describe
 from memsched.regions.rules import Geometry, Refusal
 from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingForm
 from memsched.runtimes.known import runtime_of
@@ -18,16 +19,17 @@ __all__ = ["group_row", "lower_bound", "refusal_row"]
 
 
 def lower_bound(
-    base: RewriteBase, request: Request, graph: Graph, geometries: Mapping[int, Geometry | Refusal]
+    base: RewriteBase, request: Request, graph: Graph, geometries: Mapping[int, Geometry | Refusal] | None = None
 ) -> int | None:
     """Return bytes that the model requires at least in whatever pieces; None where nothing is known.
 
     Args:
         graph: What is cut: the model with its ops in the order of execution, some paddings folded into others.
-        geometries: Per op of it what `describe` gives.
+        geometries: Per op of it what `describe` gives, where the caller has it.
     """
     if request.opening.guarantee == "default":
         return None
+    geometries = geometries or {op: describe(graph, op) for op in range(len(graph.ops))}
     target, prices = base.prepared.target, runtime_of(base.module, base.prepared.target).prices(base.module)
     if prices is None or prices.pace is not None:
         return least_in_pieces(graph, target, base.dialect, geometries)
