@@ -13,7 +13,7 @@ __all__ = ["tiling_lines"]
 _GROUPS_SHOWN = 5
 _REFUSALS_SHOWN = 3
 _WORTH_TELLING = 0.25
-"""Of the arena without pieces: a lower bound that is less says little."""
+"""Share of the arena without pieces: a lower bound that is less says little."""
 
 _LEAST_OF_A_NAME = 24
 """Columns; with fewer left a name gets a line of its own."""
