@@ -26,7 +26,7 @@ from memsched.targets.model import Target
 __all__ = ["MOST_RUNS", "least_in_pieces"]
 
 MOST_RUNS = 400
-"""Of an op in one group: what pieces and loops are limited to."""
+"""Runs of an op in one group that pieces and loops are limited to."""
 
 _EXACT = 4_096
 """Where more than the largest step counts, ranges of its size are halved until they are this part of it."""
