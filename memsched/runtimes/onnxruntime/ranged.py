@@ -110,13 +110,14 @@ def draw_at(path: Path, sizes: Mapping[str, int], file: Path, *, seed: int) -> N
         raise UsageError(f"the model has no random inputs at {dict(sizes)}: {_line(result.reason)}")
 
 
-def run_on(path: Path, feeds: Path, *, folder: Path | None = None) -> RangedRun | str:
+def run_on(path: Path, feeds: Path, *, folder: Path | None = None, even: bool = False) -> RangedRun | str:
     """Return what a model takes on inputs that were stored, in a process of its own; or why it does not run.
 
     Args:
         folder: Where weights lie that the file names, if not beside it.
+        even: In a process that gives back what is freed at once, so that chance has no part in what it takes.
     """
-    request = {**_model(path, folder), "feeds": str(feeds), "runs": 1}
+    request = {**_model(path, folder), "feeds": str(feeds), "runs": 1, "even": even}
     result = run_in_child(_MEASURE, request, _TIMEOUT)
     return RangedRun(**result.value) if result.ok else _line(result.reason)
 

@@ -17,6 +17,7 @@ from memsched.runtimes.compare import compare, relative_error
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_arrays
 from memsched.runtimes.onnxruntime.session_process import forget_highest, process_bytes
 from memsched.runtimes.onnxruntime.sessions import find_data, run_once
+from memsched.search.heap import give_back_at_once
 
 __all__ = ["compare_sizes", "draw", "measure", "race"]
 
@@ -43,11 +44,14 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run a model on inputs that were stored, and say what the process and the later runs took.
 
     Args:
-        request: "path", "folder" as `_opened` has them; "feeds": what `draw` stored; "runs": timed after the first.
+        request: "path", "folder" as `_opened` has them; "feeds": what `draw` stored; "runs": timed after the first;
+            "even": whether freed memory is given back at once.
 
     Returns:
         "process": the highest memory above that before the session was opened, bytes; "seconds": of the quickest run.
     """
+    if request["even"]:
+        give_back_at_once()
     feed = read_arrays(request["feeds"])
     gc.collect()
     forget_highest()

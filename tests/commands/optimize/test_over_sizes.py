@@ -270,3 +270,36 @@ def test_on_a_busy_machine_times_are_what_a_thread_computes(
     # The others are not timed where the one that takes least is good.
     assert set(raced) == ({"least"} if written else {"most", "least"})
     assert any("not written more: needs no less (126 MB)" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(("most", "even", "written"), [(118, 130, "least"), (130, 118, "least"), (130, 130, "most")])
+def test_a_file_takes_no_more_at_a_short_length(
+    most: int, even: int, written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large, small, short = {"n": 900}, {"n": 500}, {"n": 60}
+    taken = {
+        "given": {900: 900, 500: 200, 60: 100},
+        "least": {900: 300, 500: 200, 60: most},
+        "most": {900: 400, 500: 200, 60: 100},
+    }
+
+    def draw(_: Path, sizes: dict[str, int], file: Path, **__: object) -> None:
+        file.write_text(str(sizes["n"]))
+
+    def run(path: Path, feeds: Path, **options: object) -> RangedRun:
+        name, length = path.read_text(), int(feeds.read_text())
+        chosen = even if options.get("even") and name == "least" else taken[name][length]
+        return RangedRun(chosen << 20, 0.1)
+
+    quick = RangedRace(TimeRatio(1, 1, 1.0), TimeRatio(1, 1, 1.0), 1.0)
+    monkeypatch.setattr(ranged_trials, "draw_at", draw)
+    monkeypatch.setattr(ranged_trials, "run_on", run)
+    monkeypatch.setattr(ranged_trials, "race", lambda *_, **__: quick)
+    monkeypatch.setattr(ranged_trials, "compare_at", lambda *_, **__: ("runtime", [[AtSize(True, 0.0, None)]]))
+    path = tmp_path / "given.onnx"
+    path.write_text("given")
+    opened = OnnxFormat().open_model(_transformer().SerializeToString(), "net.onnx", {}, {"length": Range(1, 9)})
+    sizes = RangedSizes(large, small, short, (large,))
+    found = try_points(opened, GivenFile(path, None), _points("least", "most"), sizes, 0, 10)
+    assert (found.best and found.best.point.name) == written
+    assert any("but 136 MB at a short one" in note for note in found.notes) == (written == "most")

@@ -21,7 +21,7 @@ from memsched.formats.onnx.blocks.nodes import replace_nodes
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.regions import OpenGraph
 from memsched.formats.onnx.blocks.sizes import Polynomial
-from memsched.formats.onnx.blocks.tokens import token_points, typical
+from memsched.formats.onnx.blocks.tokens import groups, is_weightless, points_of
 from memsched.formats.onnx.structure import op_type
 
 if TYPE_CHECKING:
@@ -41,19 +41,25 @@ _TOKENS_FIRST: Final = (0, 2, 1, 3)
 def kernel_points(model: ModelProto, values: OpenValues) -> Sequence[BlockPoint]:
     """Return ways to compute attention by the kernel: by itself, and with the rest in loops over blocks of tokens.
 
+    The first has loops where what they compute reads no large weights, such as other attention.
+
     Args:
         model: With its weights; it is not changed.
     """
-    graph = OpenGraph(model.graph, values, typical(values))
+    graph = OpenGraph(model.graph, values, values.typical)
     found = find_attention(graph, model.graph)
     if not found:
         return ()
     rows = tuple(_row(graph, one, number) for number, one in enumerate(found))
-    points = [BlockPoint("attention by kernels", rows, partial(_written, model, graph, found), kernels=True)]
-    for number, point in enumerate(token_points(write_kernels(model, graph, found), values)):
+    written = write_kernels(model, graph, found)
+    rest, nests = groups(written, values)
+    points = []
+    for number, point in enumerate(points_of(written, rest, nests)):
         name = f"attention by kernels, the rest {point.name}"
         build = partial(_with_loops, model, graph, found, number)
         points.append(BlockPoint(name, (*rows, *point.rows), build, kernels=True))
+    alone = BlockPoint("attention by kernels", rows, partial(_written, model, graph, found), kernels=True)
+    points.insert(int(any(is_weightless(written, rest, nest) for nest in nests)), alone)
     return points
 
 
@@ -68,7 +74,8 @@ def _written(model: ModelProto, graph: OpenGraph, found: Sequence[OpenAttention]
 
 
 def _with_loops(model: ModelProto, graph: OpenGraph, found: Sequence[OpenAttention], number: int) -> bytes:
-    return token_points(write_kernels(model, graph, found), graph.values)[number].build()
+    written = write_kernels(model, graph, found)
+    return points_of(written, *groups(written, graph.values))[number].build()
 
 
 def write_kernels(model: ModelProto, graph: OpenGraph, found: Sequence[OpenAttention]) -> ModelProto:

@@ -32,6 +32,9 @@ _MOST_COMPUTED: Final = 2
 _TOGETHER: Final = frozenset({"Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "Where", "Pow"})
 """Operators whose inputs have the same lengths, or the length 1."""
 
+_SHORT: Final = 64
+"""Dimensions that are never longer as far as anybody said, such as a batch, are not what makes a value large."""
+
 _MOST_SYMBOLS: Final = 4
 """Models with more open dimensions would have to be read too often."""
 
@@ -48,6 +51,8 @@ class OpenValues:
         elements: Per value the `TensorProto.DataType`.
         integers: Vectors and scalars of integers that follow from the dimensions alone: their elements.
         scalars: Which of these have no axis.
+        typical: Lengths at which values are compared: the largest that somebody stated, or that are long, and the least
+            of others; computed ones follow from these.
     """
 
     ranges: Mapping[str, Range]
@@ -56,6 +61,7 @@ class OpenValues:
     elements: Mapping[str, int]
     integers: Mapping[str, tuple[Polynomial, ...]]
     scalars: frozenset[str]
+    typical: Mapping[str, int]
 
     def bytes_of(self, name: str, sizes: Mapping[str, int], width: int = 4) -> int | None:
         """Return the bytes of a value at ``sizes``, with elements of ``width`` bytes; None where they are unknown."""
@@ -97,8 +103,13 @@ def probe(light: ModelProto, ranges: Mapping[str, Range]) -> OpenValues:
     for (name, axis), column in computed.items():
         everything[f"{name}[{axis}]"] = Range(column[0], column[1])
         places[f"{name}[{axis}]"] = name, axis
+    typical = _typical(ranges)
+    if computed:
+        found = infer_at(light, typical).shapes
+        typical |= {f"{name}[{axis}]": found[name][axis] for name, axis in computed if name in found}
+        typical = {name: typical.get(name, span.least) for name, span in everything.items()}
     integers, scalars = _integers(seen, probes)
-    return OpenValues(everything, places, shapes, seen[0].elements, integers, scalars)
+    return OpenValues(everything, places, shapes, seen[0].elements, integers, scalars, typical)
 
 
 def _columns(seen: Sequence[InferredValues]) -> dict[str, list[tuple[int, ...]]]:
@@ -156,6 +167,11 @@ def _ends(ranges: Mapping[str, Range]) -> list[dict[str, int]]:
     """Return the least and the largest sizes."""
     least = {name: -(-span.least // span.multiple) * span.multiple for name, span in ranges.items()}
     return [least, {name: span.most // span.multiple * span.multiple for name, span in ranges.items()}]
+
+
+def _typical(ranges: Mapping[str, Range]) -> dict[str, int]:
+    least, most = _ends(ranges)
+    return {name: (most if span.named or span.most > _SHORT else least)[name] for name, span in ranges.items()}
 
 
 def _probes(ranges: Mapping[str, Range], count: int) -> list[dict[str, int]]:

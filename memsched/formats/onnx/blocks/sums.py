@@ -19,7 +19,7 @@ from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.regions import BlockGrowth, BlockRegion, OpenGraph, asks_only
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.blocks.sums_body import SumGroup, SumKind, write_sums
-from memsched.formats.onnx.blocks.tokens import token_points, typical
+from memsched.formats.onnx.blocks.tokens import token_points
 from memsched.formats.onnx.blocks.two_passes import Normaliser, in_two_passes
 from memsched.formats.onnx.raised import LEAST_OPSET
 from memsched.formats.onnx.structure import op_type
@@ -74,7 +74,7 @@ def sum_points(model: ModelProto, values: OpenValues) -> Sequence[BlockPoint]:
     opset = next((one.version for one in model.opset_import if one.domain in {"", "ai.onnx"}), 1)
     if opset < LEAST_OPSET:
         return ()
-    graph = OpenGraph(model.graph, values, typical(values))
+    graph = OpenGraph(model.graph, values, values.typical)
     known = {node.name or node.output[0] for node in graph.nodes}
     points = _points(model, graph, known, (), "as sums")
     passes = in_two_passes(model, graph, _softmaxes(graph))

@@ -17,13 +17,10 @@ from memsched.formats.onnx.raised import LEAST_OPSET
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["groups", "token_points", "typical"]
+__all__ = ["groups", "is_weightless", "points_of", "token_points"]
 
 _BLOCKS: Final = (16 << 20, 4 << 20)
 """Bytes that the large values of a block may take."""
-
-_SHORT: Final = 64
-"""Dimensions that are never longer as far as anybody said, such as a batch, are not what makes a value large."""
 
 _LEAST: Final = 1.5
 """Values so many times as large as the largest input, output or value between groups are worth a loop."""
@@ -36,28 +33,38 @@ _WORTH_HOLDING: Final = 4 << 20
 
 
 def token_points(model: ModelProto, values: OpenValues) -> Sequence[BlockPoint]:
-    """Return ways to compute large values of a model in loops: the first and the last with all of them.
-
-    What a loop packs of weights is held beside these: there is a way in which layers with weights are no loops, too.
+    """Return ways to compute large values of a model in loops, the quickest first.
 
     Args:
         model: With its weights; it is not changed.
     """
-    graph, nests = groups(model, values)
+    return points_of(model, *groups(model, values))
+
+
+def points_of(model: ModelProto, graph: OpenGraph, nests: Sequence[Nest]) -> Sequence[BlockPoint]:
+    """Return ways to compute groups of a model's nodes in loops, the quickest first; the last is with all of them.
+
+    What a loop packs of weights is held beside these: the first leaves layers with large weights whole.
+    """
     if not nests:
         return ()
     rows = tuple(_row(graph, nest, number) for number, nest in enumerate(nests))
     holding = sum(_packed(model, graph, nest) for nest in nests) >= _WORTH_HOLDING
     points = []
-    for block, once in itertools.product(_BLOCKS, (False, True) if holding else (False,)):
-        name = f"in blocks of {block >> 20} MB{', weights unpacked' if once else ''}"
-        points.append(BlockPoint(name, rows, partial(_written, model, graph, nests, block, once)))
-    bare = [nest for nest in nests if not _packed(model, graph, nest)]
+    bare = [nest for nest in nests if is_weightless(model, graph, nest)]
     if holding and bare:
         told = tuple(_row(graph, nest, number) for number, nest in enumerate(bare))
         name = f"in blocks of {_BLOCKS[0] >> 20} MB, layers with weights whole"
-        points.insert(1, BlockPoint(name, told, partial(_written, model, graph, bare, _BLOCKS[0], False)))
+        points.append(BlockPoint(name, told, partial(_written, model, graph, bare, _BLOCKS[0], False)))
+    for block, once in itertools.product(_BLOCKS, (False, True) if holding else (False,)):
+        name = f"in blocks of {block >> 20} MB{', weights unpacked' if once else ''}"
+        points.append(BlockPoint(name, rows, partial(_written, model, graph, nests, block, once)))
     return points
+
+
+def is_weightless(model: ModelProto, graph: OpenGraph, nest: Nest) -> bool:
+    """Return whether a group reads no large weights that a runtime packs, as attention by itself does."""
+    return not _packed(model, graph, nest)
 
 
 def _packed(model: ModelProto, graph: OpenGraph, nest: Nest) -> int:
@@ -72,15 +79,9 @@ def _written(model: ModelProto, graph: OpenGraph, nests: Sequence[Nest], block: 
 
 def groups(model: ModelProto, values: OpenValues) -> tuple[OpenGraph, Sequence[Nest]]:
     """Return the groups of nodes of a model that are worth a loop; none where its operator set has no such loops."""
-    sizes = typical(values)
-    graph = OpenGraph(model.graph, values, sizes)
+    graph = OpenGraph(model.graph, values, values.typical)
     opset = next((one.version for one in model.opset_import if one.domain in {"", "ai.onnx"}), 1)
     return graph, _nests(graph) if opset >= LEAST_OPSET else ()
-
-
-def typical(values: OpenValues) -> dict[str, int]:
-    """Return the sizes at which values are compared: the largest that somebody stated, or that are long."""
-    return {name: span.most if span.named or span.most > _SHORT else span.least for name, span in values.ranges.items()}
 
 
 def _nests(graph: OpenGraph) -> list[Nest]:

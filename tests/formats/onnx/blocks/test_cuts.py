@@ -29,7 +29,7 @@ def _needs(kind: str, shapes: dict[str, str], cut: Cut, *, integers: tuple[int, 
     node = helper.make_node(kind, inputs, [output], **attributes)
     lengths = {name: tuple(map(_length, told.split())) for name, told in shapes.items()}
     known = {inputs[-1]: tuple(_length(str(one)) if one else Polynomial(()) for one in integers)} if integers else {}
-    values = OpenValues(_RANGES, {}, lengths, {}, known, frozenset())
+    values = OpenValues(_RANGES, {}, lengths, {}, known, frozenset(), {})
     return needs(kind, node, cut, values)
 
 

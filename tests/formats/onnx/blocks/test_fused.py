@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from onnx import ModelProto, checker
 
 from memsched.formats.blocks import Range
-from memsched.formats.onnx.blocks import fused
+from memsched.formats.onnx.blocks import fused, held
 from memsched.formats.onnx.blocks.attention import find_attention
 from memsched.formats.onnx.blocks.fused import kernel_points, write_kernels
 from memsched.formats.onnx.blocks.probes import OpenValues, probe
 from memsched.formats.onnx.blocks.regions import OpenGraph
-from memsched.formats.onnx.blocks.tokens import typical
 from memsched.formats.onnx.light import lighten
 from tests.formats.onnx.blocks.layers import Layers
 
@@ -88,7 +87,7 @@ def _values(model: ModelProto) -> OpenValues:
 
 def _written(model: ModelProto, kernels: int) -> ModelProto:
     values = _values(model)
-    graph = OpenGraph(model.graph, values, typical(values))
+    graph = OpenGraph(model.graph, values, values.typical)
     found = find_attention(graph, model.graph)
     assert len(found) == kernels
     written = write_kernels(model, graph, found)
@@ -180,19 +179,23 @@ def test_other_attention_stays_as_it_is(kind: str) -> None:
             x = net.op("Add", x, net.op("MatMul", net.op("ReduceMean", weights, axes=[1], keepdims=0), "x"))
         model = net.model(x)
     values = _values(model)
-    assert not find_attention(OpenGraph(model.graph, values, typical(values)), model.graph)
+    assert not find_attention(OpenGraph(model.graph, values, values.typical), model.graph)
     assert kernel_points(model, values) == ()
 
 
-def test_the_rest_goes_into_loops() -> None:
+@pytest.mark.parametrize("least", [256, 1 << 16])
+def test_the_rest_goes_into_loops(least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held, "_LEAST", least)
     net = _Net()
     x = net.op("Add", "x", net.attending("x", scale="Div", mask="add"))
     model = net.model(net.op("Add", x, net.feed_forward(x)))
     points = kernel_points(model, _values(model))
-    assert [[row.kind for row in point.rows] for point in points] == [["kernel"], *[["kernel", "loop"]] * 2]
+    kinds = [[row.kind for row in point.rows] for point in points]
+    alone = int(least > 256)
+    assert kinds == [*[["kernel", "loop"]] * alone, ["kernel"], *[["kernel", "loop"]] * (2 - alone)]
     assert all(point.kernels for point in points)
-    written = ModelProto.FromString(points[1].build())
+    written = ModelProto.FromString(points[1 - alone].build())
     kinds = [node.op_type for node in written.graph.node]
     assert (kinds.count("MultiHeadAttention"), kinds.count("Loop")) == (1, 1)
     assert _apart(model, written, (2, 97)) <= 1e-5
-    assert points[1].build() == points[1].build()
+    assert points[1 - alone].build() == points[1 - alone].build()

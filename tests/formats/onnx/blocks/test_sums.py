@@ -21,7 +21,6 @@ from memsched.formats.onnx.blocks.probes import OpenValues, probe
 from memsched.formats.onnx.blocks.regions import OpenGraph
 from memsched.formats.onnx.blocks.sums import find_sums, sum_points
 from memsched.formats.onnx.blocks.sums_body import SumGroup, write_sums
-from memsched.formats.onnx.blocks.tokens import typical
 from memsched.runtimes.onnxruntime.ranged import RangedRun, draw_at, run_on
 from tests.formats.onnx.blocks.layers import Layers
 from tests.formats.onnx.blocks.random_layers import compare_sums
@@ -96,7 +95,7 @@ class _Net(Layers):
 
 def _found(model: ModelProto, values: OpenValues | None = None) -> tuple[OpenGraph, list[SumGroup]]:
     values = values or probe(model, _RANGES)
-    graph = OpenGraph(model.graph, values, typical(values))
+    graph = OpenGraph(model.graph, values, values.typical)
     return graph, find_sums(graph)
 
 

@@ -13,7 +13,7 @@ from memsched.formats.onnx.blocks.rows.field import RowField
 from memsched.formats.onnx.blocks.rows.plan import BLOCK_PART, RowPlan, choose
 from memsched.formats.onnx.blocks.rows.rules import ROWS
 from memsched.formats.onnx.blocks.rows.write import write_rows
-from memsched.formats.onnx.blocks.tokens import token_points, typical
+from memsched.formats.onnx.blocks.tokens import token_points
 from memsched.formats.onnx.raised import LEAST_OPSET
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _BLOCKS: Final = 4 << 20, 16 << 20
 def row_field(model: ModelProto, values: OpenValues) -> RowField:
     """Return what of a model can be computed by rows; nothing where its operator set has no such loops."""
     opset = next((one.version for one in model.opset_import if one.domain in {"", "ai.onnx"}), 1)
-    return RowField(OpenGraph(model.graph, values, typical(values)), known=opset >= LEAST_OPSET)
+    return RowField(OpenGraph(model.graph, values, values.typical), known=opset >= LEAST_OPSET)
 
 
 def row_points(model: ModelProto, values: OpenValues) -> Sequence[BlockPoint]:
