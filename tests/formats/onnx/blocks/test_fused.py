@@ -195,7 +195,7 @@ def test_the_rest_goes_into_loops(least: int, monkeypatch: pytest.MonkeyPatch) -
     assert kinds == [*[["kernel", "loop"]] * alone, ["kernel"], *[["kernel", "loop"]] * (2 - alone)]
     assert all(point.kernels for point in points)
     written = ModelProto.FromString(points[1 - alone].build())
-    kinds = [node.op_type for node in written.graph.node]
-    assert (kinds.count("MultiHeadAttention"), kinds.count("Loop")) == (1, 1)
+    nodes = [node.op_type for node in written.graph.node]
+    assert (nodes.count("MultiHeadAttention"), nodes.count("Loop")) == (1, 1)
     assert _apart(model, written, (2, 97)) <= 1e-5
     assert points[1 - alone].build() == points[1 - alone].build()
