@@ -106,7 +106,8 @@ def test_pieces_of_convolutions_and_what_the_runtime_makes_of_them(tmp_path: Pat
     assert report.tiling is not None
     assert report.tiling.applied
     assert report.result.session_bytes is not None
-    assert report.result.session_bytes.after < 0.4 * report.result.session_bytes.before
+    # Below 0.4 where the processor's blocks have 16 channels, a little more where they have 8.
+    assert report.result.session_bytes.after < 0.42 * report.result.session_bytes.before
     assert not any(" 0 B" in line for line, _ in tiling_lines(report.tiling, 100, verbose=True))
     # Few pieces: each operator takes its bytes of the process.
     assert len(result.graph.ops) < 80
