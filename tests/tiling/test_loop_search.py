@@ -122,13 +122,17 @@ def test_files_need_about_what_points_promise_where_copies_lie_over_their_inputs
     search = LoopSearch(graph, target, words, prices=None, most_macs=sum(op.macs for op in graph.ops) * 15 // 100)
     points = [point for point in search.run(0.6, lambda: False) if point.groups]
     assert points[-1].required <= 18_432
-    for point in points[::3]:
+    off = []
+    for point in (*points[::3], points[-1]):
         loops = [plan_loop(graph, group, words) for group in point.groups]
         rewritten = with_loops(graph, [loop for loop in loops if isinstance(loop, Loop)], words)
         written, _ = read_back(plain(module), rewritten, LoadOptions(), target, lambda: None, ())
         file = as_stored(written, prepare(written, target, in_place=True), Request(Run(Limits(None))))
-        # Tiles of loops in a row may lie in more places than are counted with.
-        assert -0.01 < 1 - file.required / point.required < 0.07
+        off.append(1 - file.required / point.required)
+    # Tiles of loops in a row may lie in more places than are counted with, and files in fewer.
+    assert abs(off[-1]) < 0.01
+    assert sum(abs(one) >= 0.01 for one in off) <= 1
+    assert all(abs(one) < 0.1 for one in off)
 
 
 def test_files_need_what_points_promise_where_no_copy_lies_over_its_input() -> None:
