@@ -11,13 +11,12 @@ from typing import Any
 
 from memsched.allocate.conflicts import Conflicts
 from memsched.allocate.preprocess import PackingProblem
+from memsched.core.library import StopCallback
 from memsched.graph.packing import Block
 
 __all__ = ["CompiledAttempts", "CompiledOrders", "attempts_at", "swept"]
 
 _STATUSES = ("found", "infeasible", "unknown", "stopped", "no memory")
-
-_Stop = ctypes.CFUNCTYPE(ctypes.c_int32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,26 +155,17 @@ class CompiledAttempts:
         Raises:
             MemoryError: There is no room for it.
         """
-        raised: list[BaseException] = []
-
-        def asked() -> int:
-            try:
-                return int(stop())
-            except BaseException as error:  # C++ would not pass it on.
-                raised.append(error)
-                return 1
-
+        callback = StopCallback(stop)
         positions = (ctypes.c_int64 * self._items)()
         least, made = ctypes.c_int64(), ctypes.c_int64()
         status = _STATUSES[
             self._core.memsched_packing_attempt(
                 *(ctypes.byref(self._problem), ctypes.c_int64(capacity), ctypes.c_int32(rule)),
-                *((ctypes.c_double * self._items)(*prefer), ctypes.c_int64(nodes), _Stop(asked)),
+                *((ctypes.c_double * self._items)(*prefer), ctypes.c_int64(nodes), callback.pointer),
                 *(positions, ctypes.byref(least), ctypes.byref(made)),
             )
         ]
-        if raised:
-            raise raised[0]
+        callback.raise_again()
         if status == "no memory":
             raise MemoryError
         return status, tuple(positions), least.value, made.value

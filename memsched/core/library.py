@@ -5,16 +5,44 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from memsched.errors import UsageError
 
-__all__ = ["library"]
+__all__ = ["StopCallback", "library"]
 
 _ABI = 6
 """What `memsched_abi` of threshold.cpp returns: a library of another version is left alone."""
 
 _CHOICE = "MEMSCHED_CORE"
+
+_Stop = ctypes.CFUNCTYPE(ctypes.c_int32)
+
+
+class StopCallback:
+    """Answers the core whether to stop; what ``stop`` raises is kept, as C++ would not pass it on.
+
+    Attributes:
+        pointer: What the core calls; valid as long as this object.
+    """
+
+    def __init__(self, stop: Callable[[], bool]) -> None:
+        self._stop = stop
+        self._raised: BaseException | None = None
+        self.pointer = _Stop(self._asked)
+
+    def _asked(self) -> int:
+        try:
+            return int(self._stop())
+        except BaseException as error:
+            self._raised = self._raised or error
+            return 1
+
+    def raise_again(self) -> None:
+        """Raise what ``stop`` raised; return where it raised nothing."""
+        if self._raised is not None:
+            raise self._raised
 
 
 @functools.cache

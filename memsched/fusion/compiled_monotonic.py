@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from memsched.core.library import library
+from memsched.core.library import StopCallback, library
 from memsched.fusion.monotonic import fuse_monotonic
 from memsched.fusion.quotient import FusionState, Quotient, first_excesses
 from memsched.graph.liveness import Storage
@@ -18,8 +18,6 @@ __all__ = ["fused_monotonic"]
 
 _ENDINGS = ("done", "no memory", "no room")
 _MOST_BYTES = 1 << 60
-
-_Stop = ctypes.CFUNCTYPE(ctypes.c_int32)
 
 
 class _OpArrays(ctypes.Structure):
@@ -102,15 +100,7 @@ def _by_core(
     storage: Storage, reachability_limit: int, budget: int, stop: Callable[[], bool], core: ctypes.CDLL
 ) -> tuple[FusionState, int] | None:
     """Return the state after the fusions and their number; None where a list outgrew its room."""
-    raised: list[BaseException] = []
-
-    def asked() -> int:
-        try:
-            return int(stop())
-        except BaseException as error:  # C++ would not pass it on.
-            raised.append(error)
-            return 1
-
+    callback = StopCallback(stop)
     ops, buffers = len(storage.reads), len(storage.sizes)
     preds, creates, reads = map(_NumberLists.of, (storage.preds, storage.creates, storage.reads))
     pairs = _NumberLists.of([[read for _, read in takes] for takes in storage.takes])
@@ -130,9 +120,8 @@ def _by_core(
     left = _zeros(len(created))
     lists = [_FusionLists(*room.pointers(), room.most) for room in rooms]
     result = _FusedArrays(*lists, _address(top), _address(left))
-    ending = _ENDINGS[core.memsched_monotonic(ctypes.byref(given), _Stop(asked), ctypes.byref(result))]
-    if raised:
-        raise raised[0]
+    ending = _ENDINGS[core.memsched_monotonic(ctypes.byref(given), callback.pointer, ctypes.byref(result))]
+    callback.raise_again()
     if ending == "no memory":
         raise MemoryError
     return None if ending == "no room" else (_state(storage, rooms, top, left, result.work), result.fusions)
