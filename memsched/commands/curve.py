@@ -21,7 +21,7 @@ from memsched.formats.known import format_in
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.values.blocks import CurveRow, CurveSection, GrowthRow
-from memsched.runtimes.onnxruntime.ranged import usual_run_at
+from memsched.runtimes.onnxruntime.ranged import run_at
 from memsched.runtimes.runtime import AS_TOLD, Opening, Requirement
 from memsched.targets.model import Target
 from memsched.units import Percentage
@@ -95,7 +95,7 @@ class _ProcessSizes:
         foreseen = self.at(bytes_requested) if self._points else _FACTOR * bytes_requested
         if bytes_requested > _MOST_RUN or foreseen > _memory() // _MOST_SHARE:
             return None
-        found = usual_run_at(self._path, sizes, seed=self._seed)
+        found = run_at(self._path, sizes, seed=self._seed, usual=True)
         if isinstance(found, str):
             raise UsageError(f"the model does not run at {dict(sizes)}: {found}")
         self.measured[key] = self._points[bytes_requested] = found.process

@@ -21,7 +21,6 @@ __all__ = [
     "race",
     "run_at",
     "run_on",
-    "usual_run_at",
 ]
 
 _DRAW: Final = "memsched.runtimes.onnxruntime.ranged_process:draw"
@@ -122,21 +121,12 @@ def run_on(path: Path, feeds: Path, *, folder: Path | None = None, even: bool = 
     return RangedRun(**result.value) if result.ok else _line(result.reason)
 
 
-def run_at(path: Path, sizes: Mapping[str, int], *, seed: int) -> RangedRun | str:
-    """Return what a model takes at a size, in a process of its own; or why it does not run."""
-    with tempfile.TemporaryDirectory(prefix="memsched-") as held:
-        feeds = Path(held, "feeds.npz")
-        try:
-            draw_at(path, sizes, feeds, seed=seed)
-        except UsageError as error:
-            return str(error)
-        return run_on(path, feeds)
+def run_at(path: Path, sizes: Mapping[str, int], *, seed: int, usual: bool = False) -> RangedRun | str:
+    """Return what a model takes at a size, in a process of its own; or why it does not run.
 
-
-def usual_run_at(path: Path, sizes: Mapping[str, int], *, seed: int) -> RangedRun | str:
-    """Return what a model usually takes at a size; or why it does not run.
-
-    What opening a session takes is partly chance, some megabytes: where that counts, the middle of several runs.
+    Args:
+        usual: What opening a session takes is partly chance, some megabytes: where that counts, the middle of several
+            runs.
     """
     with tempfile.TemporaryDirectory(prefix="memsched-") as held:
         feeds = Path(held, "feeds.npz")
@@ -145,12 +135,12 @@ def usual_run_at(path: Path, sizes: Mapping[str, int], *, seed: int) -> RangedRu
         except UsageError as error:
             return str(error)
         runs: list[RangedRun] = []
-        while len(runs) < _CHANCES:
+        while len(runs) < (_CHANCES if usual else 1):
             one = run_on(path, feeds)
             if isinstance(one, str) or one.process >= _STEADY:
                 return one
             runs.append(one)
-    return sorted(runs, key=lambda one: one.process)[_CHANCES // 2]
+    return sorted(runs, key=lambda one: one.process)[len(runs) // 2]
 
 
 def race(
