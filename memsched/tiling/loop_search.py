@@ -35,8 +35,8 @@ _MOST_TILES = 400
 _MOST_OPS = 40
 """In a loop: with more of them, halos cost too much work."""
 
-_WORK_PER_SECOND = 2_500
-"""Loops that an idle machine judges in a second."""
+_WORK_PER_SECOND = 3_000
+"""Forms of loops that an idle machine judges in a second."""
 
 _LEVELS_UNDERWAY = 48
 """Sizes of the largest step for which loops are chosen while the search goes on."""
@@ -97,13 +97,14 @@ class LoopSearch:
         self._least_peaks: dict[tuple[int, int], float] = {}
         self._proposed = self._proposals()
         self._pause = False
+        self._work = 0
         self.judged = 0
         self.exhausted = False
 
     @property
     def effort(self) -> float:
         """The work done so far, about as much as an idle machine does in so many seconds."""
-        return self.judged / _WORK_PER_SECOND
+        return self._work / _WORK_PER_SECOND
 
     def refusals(self) -> Iterator[tuple[int, str]]:
         """Yield the ops that no known loop holds, with a reason: their own, or that of a group that begins there."""
@@ -347,12 +348,14 @@ class LoopSearch:
 
     def _forms(self, group: LoopGroup) -> list[LoopCost]:
         """Return what a loop costs with its padding before it, and in its body where it has any."""
+        self._work += 1
         loop = plan_loop(self._graph, group, self._dialect, self._intervals.geometries, self._intervals.readers)
         if isinstance(loop, Refusal):
             self._refused[group] = loop.reason
             return []
         found = [self._cost(group, loop)]
         if any(map(any, loop.pads)):
+            self._work += 1
             found.append(self._cost(replace(group, pads_inside=True), loop.padded_inside()))
         return found
 

@@ -120,7 +120,7 @@ def test_files_need_about_what_points_promise_where_copies_lie_over_their_inputs
     words = dialect_of(module, target)
     graph = fold_pads(module.graphs[0], words)
     search = LoopSearch(graph, target, words, prices=None, most_macs=sum(op.macs for op in graph.ops) * 15 // 100)
-    points = [point for point in search.run(0.6, lambda: False) if point.groups]
+    points = [point for point in search.run(1.2, lambda: False) if point.groups]
     assert points[-1].required <= 18_432
     off = []
     for point in (*points[::3], points[-1]):
