@@ -16,7 +16,7 @@ from memsched.commands.levels import named
 from memsched.commands.optimize.choose import Permissions, find
 from memsched.commands.optimize.finish import FinishRequest, finish, refuted, told_apart
 from memsched.commands.optimize.frontier import Frontier, find_frontier
-from memsched.commands.optimize.over_sizes import RangeRequest, optimize_over_sizes
+from memsched.commands.optimize.over_sizes import OneSizeOptions, RangeRequest, optimize_over_sizes
 from memsched.commands.optimize.place import ModulePlan, Request, prepare, required_as_given
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.reading import budget_of, check_percentage, load_options, split_ranges, stated
@@ -312,6 +312,7 @@ def optimize(
         return optimize_over_sizes(
             *(data, path, stated(input_shapes, fixed), Request(_search_of(run), solver, partitions)),
             RangeRequest(ranges, target, in_place, fuse, reassociate, asked, max_slowdown, verify, seed, output),
+            OneSizeOptions(session, order_guarantee, shapes_from_run, control_dependencies, tflm_plan),
         )
     options = load_options(data, path, stated(input_shapes, fixed), shapes_from_run, seed)
     if session is not None:

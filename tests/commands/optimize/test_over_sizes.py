@@ -192,6 +192,9 @@ def test_a_model_in_which_nothing_grows_stays_as_it_is(tmp_path: Path) -> None:
         (["--dim", "length=1..8:16"], "no length up to 8 is a multiple of 16"),
         (["--dim", "size=1..8"], "no input has an open dimension 'size'; there are: 'batch', 'length'"),
         (["--dim", "length=1..8", "--no-verify"], "chooses by measurement"),
+        (["--dim", "length=1..8", "--session", "default"], "leave --session default out"),
+        (["--dim", "length=1..8", "--order-guarantee", "session"], "leave --order-guarantee session out"),
+        (["--dim", "length=1..8", "--shapes-from-run", "random"], "leave --shapes-from-run out"),
         (["--dim", "length=1..8", "--target", "tflm"], "is for --target onnxruntime"),
     ],
 )
