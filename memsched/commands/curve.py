@@ -21,7 +21,7 @@ from memsched.formats.known import format_in
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.values.blocks import CurveRow, CurveSection, GrowthRow
-from memsched.runtimes.onnxruntime.ranged import run_at
+from memsched.runtimes.onnxruntime.ranged import runs_at
 from memsched.runtimes.runtime import AS_TOLD, Opening, Requirement
 from memsched.targets.model import Target
 from memsched.units import Percentage
@@ -49,6 +49,9 @@ _LARGE: Final = 16
 
 _CHANCES: Final = 4
 """Sizes that are measured until one fits, from the one that seems to be the largest downwards."""
+
+_RUNS: Final = 5
+"""Processes at a size at which chance counts."""
 
 _LISTED: Final = 5
 
@@ -84,7 +87,9 @@ class _ProcessSizes:
         self._points: dict[int, int] = {}
 
     def measure(self, sizes: Mapping[str, int]) -> int | None:
-        """Run the model at a size and return what its process usually takes; None where that would take too much.
+        """Run the model at a size and return what its process takes; None where that would take too much.
+
+        Where chance counts that is the middle between the least and the most of a few processes.
 
         Raises:
             UsageError: It does not run there.
@@ -95,11 +100,12 @@ class _ProcessSizes:
         foreseen = self.at(bytes_requested) if self._points else _FACTOR * bytes_requested
         if bytes_requested > _MOST_RUN or foreseen > _memory() // _MOST_SHARE:
             return None
-        found = run_at(self._path, sizes, seed=self._seed, usual=True)
+        found = runs_at(self._path, sizes, seed=self._seed, most=_RUNS)
         if isinstance(found, str):
             raise UsageError(f"the model does not run at {dict(sizes)}: {found}")
-        self.measured[key] = self._points[bytes_requested] = found.process
-        return found.process
+        taken = [one.process for one in found]
+        self.measured[key] = self._points[bytes_requested] = (min(taken) + max(taken)) // 2
+        return self.measured[key]
 
     def take(self, sizes: Mapping[str, int]) -> int:
         """Return the bytes at a size, measured or not."""

@@ -21,6 +21,7 @@ __all__ = [
     "race",
     "run_at",
     "run_on",
+    "runs_at",
 ]
 
 _DRAW: Final = "memsched.runtimes.onnxruntime.ranged_process:draw"
@@ -125,8 +126,20 @@ def run_at(path: Path, sizes: Mapping[str, int], *, seed: int, usual: bool = Fal
     """Return what a model takes at a size, in a process of its own; or why it does not run.
 
     Args:
-        usual: What opening a session takes is partly chance, some megabytes: where that counts, the middle of several
-            runs.
+        usual: The middle of several runs.
+    """
+    runs = runs_at(path, sizes, seed=seed, most=_CHANCES if usual else 1)
+    return runs if isinstance(runs, str) else sorted(runs, key=lambda one: one.process)[len(runs) // 2]
+
+
+def runs_at(path: Path, sizes: Mapping[str, int], *, seed: int, most: int) -> list[RangedRun] | str:
+    """Return what processes of a model take at a size, one each; or why it does not run.
+
+    What opening a session takes is partly chance, some megabytes, as the system places blocks at random addresses.
+    Where that does not count one process is run.
+
+    Args:
+        most: Processes where it counts.
     """
     with tempfile.TemporaryDirectory(prefix="memsched-") as held:
         feeds = Path(held, "feeds.npz")
@@ -135,12 +148,14 @@ def run_at(path: Path, sizes: Mapping[str, int], *, seed: int, usual: bool = Fal
         except UsageError as error:
             return str(error)
         runs: list[RangedRun] = []
-        while len(runs) < (_CHANCES if usual else 1):
+        while len(runs) < most:
             one = run_on(path, feeds)
-            if isinstance(one, str) or one.process >= _STEADY:
+            if isinstance(one, str):
                 return one
+            if one.process >= _STEADY:
+                return [one]
             runs.append(one)
-    return sorted(runs, key=lambda one: one.process)[len(runs) // 2]
+    return runs
 
 
 def race(
