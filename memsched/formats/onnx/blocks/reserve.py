@@ -33,11 +33,11 @@ _SPARE: Final = 1.1
 """What is not foreseen: temporary values, and what the session does not compute in place."""
 
 _PARTS: Final = (1.0, 0.5, 0.25)
-"""Of the typical lengths, at which the block is compared with an input."""
+"""Shares of the typical lengths at which the block is compared with an input."""
 
 _LONG: Final = 16
 _LEAST_CLASS, _CLASSES = 20, 22
-"""Regions are of 2 to so many bytes; and how many sizes of them there are."""
+"""The logarithm, to base 2, of the bytes of the smallest region; and how many sizes of regions there are."""
 
 _FLOAT: Final = 4
 
