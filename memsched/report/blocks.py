@@ -36,7 +36,8 @@ def _loop_lines(section: BlocksSection) -> list[Line]:
         return [(told, None) for told in written[:1]]
     dimensions = ", ".join(map(_range, section.ranges))
     made = [f"{counted(len(section.kernels), 'kernel')} for attention"] if section.kernels else []
-    made += [f"{counted(len(section.loops), 'loop')} over blocks"] if section.loops or not made else []
+    made += [f"{counted(len(section.loops), 'loop')} over blocks"] if section.loops else []
+    made = made or ["room in the runtime's arena before all else"]
     lines: list[Line] = [(f"{' and '.join(made)}, for {dimensions}; other lengths are refused", None)]
     lines.extend((_measured(row), "green") for row in section.measured)
     lines.append((f"outputs compared at {counted(len(section.compared), 'size')}, primes among them", None))

@@ -192,7 +192,9 @@ def _saving_line(report: OptimizeReport) -> tuple[str, str | None]:
     if report.blocks is not None and report.blocks.way is not None:
         orders = report.blocks.orders
         order = "the file's" if orders is None or not orders.chosen else "another"
-        return f"large values are computed {report.blocks.way}, the rest in {order} order", "green"
+        some = report.blocks.loops or report.blocks.kernels
+        computed = f"{'large ' if some else ''}values are computed {report.blocks.way},"
+        return f"{computed} {'the rest ' if some else ''}in {order} order", "green"
     if report.output is not None and report.output.unchanged:
         why = "nothing better was found" if report.held_back is None else "what was found is for other sessions"
         return f"the file's order is kept: {why}", None

@@ -15,7 +15,7 @@ from memsched.formats.onnx import functions
 from memsched.formats.onnx.blocks.accurate import accurate
 from memsched.formats.onnx.blocks.fused import kernel_points
 from memsched.formats.onnx.blocks.probes import OpenValues, probe
-from memsched.formats.onnx.blocks.reserve import reserved
+from memsched.formats.onnx.blocks.reserve import reserve_points, reserved
 from memsched.formats.onnx.blocks.rows.points import row_points
 from memsched.formats.onnx.blocks.sums import sum_points
 from memsched.formats.onnx.blocks.tokens import token_points
@@ -109,10 +109,11 @@ def _accurate(model: ModelProto) -> bytes | None:
 
 
 def _points(model: ModelProto, values: OpenValues) -> Sequence[BlockPoint]:
-    """Return the ways to compute a model block by block, the quickest first."""
+    """Return the ways to compute a model block by block, the quickest first, and as it is last."""
     tokens, rows = token_points(model, values), row_points(model, values)
     whole = [*kernel_points(model, values), *sum_points(model, values), *tokens[: 1 if rows else None]]
-    return [*(dataclasses.replace(one, build=partial(reserved, one.build, values)) for one in whole), *rows]
+    roomy = [dataclasses.replace(one, build=partial(reserved, one.build, values)) for one in whole]
+    return [*roomy, *rows, *reserve_points(model, values)]
 
 
 def _probed(light: ModelProto, ranges: Mapping[str, Range]) -> tuple[Mapping[str, Range], OpenValues]:

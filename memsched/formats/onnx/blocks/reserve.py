@@ -11,9 +11,12 @@ and of those that are large enough it takes the smallest.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+from memsched.formats.blocks import BlockPoint
+from memsched.formats.onnx.blocks.lengths import Lengths
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.regions import names_read
 from memsched.formats.onnx.structure import op_type
@@ -22,7 +25,7 @@ from memsched.formats.onnx.types import element_bits
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
-__all__ = ["pattern_bytes", "reserve", "reserved"]
+__all__ = ["pattern_bytes", "reserve", "reserve_points", "reserved"]
 
 _ALIASES: Final = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
 _IN_PLACE: Final = frozenset({"Add", "Sub", "Mul", "Div", "Relu", "Sigmoid", "Tanh", "Erf", "Sqrt", "Neg", "Pow"})
@@ -42,6 +45,24 @@ _LEAST_CLASS, _CLASSES = 20, 22
 _FLOAT: Final = 4
 
 
+def reserve_points(model: ModelProto, values: OpenValues) -> list[BlockPoint]:
+    """Return the model as it is, but for room for its block, where that is worth it."""
+    if not _is_worth(model.graph, values):
+        return []
+
+    return [BlockPoint("as given, with room in the arena", (), partial(_alone, model, values))]
+
+
+def _alone(model: ModelProto, values: OpenValues) -> bytes:
+    from onnx import ModelProto
+
+    written = ModelProto()
+    written.CopyFrom(model)
+    reserve(written, values, guarded=True)
+    data: bytes = written.SerializeToString(deterministic=True)
+    return data
+
+
 def reserved(build: Callable[[], bytes], values: OpenValues) -> bytes:
     """Return the file that ``build`` makes, with room for its block."""
     from onnx import ModelProto
@@ -52,22 +73,24 @@ def reserved(build: Callable[[], bytes], values: OpenValues) -> bytes:
     return data
 
 
-def reserve(model: ModelProto, values: OpenValues) -> bool:
+def reserve(model: ModelProto, values: OpenValues, *, guarded: bool = False) -> bool:
     """Put into ``model`` what makes room for its block; return whether that is worth it.
 
     Args:
         values: Of the model as given, whose values have the same names in ``model``.
+        guarded: Refuse lengths out of the ranges that were stated, too, as loops do.
     """
-    most = pattern_bytes(model.graph, values, values.typical)
-    if most < _WORTH:
+    if not _is_worth(model.graph, values):
         return False
     inputs = _open_inputs(model.graph, values)
-    if not inputs:
-        return False
     # The input with which the block grows: that of texts, not of their past.
     _, rate, name = min(_rate(model.graph, values, one) for one in inputs)
-    _insert(model.graph, name, rate, inputs)
+    _insert(model.graph, values if guarded else None, name, rate, inputs)
     return True
+
+
+def _is_worth(graph: GraphProto, values: OpenValues) -> bool:
+    return pattern_bytes(graph, values, values.typical) >= _WORTH and bool(_open_inputs(graph, values))
 
 
 def pattern_bytes(graph: GraphProto, values: OpenValues, sizes: Mapping[str, int]) -> int:
@@ -122,13 +145,14 @@ def _rate(graph: GraphProto, values: OpenValues, name: str) -> tuple[float, int,
     return max(rates) / max(min(rates), 1e-9), max(1, round(_SPARE * min(rates))), name
 
 
-def _insert(graph: GraphProto, name: str, rate: int, inputs: Sequence[str]) -> None:
+def _insert(graph: GraphProto, guards: OpenValues | None, name: str, rate: int, inputs: Sequence[str]) -> None:
     """Put the two values before all nodes, which read ``inputs`` through what waits for them.
 
     Args:
+        guards: With the ranges out of which lengths are refused; None: none are.
         name: The input of which the block has ``rate`` bytes for each element.
     """
-    nodes, initializers, again = _nodes(graph, name, rate, inputs)
+    nodes, initializers, again = _nodes(graph, guards, name, rate, inputs)
     for node in graph.node:
         for place, read in enumerate(node.input):
             node.input[place] = again.get(read, read)
@@ -139,7 +163,7 @@ def _insert(graph: GraphProto, name: str, rate: int, inputs: Sequence[str]) -> N
 
 
 def _nodes(
-    graph: GraphProto, name: str, rate: int, inputs: Sequence[str]
+    graph: GraphProto, guards: OpenValues | None, name: str, rate: int, inputs: Sequence[str]
 ) -> tuple[list[NodeProto], list[TensorProto], dict[str, str]]:
     import numpy as np
     from onnx import helper, numpy_helper
@@ -171,7 +195,13 @@ def _nodes(
 
     none = constant(0, "none")
     shape = make("Shape", [name], "shape")
-    block = make("Mul", [make("ReduceProd", [shape], "elements", keepdims=1), constant([rate], "rate")], "bytes")
+    factor = constant([rate], "rate")
+    if guards is not None:
+        lengths = Lengths(guards, taken)
+        factor = make("Mul", [factor, lengths.guard()], "guarded_rate")
+        nodes[:0] = lengths.nodes
+        initializers.extend(lengths.initializers)
+    block = make("Mul", [make("ReduceProd", [shape], "elements", keepdims=1), factor], "bytes")
     classes = [1 << power for power in range(_LEAST_CLASS, _LEAST_CLASS + _CLASSES)]
     below = make("Cast", [make("Less", [constant(classes[:-1], "classes"), block], "below")], "below_as_numbers", to=7)
     number = make("ReduceSum", [below], "class", keepdims=1)

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnxruntime
+import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from memsched.formats.blocks import Range
 from memsched.formats.onnx.blocks.probes import OpenValues, probe
-from memsched.formats.onnx.blocks.reserve import pattern_bytes, reserve, reserved
+from memsched.formats.onnx.blocks.reserve import pattern_bytes, reserve, reserve_points, reserved
 
 WIDTH, MOST = 256, 32768
 
@@ -92,8 +93,26 @@ def test_outputs_stay(tmp_path: Path) -> None:
     assert empty.shape == (0, WIDTH)
 
 
+def test_a_model_without_loops_gets_room_and_refuses_other_lengths(tmp_path: Path) -> None:
+    given = layers(4)
+    (point,) = reserve_points(given, values_of(given))
+    assert given == layers(4)
+    (tmp_path / "written.onnx").write_bytes(point.build())
+    onnx.checker.check_model(tmp_path / "written.onnx", full_check=True)
+    onnx.save(given, tmp_path / "given.onnx")
+    assert not any(grown(tmp_path / "written.onnx", MOST)[1:])
+    assert any(grown(tmp_path / "given.onnx", MOST)[1:])
+    session = onnxruntime.InferenceSession(tmp_path / "written.onnx")
+    plain = onnxruntime.InferenceSession(tmp_path / "given.onnx")
+    x = np.random.default_rng(0).normal(size=(2, 1999, WIDTH)).astype(np.float32)
+    assert np.array_equal(session.run(None, {"x": x})[0], plain.run(None, {"x": x})[0])
+    with pytest.raises(Exception, match=f"length_must_be_1_to_{MOST}"):
+        session.run(None, {"x": np.zeros((1, MOST + 1, WIDTH), np.float32)})
+
+
 def test_small_models_stay_as_they_are() -> None:
     model = layers(2)
     values = probe(model, {"batch": Range(1, 4), "length": Range(1, 64, named=True)})
     before = model.SerializeToString(deterministic=True)
     assert reserved(lambda: before, values) == before
+    assert not reserve_points(model, values)
