@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -38,6 +40,35 @@ def test_small_problems(seed: int, kind: str, monkeypatch: pytest.MonkeyPatch) -
         for nodes in (3, 2_000):
             wanted = Attempt(rng.randrange(3 * ATTEMPTS), seed, capacity, nodes)
             assert attempt(problem, wanted, never) == by_python(problem, wanted, monkeypatch)
+
+
+def scaled(problem: PackingProblem, factor: int) -> PackingProblem:
+    """Return the problem whose numbers are all ``factor`` times as large."""
+    by_name = {name: getattr(problem, name) for name in ("shifts", "widths", "above", "lowest", "alignments", "slack")}
+    larger: dict[str, Any] = {name: tuple(factor * number for number in numbers) for name, numbers in by_name.items()}
+    return replace(
+        problem, **larger, highest=tuple(factor * most if most < 1 << 60 else most for most in problem.highest)
+    )
+
+
+@compiled
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_of_any_size(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The core counts in 32 bits where that is enough: at either side of what is, it does the same."""
+    rng = random.Random(f"sizes {kind}")
+    for _ in range(25):
+        blocks = random_blocks(rng, kind, rng.randint(1, 30), 12)
+        problem = problem_of([block for block in blocks if is_uniform(block)])
+        if problem is None or not problem.widths:
+            continue
+        capacity = rng.randint(max(problem.widths), 2 * sum(problem.widths))
+        wanted = Attempt(rng.randrange(3 * ATTEMPTS), 0, capacity, 300)
+        expected = by_python(problem, wanted, monkeypatch)
+        for factor in (1, (1 << 28) // capacity, (1 << 31) // capacity, (1 << 32) // capacity + 1, 1 << 40):
+            larger = scaled(problem, factor)
+            outcome = attempt(larger, replace(wanted, capacity=factor * capacity), never)
+            positions = tuple(factor * position for position in expected.positions)
+            assert outcome == replace(expected, positions=positions, least=factor * expected.least)
 
 
 @compiled
