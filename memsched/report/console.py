@@ -151,6 +151,7 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
     lines = [*refused, *_requirement_lines(report), *unknown_lines(report), *_budget_lines(report)]
     if report.command == "optimize":
         lines.append(_saving_line(report))
+        lines.extend(_structure_lines(report))
         lines.extend(held_back_lines(report))
         default, urgent = default_session_line(report)
         if default is not None and urgent:
@@ -271,6 +272,14 @@ def _requirement_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     less = f", {needed.percent:.1f} % less" if needed.saved > 0 else ""
     text = f"{what} takes {needed.given:,} B as given, {needed.now:,} B now{less}: {shown}"
     return [(text, "green" if needed.saved > 0 else None)]
+
+
+def _structure_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
+    """Say what more operators take of a process beside activations: it decides, too, which ways are best."""
+    taken = 0 if report.requirement is None else report.requirement.structures_bytes
+    if not taken:
+        return []
+    return [(f"a session has structures for its operators: about {format_size(taken)} more beside that", None)]
 
 
 def _litert_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:

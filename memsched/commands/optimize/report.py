@@ -251,6 +251,7 @@ def _requirement_section(outcome: Outcome) -> RequirementSection | None:
         bytes=result.total,
         given_parts=_parts(given),
         parts=_parts(result),
+        structures_bytes=max(0, result.structures),
     )
 
 

@@ -92,6 +92,9 @@ class RequirementSection(Section, frozen=True, kw_only=True):
         parts: What ``bytes`` are for.
         measured_given_bytes: What the runtime was seen to allocate for the model as given; null where it was not run.
         measured_bytes: For the model written.
+        structures_bytes: What the runtime's own structures are expected to take of its process beside ``bytes``, beyond
+            those for the model as given: of two models the one whose sum is less is chosen where no budget is stated.
+            Absent in reports of older versions.
     """
 
     runtime: str
@@ -101,6 +104,7 @@ class RequirementSection(Section, frozen=True, kw_only=True):
     parts: RequirementParts
     measured_given_bytes: Count | None = None
     measured_bytes: Count | None = None
+    structures_bytes: Count = 0
 
 
 class RefusedOpRow(Section, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ import memsched
 from memsched.commands.results import OptimizeResult
 from memsched.errors import UsageError
 from memsched.graph.prices import Kept, Pace, Prices
+from memsched.report.console import findings
 from memsched.targets.load import load_target
 
 EFFORT = 2.0
@@ -20,7 +21,7 @@ SIDE = 96
 FREE_OPS = 150
 
 
-def convolutions(channels: tuple[int, ...] = (3, *[12] * 20, 4)) -> bytes:
+def convolutions(channels: tuple[int, ...] = (3, *[12] * 20, 4), side: int = SIDE) -> bytes:
     """Return convolutions in a row, each 442 KB: in many pieces they need little, for hundreds of operators."""
     rng = np.random.default_rng(0)
     nodes, weights, read = [], [], "x"
@@ -34,7 +35,7 @@ def convolutions(channels: tuple[int, ...] = (3, *[12] * 20, 4)) -> bytes:
     graph = helper.make_graph(
         nodes,
         "row",
-        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, channels[0], SIDE, SIDE))],
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, channels[0], side, side))],
         [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (1, channels[-1], 1, 1))],
         weights,
     )
@@ -42,10 +43,10 @@ def convolutions(channels: tuple[int, ...] = (3, *[12] * 20, 4)) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def in_pieces(max_slowdown: float | None, **more: object) -> OptimizeResult:
+def in_pieces(max_slowdown: float | None, side: int = SIDE, **more: object) -> OptimizeResult:
     """Return the network in pieces."""
     return memsched.optimize(
-        convolutions(),
+        convolutions(side=side),
         tile=True,
         max_slowdown=max_slowdown,
         effort=EFFORT,
@@ -94,6 +95,22 @@ def test_operators_and_time_are_weighed_in(unpriced: OptimizeResult) -> None:
 
 def test_a_large_limit_still_weighs_operators(unpriced: OptimizeResult) -> None:
     assert weight(in_pieces(1_000.0)) < weight(unpriced)
+
+
+def test_the_report_states_what_else_decided(unpriced: OptimizeResult) -> None:
+    price = load_target("onnxruntime").price
+    assert price is not None
+    priced = in_pieces(1_000.0, side=4 * SIDE)
+    more = ops_of(priced) - len(priced.module.graph.ops) - FREE_OPS
+    beside = priced.report["requirement"]["structures_bytes"]
+    assert more > 0
+    assert beside == price.bytes_per_op * more
+    assert weight(priced) == priced.report["requirement"]["bytes"] + beside
+    assert any(
+        "a session has structures for its operators" in line
+        for line, _ in findings(priced.report.values, 200, verbose=False)
+    )
+    assert unpriced.report["requirement"]["structures_bytes"] == 0
 
 
 def test_a_budget_is_met_by_what_the_session_requests_within_the_limit_of_time(unpriced: OptimizeResult) -> None:
