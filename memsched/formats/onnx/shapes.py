@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["Shapes", "infer"]
 
 _ROUNDS: Final = 16
+_MOST_NODES: Final = 1_000_000
+"""Nodes whose outputs are inferred in all rounds together, where `_ROUNDS` take fewer: every layer may want some."""
+
 _NAMED: Final = 5
 _FREE_INITIALIZERS: Final = 4
 """The IR version since which initializers need not be inputs."""
@@ -80,7 +83,7 @@ def infer(light: ModelProto, scopes: Sequence[Scope], options: LoadOptions) -> S
     """
     inference = _Inference(light, scopes, options)
     inference.run()
-    for _ in range(_ROUNDS):
+    for _ in range(_rounds(scopes)):
         if not (inference.admit() or inference.state() or inference.fold() or inference.exclude()):
             break
         inference.run()
@@ -93,12 +96,17 @@ def infer(light: ModelProto, scopes: Sequence[Scope], options: LoadOptions) -> S
     return result
 
 
+def _rounds(scopes: Sequence[Scope]) -> int:
+    """Return how often a model is inferred at most: what a layer's shapes follow from is folded in the round before."""
+    return max(_ROUNDS, _MOST_NODES // max(1, sum(len(scope.graph.node) for scope in scopes)))
+
+
 def _stated(light: ModelProto, scopes: Sequence[Scope]) -> list[dict[str, ValueType]]:
     """Return what ``light`` tells without any statement: what a runtime plans with, which folds constants as well."""
     alone = _Inference(light, scopes, LoadOptions())
     named = alone.statements.symbols()
     alone.run()
-    for _ in range(_ROUNDS):
+    for _ in range(_rounds(scopes)):
         if not (alone.admit() or folding.fold(alone.model, scopes, alone.shapes.types, alone.shapes.idle)):
             break
         alone.run()

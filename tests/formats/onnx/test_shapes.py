@@ -56,6 +56,23 @@ class TestShapes:
             read(make(nodes, [value("x", [2, 5])], outputs))
         assert caught.value.options == ("--input-shape", "n:2,<most>", "--input-shape", "k:2,<most>")
 
+    def test_shapes_that_pass_through_many_layers_are_followed_to_the_end(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each layer's shape is computed from that of the layer before, as PyTorch exports views."""
+        monkeypatch.setattr("memsched.formats.onnx.symbolic.infer", lambda _: None)
+        layers, nodes = 40, []
+        constants = [constant("zero", 0), constant("one", 1), constant("at", [0]), constant("width", [4])]
+        for number in range(layers):
+            nodes.append(node("Shape", f"x{number}", f"shape{number}"))
+            for axis in ("zero", "one"):
+                nodes.append(node("Gather", f"shape{number} {axis}", f"{axis}{number}"))
+                nodes.append(node("Unsqueeze", f"{axis}{number} at", f"{axis}s{number}"))
+            nodes.append(node("Concat", f"zeros{number} ones{number} width", f"all{number}", axis=0))
+            nodes.append(node("Reshape", f"x{number} all{number}", f"x{number + 1}"))
+        model = make(nodes, [value("x0", ["N", "M", 4])], [value(f"x{layers}", None)], constants)
+        assert sizes(read(model, dims={"N": 1, "M": 5000}))[f"x{layers}"] == 4 * 5000 * 4
+
     def test_a_name_for_everything_unknown_is_no_name(self) -> None:
         model = make([node("Relu", "x", "y")], [value("x", ["?", 3, "?", "?"])], [value("y", ["?", 3, "?", "?"])])
         module = read(model, input_shapes={"x": (1, 3, 6, 4)})
