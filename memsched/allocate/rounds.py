@@ -11,6 +11,7 @@ from multiprocessing import get_context
 from typing import Literal, Protocol
 
 from memsched.allocate.cpsat import fit, preferred
+from memsched.allocate.growth import grow
 from memsched.allocate.preprocess import PackingProblem, common_unit, is_uniform, problem_of
 from memsched.allocate.search import ATTEMPTS, Attempt, attempt
 from memsched.graph.packing import Block, height_of
@@ -28,10 +29,16 @@ _ALONE_EFFORT = 0.5
 
 _POLL_SECONDS = 0.05
 
-_ROUNDS_ALONE = 6
+_ROUNDS_ALONE = 12
 """Rounds of the own search before CP-SAT joins in, whose first conflicts take longer on a tight instance than these."""
 
 _FIRST_CONFLICTS = 150
+
+_ROUNDS_BEFORE_GROWTH = 2
+"""Rounds before packings are grown too, which takes more nodes than easy instances need."""
+
+_SHARE_OF_GROWTH = 4
+"""Nodes of a growth for each node of all other attempts of its round."""
 
 _EFFORT_OF_A_NODE = 2e-6
 """What `Limits.effort` is charged per item of the problem: a node looks at all items."""
@@ -41,6 +48,9 @@ _EFFORT_OF_A_CONFLICT = 1e-6
 
 MOST_FOR_CPSAT = 2000
 """Blocks of which CP-SAT builds the model in a second."""
+
+MOST_FOR_GROWTH = 2000
+"""Blocks of which all windows are made in a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +77,14 @@ class PackingTask:
 
 @dataclass(frozen=True, slots=True)
 class _SolverAttempt:
-    """One attempt of either solver: ``nodes`` for the own search, ``conflicts`` for CP-SAT."""
+    """One attempt of either solver: ``nodes`` for the own search, from window to window or not, or ``conflicts``."""
 
     number: int
     seed: int
     capacity: int
     nodes: int = 0
     conflicts: int = 0
+    grown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +101,7 @@ class _Result:
 def _make(task: PackingTask, wanted: _SolverAttempt, run: Run) -> _Result:
     if wanted.nodes and task.problem is not None:
         asked = Attempt(wanted.number, wanted.seed, wanted.capacity, wanted.nodes)
-        outcome = attempt(task.problem, asked, run.over)
+        outcome = (grow if wanted.grown else attempt)(task.problem, asked, run.over)
         pairs = zip(outcome.positions, task.problem.shifts, strict=True) if outcome.positions else ()
         offsets = tuple([(position - shift) * task.unit for position, shift in pairs])
         return _Result(outcome.status, offsets, outcome.least * task.unit, outcome.nodes, outcome.stopped)
@@ -175,6 +186,9 @@ class Rounds:
         if self._task.problem is not None:
             nodes = self._most(int(_FIRST_NODES * len(self._task.blocks)) << number // 2, _EFFORT_OF_A_NODE)
             tries = [_SolverAttempt(number * ATTEMPTS + index, seed, capacity, nodes) for index in range(ATTEMPTS)]
+            if number >= _ROUNDS_BEFORE_GROWTH and len(self._task.blocks) <= MOST_FOR_GROWTH:
+                nodes = self._most(nodes * ATTEMPTS * _SHARE_OF_GROWTH, _EFFORT_OF_A_NODE)
+                tries.append(_SolverAttempt(number, seed, capacity, nodes, grown=True))
         if len(self._task.blocks) <= MOST_FOR_CPSAT and (number >= _ROUNDS_ALONE or not tries):
             conflicts = self._most(_FIRST_CONFLICTS << number // 2, _EFFORT_OF_A_CONFLICT)
             tries += [_SolverAttempt(2 * number + index, seed, capacity, conflicts=conflicts) for index in range(2)]

@@ -35,6 +35,7 @@ ATTEMPTS = len(_KINDS) * len(_RULES)
 """Attempts after which all tie rules have been tried once."""
 
 _NOISES = (0.1, 0.3, 0.6)
+_NOISES_OF_A_GUIDE = (0.02, 0.05, 0.1, 0.2, 0.3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,14 @@ class Attempt:
         number: From 0; says which tie rules are used and, with ``seed``, what is drawn.
         capacity: In the problem's units.
         nodes: Placements and refusals allowed.
+        guide: Per item a position, the lower the sooner it is preferred, negative: by a measure; empty: so are all.
     """
 
     number: int
     seed: int
     capacity: int
     nodes: int
+    guide: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,11 @@ def _preferences(problem: PackingProblem, wanted: Attempt) -> list[float]:
     result = [0.0] * count
     for rank, item in enumerate(order):
         result[item] = rank / count + noise * rng.random()
+    if wanted.guide:
+        height, noise = max(1, wanted.capacity), rng.choice(_NOISES_OF_A_GUIDE)
+        for item, position in enumerate(wanted.guide):
+            if position >= 0:
+                result[item] = position / height + noise * rng.random()
     return result
 
 

@@ -38,7 +38,8 @@ def test_small_problems(seed: int, kind: str, monkeypatch: pytest.MonkeyPatch) -
             continue
         capacity = rng.randint(1, 2 * sum(problem.widths))
         for nodes in (3, 2_000):
-            wanted = Attempt(rng.randrange(3 * ATTEMPTS), seed, capacity, nodes)
+            guide = tuple(rng.randint(-1, capacity) for _ in problem.widths)
+            wanted = Attempt(rng.randrange(3 * ATTEMPTS), seed, capacity, nodes, rng.choice([guide, ()]))
             assert attempt(problem, wanted, never) == by_python(problem, wanted, monkeypatch)
 
 
