@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from onnx import NodeProto, TensorProto, helper, numpy_helper
@@ -376,14 +376,14 @@ class RowWriter:
 
     def _sums(self, block: str, groups: int, states: Totals) -> Totals:
         """Merge the count, mean and squares of a block with those before (Chan, Golub and LeVeque)."""
-        body, along = self.body, self._number(2)
+        body = self.body
         flat = body.op("Reshape", block, self.outer.lengths.constant([0, groups, -1]))
-        own = body.op("Gather", body.op("Shape", flat), along, axis=0)
+        own = body.op("Gather", body.op("Shape", flat), self._number(2), axis=0)
         own = body.op("Cast", own, to=TensorProto.DOUBLE)
-        mean = body.op("ReduceMean", flat, *([along] if self._told else []), **self._axes)
-        apart = body.op("Sub", flat, mean)
-        squares = body.op("ReduceSumSquare", apart, *([along] if self._told else []), **self._axes)
-        mean, squares = (body.op("Cast", one, to=TensorProto.DOUBLE) for one in (mean, squares))
+        mean = body.op("Div", self._added("ReduceSum", block, groups), own)
+        apart = body.op("Sub", flat, body.op("Cast", mean, to=TensorProto.FLOAT))
+        apart = body.op("Reshape", apart, body.op("Shape", block))
+        squares = self._added("ReduceSumSquare", apart, groups)
         count = body.op("Add", states[0], own)
         part = body.op("Div", own, count)
         apart = body.op("Sub", mean, states[1])
@@ -391,10 +391,12 @@ class RowWriter:
         between = body.op("Mul", body.op("Mul", apart, apart), body.op("Mul", states[0], part))
         return count, mean, body.op("Add", body.op("Add", states[2], squares), between)
 
-    @property
-    def _told(self) -> bool:
-        return self.outer.opset >= _AXES_AS_INPUT
-
-    @property
-    def _axes(self) -> dict[str, Any]:
-        return {"keepdims": 1} if self._told else {"axes": [2], "keepdims": 1}
+    def _added(self, kind: str, image: str, groups: int) -> str:
+        """Return sums over groups of channels: of each line of an image as floats, of all lines in double precision."""
+        body = self.body
+        told = kind == "ReduceSum" or self.outer.opset >= _AXES_AS_INPUT
+        axes = {"keepdims": 0} if told else {"axes": [-1], "keepdims": 0}
+        lines = body.op(kind, image, *([self._number(-1)] if told else []), **axes)
+        lines = body.op("Cast", lines, to=TensorProto.DOUBLE)
+        lines = body.op("Reshape", lines, self.outer.lengths.constant([0, groups, -1]))
+        return body.op("ReduceSum", lines, self._number(2), keepdims=1)

@@ -123,12 +123,13 @@ def _normal(x: npt.NDArray[np.float32], groups: int) -> npt.NDArray[np.float64]:
     return found.reshape(x.shape)
 
 
-def test_statistics_are_no_further_from_float64_than_the_runtimes_own() -> None:
+@pytest.mark.parametrize("block", [1, 4 << 20])
+def test_statistics_are_no_further_from_float64_than_the_runtimes_own(block: int) -> None:
     net = Images(4)
     model = net.model(net.instance_norm(net.op("MaxPool", "x", kernel_shape=[2, 1], strides=[2, 1])))
     reference, field = accurate(model), field_of(model)
     assert reference is not None
-    written = write_rows(model, field, arrange(LoopWorks(field, 1), frozenset(), 0), 1)
+    written = write_rows(model, field, arrange(LoopWorks(field, block), frozenset(), 0), block)
     x = (np.random.default_rng(0).standard_normal((1, 4, 240, 240)) + 30).astype(np.float32)
     weights = {one.name: np.frombuffer(one.raw_data, np.float32) for one in model.graph.initializer}
     scale, bias = (weights[name].astype(np.float64).reshape(4, 1, 1) for name in model.graph.node[1].input[1:])
