@@ -150,7 +150,9 @@ def optimize_over_sizes(
     base = data if measured.best is None else measured.best.model
     orders = RangeOrders(None, None)
     if request.solver != "file" and not request.stopped():
-        file = OpenFile(base, path, opened, options, rules, asked.in_place, large)
+        # What a written file fixes is no dimension of it.
+        stated = options if measured.best is None else dataclasses.replace(options, dims={})
+        file = OpenFile(base, path, opened, stated, rules, asked.in_place, large)
         orders = order_over_range(file, request)
     measured, orders = _kept(opened, given_file, measured, orders, asked)
     placed = place(module, prepared, dataclasses.replace(request, solver="file"))

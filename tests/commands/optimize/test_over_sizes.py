@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -163,15 +164,33 @@ def test_where_no_loop_is_quick_enough_the_arena_alone_gets_room(
 ) -> None:
     monkeypatch.setattr("memsched.formats.onnx.blocks.model.row_points", lambda *_: ())
     monkeypatch.setattr("memsched.formats.onnx.blocks.model.token_points", lambda *_: ())
-    ranges = [word for name in ("height", "width") for word in ("--dim", f"{name}=32..1024:2")]
+    ranges = [word for name in ("height", "width") for word in ("--dim", f"{name}=32..640:2")]
     printed, out = io.StringIO(), tmp_path / "out.onnx"
     with contextlib.redirect_stdout(printed):
-        assert main(["optimize", str(images / "net.onnx"), *ranges, "--max-slowdown", "none", "-o", str(out)]) == 0
+        assert (
+            main(
+                [
+                    "optimize",
+                    str(images / "net.onnx"),
+                    *ranges,
+                    "--max-slowdown",
+                    "none",
+                    "--solver",
+                    "file",
+                    "-o",
+                    str(out),
+                ]
+            )
+            == 0
+        )
+    text = printed.getvalue()
     section = json.loads(out.with_suffix(".json").read_text())["blocks"]
     assert section["way"] == "as given, with room in the arena"
     assert section["measured"][0]["process_bytes"] < 0.9 * section["measured"][0]["given_process_bytes"]
-    assert "values are computed as given, with room in the arena, in the file's order" in printed.getvalue()
-    assert "room in the runtime's arena before all else, for any batch, height" in printed.getvalue()
+    assert re.search(
+        r"^values are computed as given, with room in the arena, in (the file's|another) order$", text, re.MULTILINE
+    )
+    assert "room in the runtime's arena before all else, for any batch, height" in text
 
 
 def test_a_coarser_range_is_pointed_out(images: Path) -> None:

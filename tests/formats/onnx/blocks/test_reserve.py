@@ -14,8 +14,9 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from memsched.formats.blocks import Range
+from memsched.formats.onnx.blocks.pattern import pattern_bytes, pattern_sizes
 from memsched.formats.onnx.blocks.probes import OpenValues, probe
-from memsched.formats.onnx.blocks.reserve import pattern_bytes, reserve, reserve_points, reserved
+from memsched.formats.onnx.blocks.reserve import reserve, reserve_points, reserved
 
 WIDTH, MOST = 256, 32768
 
@@ -68,6 +69,36 @@ def test_what_waits_at_once_is_added_up() -> None:
     sizes = {"batch": 1, "length": 1000}
     # A layer's product and softmax beside the sum before it, which is the graph's input in the first.
     assert pattern_bytes(model.graph, values_of(model), sizes) == 3 * value
+    assert [one.at(sizes) for one in pattern_sizes(model.graph, values_of(model))] == [3 * value]
+
+
+def test_constants_are_no_part_of_it_and_squares_are_followed_where_nodes_compute_lengths() -> None:
+    rng = np.random.default_rng(0)
+    kernel = numpy_helper.from_array(rng.normal(0, 0.1, (16, 3, 16, 16)).astype(np.float32), "kernel")
+    nodes = [
+        helper.make_node("Constant", [], ["large"], value=numpy_helper.from_array(np.zeros((1, 1, 16, 9)), "large")),
+        helper.make_node("Conv", ["x", "kernel"], ["patches"], strides=[16, 16]),
+        helper.make_node("Reshape", ["patches", "shape"], ["rows"]),
+        helper.make_node("Transpose", ["rows"], ["columns"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["columns", "rows"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["shares"], axis=-1),
+        helper.make_node("MatMul", ["rows", "shares"], ["y"]),
+    ]
+    ends = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3, "height", "width"]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, None),
+    ]
+    constants = [kernel, numpy_helper.from_array(np.array([0, 16, -1]), "shape")]
+    model = helper.make_model(
+        helper.make_graph(nodes, "patches", ends[:1], ends[1:], constants), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    span = Range(32, 1024, named=True)
+    values = probe(model, {"batch": Range(1, 4), "height": span, "width": span})
+    (size,) = pattern_sizes(model.graph, values)
+    for batch, height, width in ((1, 1024, 1024), (2, 1024, 512), (1, 512, 256)):
+        tokens = height // 16 * (width // 16)
+        sizes = {"batch": batch, "height": height, "width": width}
+        assert 0.75 < size.at(sizes) / (batch * 4 * (2 * tokens * tokens + 2 * 16 * tokens)) <= 1.0
 
 
 def test_the_arena_does_not_grow_after_the_first_run(tmp_path: Path) -> None:
