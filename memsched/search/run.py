@@ -107,6 +107,11 @@ class Run:
         """Return a run whose whole limit of work is what is left of this one; as it is with a limit of time."""
         return self if self.limits.effort is None else self._with_work(self.effort())
 
+    def taking(self, work: float) -> Run:
+        """Return a run that may do so much work, as far as it is left of this one."""
+        left = self.effort()
+        return self._with_work(work if left is None else min(work, left))
+
     def quiet(self) -> Run:
         """Return the same run without a progress callback."""
         return dataclasses.replace(self, on_progress=_nobody)

@@ -96,7 +96,6 @@ class LoopSearch:
         self._dropped: set[LoopGroup] = set()
         self._least_peaks: dict[tuple[int, int], float] = {}
         self._proposed = self._proposals()
-        self._pause = False
         self._work = 0
         self.judged = 0
         self.exhausted = False
@@ -133,20 +132,18 @@ class LoopSearch:
             pair = group.ops[0], group.ops[-1]
             self._curves[pair] = [one for one in self._curves.get(pair, ()) if one.group not in self._dropped]
 
-    def run(self, most: float, over: Callable[[], bool], *, pauses: bool = False) -> tuple[LoopPoint, ...]:
+    def run(self, most: float, over: Callable[[], bool]) -> tuple[LoopPoint, ...]:
         """Search on and return points with rising work and falling requirements; the first has no loops.
 
         Args:
             most: Work, as in ``effort``.
             over: Asked often; True ends the search.
-            pauses: End it, too, where nothing near the best is left to try.
         """
         limit = self.effort + most
         for group in self._proposed:
             if group is not None:
                 self._judge(group)
-            paused, self._pause = self._pause and pauses, False
-            if paused or self.effort >= limit or over():
+            if self.effort >= limit or over():
                 return self.points()
         self.exhausted = True
         return self.points()
@@ -164,8 +161,6 @@ class LoopSearch:
             if groups:
                 yield from dict.fromkeys(groups)
                 continue
-            self._pause = True
-            yield None
             judged = self.judged
             yield from self._all_that_help(best)
             if self.judged == judged:

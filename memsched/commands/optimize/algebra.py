@@ -37,6 +37,7 @@ class AlgebraRewrite:
     small = False
     told_as_stored = False
     proven = True
+    looks = None
 
     def __init__(self, base: RewriteBase, request: Request, percent: float, budget: int | None, *, sums: bool) -> None:
         del percent, budget

@@ -35,6 +35,7 @@ class BorderRewrite:
     small = True
     told_as_stored = False
     proven = False
+    looks = None
     finished = True
 
     def __init__(

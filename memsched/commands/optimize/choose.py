@@ -331,6 +331,9 @@ class _PieceRuns:
             self._in_loops.go_on(request.within(_LOOP_SHARE), until_met=until_met)
             if met(after(self._given, self._in_loops), self._budget):
                 return
+            if not self._in_loops.finished and request.effort() is not None:
+                # Whatever that one has left over: with more work for both, neither gets less.
+                request = request.within(1 - _LOOP_SHARE)
         if self._one_by_one is None:
             self._one_by_one = self._make()
         self._one_by_one.go_on(request, until_met=until_met)

@@ -30,6 +30,7 @@ class ChainRewrite:
     small = True
     told_as_stored = False
     proven = False
+    looks = None
     finished = True
 
     def __init__(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from memsched.commands.optimize.candidates import Lookout
+from memsched.commands.optimize.looks import Looks
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
@@ -52,7 +54,7 @@ class LoopRewrite:
     proven = False
 
     def __init__(self, base: RewriteBase, request: Request, percent: float, budget: int | None) -> None:
-        self._base, self._request, self._percent = base, request, percent
+        self._base, self._request, self._percent, self._budget = base, request, percent, budget
         self._dialect = base.dialect
         self.graph = fold_pads(base.executed, self._dialect)
         self.total = sum(op.macs for op in self.graph.ops)
@@ -60,10 +62,11 @@ class LoopRewrite:
         most_macs = int(self.total * percent / 100)
         # Beside what it says of prices the budget changes nothing: one search finds the frontier, of which it picks.
         prices = base.prices(request, budget)
+        self._pause = math.inf
         self._search = LoopSearch(self.graph, target, self._dialect, prices=prices, most_macs=most_macs)
         self._points: tuple[LoopPoint, ...] | None = None
         self._refused: dict[int, str] = {}
-        self._begun, self._again = False, True
+        self.looks = Looks()
 
     @property
     def finished(self) -> bool:
@@ -73,27 +76,41 @@ class LoopRewrite:
     def resume(self, request: Request) -> None:
         """Search within another request from now on."""
         self._request = request
+        self._pause = request.within(_SEARCH_SHARE).deadline()
+        self.looks.within(request, self._search.effort)
 
     def search(
         self, meets: Callable[[RewritePoint[LoopGroup]], bool], lookout: Lookout[RewritePoint[LoopGroup]] | None
     ) -> Sequence[RewritePoint[LoopGroup]]:
-        """Search until nothing near the best is left, or for as much work as is permitted; then on."""
-        del meets, lookout
-        first, self._begun = not self._begun, True
-        return self._searched(pauses=first)
+        """Search until there is something to make models of, or until nothing is left or the time is up."""
+        del meets
+        looks = self.looks
+        # The least work within a budget is not what earlier looks are for.
+        least_work = lookout is None and self._budget is not None
+        if least_work:
+            looks.skip()
+        while True:
+            points = self._search_on(looks.at if looks.fixed else self._search.effort + _EFFORT)
+            ended = self.finished or not looks.due(self._search.effort)
+            worth = looks.worth(min((point.peak for point in points), default=math.inf), last=ended)
+            if worth or least_work or not looks.fixed:
+                return points
+            if ended or not looks.next():
+                return ()
 
     def search_out(self) -> Sequence[RewritePoint[LoopGroup]]:
         """Search until nothing is left, or for as much work as is permitted."""
-        return self._searched(pauses=False)
+        within = self._request.within(_SEARCH_SHARE)
+        effort, self._pause = within.effort(), within.deadline()
+        return self._search_on(self._search.effort + (_EFFORT if effort is None else effort))
 
-    def _searched(self, *, pauses: bool) -> Sequence[RewritePoint[LoopGroup]]:
-        within, run = self._request.within(_SEARCH_SHARE), self._request.run
-        effort, pause, before = within.effort(), within.deadline(), self._search.effort
+    def _search_on(self, until: float) -> list[RewritePoint[LoopGroup]]:
+        run, before = self._request.run, self._search.effort
 
         def over() -> bool:
-            return run.stop() or (run.clock() >= pause and self._search.effort >= _LEAST_EFFORT)
+            return run.stop() or (run.clock() >= self._pause and self._search.effort >= _LEAST_EFFORT)
 
-        self._points = self._search.run(_EFFORT if effort is None else effort, over, pauses=pauses)
+        self._points = self._search.run(until - before, over)
         run.spend(self._search.effort - before)
         return [self._point(one) for one in self._points if one.groups]
 
@@ -102,14 +119,17 @@ class LoopRewrite:
         return RewritePoint(point.required, point.extra_macs, point.extra_macs, point.groups)
 
     def goes_on(self, seconds: float) -> bool:
-        """Return whether there is time for what is not near the best, which was searched first: once."""
-        again, self._again = self._again, False
-        return again and not self.finished and self._request.remaining() > _PLACINGS * seconds
+        """Return whether there is time for going on and for placing what it finds."""
+        self._pause = self._request.deadline() - _PLACINGS * seconds
+        if self.finished or not self.looks.fixed or self._request.run.clock() >= self._pause:
+            return False
+        return not self.looks.due(self._search.effort) or self.looks.next()
 
     def drop(self, reasons: Mapping[tuple[LoopGroup, ...], str], *, last: bool) -> None:
         """Leave groups out; others may be found instead of them."""
         for groups, reason in reasons.items():
             self._search.drop(groups)
+            self.looks.again()
             for group in groups:
                 self._refused[group.ops[0]] = f"{len(group.ops)} layers from here cannot be written as a loop: {reason}"
         if last:

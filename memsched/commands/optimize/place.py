@@ -156,6 +156,10 @@ class Request:
             self, run=dataclasses.replace(run, limits=dataclasses.replace(run.limits, effort=effort))
         )
 
+    def taking(self, work: float) -> Request:
+        """Return a request that may take so much of the work that is left, and of the time as much as this one."""
+        return dataclasses.replace(self, run=self.run.taking(work))
+
     def rest(self) -> Request:
         """Return a request whose shares are of the work that is left; of time they always are."""
         return dataclasses.replace(self, run=self.run.rest())

@@ -39,6 +39,7 @@ class RematRewrite:
     share = 0.5
     told_as_stored = False
     proven = False
+    looks = None
 
     def __init__(self, base: RewriteBase, request: Request, percent: float, budget: int | None) -> None:
         self._base, self._request, self._percent = base, request, percent

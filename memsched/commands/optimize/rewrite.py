@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 from memsched.commands.optimize.candidates import Lookout
+from memsched.commands.optimize.looks import Looks
 from memsched.commands.optimize.place import ModulePlan, Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.formats.module import LoadOptions, Module
@@ -137,6 +138,10 @@ class Rewrite(Protocol[Part]):
     @property
     def finished(self) -> bool:
         """Whether the search ended before its time was up."""
+
+    @property
+    def looks(self) -> Looks | None:
+        """Where `search` pauses by a limit of work, to have models made; None: it does not."""
 
     def resume(self, request: Request) -> None:
         """Take up the search, first or again, within a request."""

@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Any, Generic
 
 from memsched.commands.optimize.candidates import Lookout, one_meets, try_points
+from memsched.commands.optimize.looks import Looks
 from memsched.commands.optimize.place import GivenUpError, ModulePlan, Request, as_stored, place, prepare_again
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Maker, Part, Rewrite, RewriteBase, RewritePoint
@@ -28,6 +29,12 @@ __all__ = ["RewriteResult", "RewriteRun", "RewrittenModel", "attempt", "rank"]
 
 _PLACING_WORK = 0.05
 """Share of the limit of work for the order and the addresses of one model: most are proven with far less."""
+
+_LOOK_SHARE = 0.5
+"""The same of the work for the models of a look."""
+
+_TIMED_LOOK = 4.0
+"""How many times as much work that may be where time alone is the limit, so that nothing is set aside for others."""
 
 _SMALL_SECONDS = 1.0
 """For the order and the addresses of a small model at least: they end by themselves, nearly always long before."""
@@ -106,15 +113,23 @@ class RewriteRun(Generic[Part]):
             try:
                 points = rewrite.search(models.meets, lookout)
                 begun = request.run.clock()
+                models.look(request, rewrite.looks)
                 models.take_best(points)
             except UnwritableError as error:
+                models.look(request, None)
                 over = models.over()
                 rewrite.drop(error.reasons, last=over)
                 if not over:
                     continue
+            models.look(request, None)
             goes_on = rewrite.goes_on(request.run.clock() - begun)
             if models.over() or not goes_on or (lookout is not None and models.met):
                 return
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing was left to search for."""
+        return self._rewrite.finished
 
     def settled(self, request: Request) -> bool:
         """Whether nothing is left to look for: the budget is met for nothing, or the time is up."""
@@ -180,6 +195,7 @@ class _Models(Generic[Part]):
         self._rewrite, self._base, self._plain = rewrite, base, plain(base.module)
         self.request, self._budget = request, budget
         self._unhurried = rewrite.small and not hurried
+        self._work: float | None = None
         self._macs = sum(op.macs for op in rewrite.graph.ops)
         # The last one is most often the next one, too.
         self._written: tuple[tuple[Part, ...], Module, bytes, TargetModule, int] | None = None
@@ -187,6 +203,11 @@ class _Models(Generic[Part]):
         self._at_most: dict[tuple[Part, ...], int] = {}
         self._requires: dict[tuple[Part, ...], int] = {}
         self.taken: tuple[RewrittenModel, RewritePoint[Part]] | None = None
+
+    def look(self, request: Request, looks: Looks | None) -> None:
+        """Make models within ``request`` from now on; of ``looks``, with what is theirs alone."""
+        self._work = looks.work if looks is not None and looks.fixed else None
+        self.request = request if self._work is None or request.effort() is None else request.taking(self._work)
 
     @property
     def met(self) -> bool:
@@ -241,10 +262,15 @@ class _Models(Generic[Part]):
             self._at_most[point.way] = sys.maxsize
             return False
 
-    @property
-    def _share(self) -> float:
-        timed = self.request.run.limits.time_limit is not None
-        return self._rewrite.share if timed else min(self._rewrite.share, _PLACING_WORK)
+    def _for_one(self) -> Request:
+        """Return a request for the order and the addresses of one model."""
+        request, share = self._request(), self._rewrite.share
+        if self._work is None:
+            timed = request.run.limits.time_limit is not None
+            return request.within(share if timed else min(share, _PLACING_WORK))
+        if request.effort() is None:
+            return request.within(share).taking(_TIMED_LOOK * self._work)
+        return request.taking(_LOOK_SHARE * self._work)
 
     def _make(self, point: RewritePoint[Part]) -> int:
         if point.way not in self._requires:
@@ -273,7 +299,7 @@ class _Models(Generic[Part]):
     def _model(self, point: RewritePoint[Part]) -> RewrittenModel:
         if self._placed is None or self._placed[0] != point.way:
             again, data, anew, extra = self._made(point.way)
-            placed = self._weighed(again, place(again, anew, self._request().within(self._share)))
+            placed = self._weighed(again, place(again, anew, self._for_one()))
             borders = self._rewrite.borders(point.way)
             self._placed = point.way, RewrittenModel(again, data, anew, placed, extra, borders)
         return self._placed[1]

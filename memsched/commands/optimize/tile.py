@@ -9,6 +9,7 @@ from dataclasses import replace
 from msgspec import UNSET
 
 from memsched.commands.optimize.candidates import Lookout
+from memsched.commands.optimize.looks import Looks
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
@@ -32,9 +33,6 @@ __all__ = ["TileRewrite"]
 
 _SEARCH_SHARE = 0.45
 """Share of the time left for the search for groups until the first are placed, if there are any by then."""
-
-_WORK_SHARE = 0.6
-"""Share of a limit of work for the search for groups; placing what it found may take the rest."""
 
 _PLACINGS = 2.0
 """Time that is set aside for the next placing while the search goes on, as a multiple of what the last one took."""
@@ -63,6 +61,7 @@ class TileRewrite:
         self._extra: dict[TilingGroup, int] = {}
         self._prices, self._most_time = base.prices(request, budget), base.most_time(request)
         self._search = self._begun()
+        self.looks = Looks()
         self._found: TilingResult | None = None
         self.resume(request)
 
@@ -95,7 +94,7 @@ class TileRewrite:
         self._request = request
         self._pause, self._end = request.within(_SEARCH_SHARE).deadline(), request.deadline()
         # A limit of work is divided once: what models on the way take changes nothing about the search.
-        self._work = request.within(_WORK_SHARE).effort()
+        self.looks.within(request, self._search.work)
 
     def search(
         self,
@@ -104,27 +103,39 @@ class TileRewrite:
     ) -> Sequence[RewritePoint[TilingGroup]]:
         """Search until there is something to make a model of, or until nothing is left or the time is up."""
         self._meets = meets
+        looks = self.looks
+        # The least work within a budget is not what earlier looks are for.
+        least_work = lookout is None and self._budget is not None
+        if least_work:
+            looks.skip()
         while True:
             until = lookout.at if lookout is not None else None
-            self._found = self._run(self._pause, self._end, until)
+            most = looks.at if looks.fixed and not (least_work and math.isfinite(self._end)) else None
+            self._found = self._run(self._pause, self._end, most, until)
             points = self._points()
-            if lookout is None or not self._found.reached or lookout.sees(points):
+            if self._found.reached and lookout is not None:
+                if lookout.sees(points):
+                    return points
+                continue
+            if not looks.fixed or least_work:
                 return points
+            ended = self._found.exhausted or not looks.due(self._search.work)
+            if looks.worth(min((point.peak for point in points), default=math.inf), last=ended):
+                return points
+            if ended or not looks.next():
+                return ()
 
     def search_out(self) -> Sequence[RewritePoint[TilingGroup]]:
         """Search until nothing is left or the time is up."""
-        self._work = self._request.effort()
-        self._found = self._run(self._end, self._end, None)
+        left = self._request.effort()
+        most = None if left is None else self._search.work + left
+        self._found = self._run(self._end, self._end, most, None)
         return self._points()
 
-    def _run(self, pause: float, end: float, until: int | None) -> TilingResult:
+    def _run(self, pause: float, end: float, most: float | None, until: int | None) -> TilingResult:
         before = self._search.work
-        most = None if self._work is None else before + self._work
         found = self._search.run(pause, end, most, until=until)
-        done = self._search.work - before
-        self._request.run.spend(done)
-        if self._work is not None:
-            self._work = max(0.0, self._work - done)
+        self._request.run.spend(self._search.work - before)
         return found
 
     def _points(self) -> Sequence[RewritePoint[TilingGroup]]:
@@ -136,12 +147,15 @@ class TileRewrite:
     def goes_on(self, seconds: float) -> bool:
         """Whether there is time for going on and for placing what it finds."""
         self._pause = self._end = self._request.deadline() - _PLACINGS * seconds
-        return not (self._known.exhausted or math.isinf(self._end) or self._request.run.clock() >= self._end)
+        if self._known.exhausted or not self.looks.fixed or self._request.run.clock() >= self._end:
+            return False
+        return not self.looks.due(self._search.work) or self.looks.next()
 
     def drop(self, reasons: Mapping[tuple[TilingGroup, ...], str], *, last: bool) -> None:
         """Leave groups out; others may be found instead of them."""
         for groups, reason in reasons.items():
             self._search.drop(groups)
+            self.looks.again()
             for group in groups:
                 pieces = " x ".join(map(str, group.counts))
                 why = f"{len(group.ops)} layers from here in {pieces} pieces cannot be written: {reason}"

@@ -40,6 +40,7 @@ class FirstAgain:
     small: bool = True
     told_as_stored: bool = False
     proven: bool = False
+    looks: None = None
     finished: bool = True
     searches: int = 0
     dropped: dict[Way, str] = dataclasses.field(default_factory=dict)
