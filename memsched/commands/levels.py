@@ -12,7 +12,7 @@ ALLOWED: Final = ("reorder", "inplace", "tile", "remat")
 BY_CALLERS: Final = ("io",)
 """What ``allow`` may name beside these, each by itself: the caller has to change."""
 
-BY_NAME: Final = ("algebra", "reassociate", "fuse", *BY_CALLERS)
+BY_NAME: Final = ("algebra", "reassociate", "fuse", "branch", *BY_CALLERS)
 """The same where one model is written, too: what "all" does not include."""
 
 BY_DEFAULT: Final = ("reorder", "inplace")
@@ -34,8 +34,9 @@ def named(
     io: bool = False,
     algebra: bool = False,
     reassociate: bool = False,
+    branch: bool = False,
 ) -> tuple[str, ...]:
     """Return what is permitted by the names that ``--allow`` has for it."""
     given = {"reorder": reorder, "inplace": in_place, "tile": tile, "remat": remat, "fuse": fuse, "io": io}
-    given |= {"algebra": algebra, "reassociate": reassociate}
+    given |= {"algebra": algebra, "reassociate": reassociate, "branch": branch}
     return tuple(name for name, permitted in given.items() if permitted)

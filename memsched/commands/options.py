@@ -73,7 +73,8 @@ _WITH_MORE: Final = (
     "compute operators otherwise with the same values, where less waits then; reassociate: with it, add up sums over "
     "concatenations, and with a range in --dim over long axes, in another order, which rounds floats otherwise; fuse, "
     "for ONNX Runtime: one operator of its own for each activation that was exported as a chain of them, and, with a "
-    f"range in --dim, for attention, to 1e-5; {_IO}"
+    "range in --dim, for attention, to 1e-5; branch, for ONNX Runtime: make large values in a branch of an If, where "
+    f"sessions without options take less so; {_IO}"
 )
 
 

@@ -93,6 +93,9 @@ class Format(Protocol):
     def borders(self, module: Module) -> Borders:
         """Return which operators at the border of the main graph, as given, the caller can do instead."""
 
+    def in_branches(self, module: Module, written: bytes) -> Sequence[bytes]:
+        """Return ``written``, a file of ``module``, with large values in a branch, of which a runtime notes nothing."""
+
     def chains(self, module: Module) -> tuple[Chain, ...]:
         """Return the chains of operators of the main graph that one operator of the format's runtime can stand for."""
 

@@ -106,7 +106,7 @@ def test_allow_all(run: Run, model: Path) -> None:
         reports.append((report["result"], report["output"]))
     assert reports[0] == reports[1]
     refused = run("optimize", model, "--allow", "alll").err
-    assert "choose from reorder, inplace, tile, remat, algebra, reassociate, fuse, io, all" in refused
+    assert "choose from reorder, inplace, tile, remat, algebra, reassociate, fuse, branch, io, all" in refused
 
 
 def test_a_budget_in_percent_is_of_what_the_file_as_given_requires(run: Run, model: Path) -> None:

@@ -115,6 +115,7 @@ def test_words_become_what_the_function_takes() -> None:
         "algebra": False,
         "reassociate": False,
         "fuse": False,
+        "branch": False,
         "io": False,
         "free_pieces": False,
         "max_extra_macs": 7.0,

@@ -13,25 +13,27 @@ import msgspec
 
 from memsched.commands.curve import Curve, find_curve
 from memsched.commands.levels import named
+from memsched.commands.optimize.branch import finished, guarantee_of
 from memsched.commands.optimize.choose import Permissions, find
-from memsched.commands.optimize.finish import FinishRequest, finish, refuted, told_apart
+from memsched.commands.optimize.finish import FinishRequest, refuted, told_apart
 from memsched.commands.optimize.frontier import Frontier, find_frontier
 from memsched.commands.optimize.over_sizes import OneSizeOptions, RangeRequest, optimize_over_sizes
 from memsched.commands.optimize.place import ModulePlan, Request, prepare, required_as_given
 from memsched.commands.optimize.pools import plan_pools
+from memsched.commands.optimize.possible import possible
 from memsched.commands.optimize.reading import budget_of, check_percentage, load_options, split_ranges, stated
 from memsched.commands.optimize.report import Outcome, build, on_chip_section
 from memsched.commands.optimize.session import SessionName, SessionRequest, optimize_for_session
 from memsched.commands.optimize.session_candidates import SessionSource
 from memsched.commands.optimize.suggested import suggested
-from memsched.commands.optimize.trials import RunOutcome, TrialRequest, too_large
+from memsched.commands.optimize.trials import RunOutcome, TrialRequest
 from memsched.commands.options import AnalyzeOptions, OptimizeOptions, VerifyOptions
 from memsched.commands.results import AnalyzeResult, OptimizeResult, OutputsDifferError
 from memsched.commands.verify import ModelComparison, compare
 from memsched.errors import UsageError
 from memsched.formats.files import load_module, read_source
-from memsched.formats.known import format_in, format_of
-from memsched.formats.module import LoadOptions, Module, OrderGuarantee
+from memsched.formats.known import format_in
+from memsched.formats.module import Module, OrderGuarantee
 from memsched.graph.dag import in_order
 from memsched.planning.orders import plan_allocation, plan_module
 from memsched.planning.values import TargetModule
@@ -223,6 +225,7 @@ def optimize(
     algebra: bool = _DEFAULT.keywords()["algebra"],
     reassociate: bool = _DEFAULT.keywords()["reassociate"],
     fuse: bool = _DEFAULT.keywords()["fuse"],
+    branch: bool = _DEFAULT.keywords()["branch"],
     io: bool = _DEFAULT.keywords()["io"],
     free_pieces: bool = _DEFAULT.keywords()["free_pieces"],
     max_extra_macs: float = _DEFAULT.max_extra_macs,
@@ -270,6 +273,9 @@ def optimize(
             another order, which rounds floats otherwise.
         fuse: Permit one operator of ONNX Runtime's in place of a chain: x * sigmoid(x), and GELU by erf or tanh. Only
             it runs such a file, unless the operator set has that operator; outputs may differ in their last bits.
+        branch: Permit to make large values in a branch of an If, of which ONNX Runtime keeps no memory pattern, where
+            sessions without options were seen to take less of the process so, with the same bits. ``order_guarantee``
+            is "default" then unless another one is named.
         io: Permit other inputs and outputs: quantised ones in place of floats that are quantised at once, and other
             axes in place of those that are moved at once. The caller has to change; the report says how.
         free_pieces: Permit layers in pieces where that costs nothing: no work is done twice, no time is lost beyond
@@ -312,21 +318,23 @@ def optimize(
         return optimize_over_sizes(
             *(data, path, stated(input_shapes, fixed), Request(_search_of(run), solver, partitions)),
             RangeRequest(ranges, target, in_place, fuse, reassociate, asked, max_slowdown, verify, seed, output),
-            OneSizeOptions(session, order_guarantee, shapes_from_run, control_dependencies, tflm_plan),
+            OneSizeOptions(session, order_guarantee, shapes_from_run, control_dependencies, tflm_plan, branch),
         )
     options = load_options(data, path, stated(input_shapes, fixed), shapes_from_run, seed)
     if session is not None:
         if order_guarantee is not None:
             raise UsageError(f"--session opens the file with options that keep its order: leave {order_guarantee} out")
         rules = load_target(target or default_target(format_in(data).name))
-        permitted = Permissions(tile, remat, io, max_extra_macs, fuse, algebra=algebra, reassociate=reassociate)
+        permitted = Permissions(
+            *(tile, remat, io, max_extra_macs, fuse), algebra=algebra, reassociate=reassociate, branch=branch
+        )
         asked_session = SessionRequest(session, rules, in_place, asked, permitted, verify, seed, output)
         within = _search_of(run)
         opening = Opening("session")
         request = Request(within, solver, partitions, opening, within.deadline(), slowdown=max_slowdown)
         return optimize_for_session(data, path, options, request, asked_session)
     module = load_module(data, path, options)
-    opened = order_guarantee or "session"
+    opened = guarantee_of(order_guarantee, module, branch=branch, verify=verify)
     check_request(module, opened, control_dependencies)
     rules = _rules(module, target, budget_for)
     plan = runtime_of(module, rules).wants_plan(tflm_plan)
@@ -339,10 +347,10 @@ def optimize(
     asked_for = Permissions(
         *(tile, remat, io, max_extra_macs, fuse, free_pieces and verify), algebra=algebra, reassociate=reassociate
     )
-    permitted = _possible(asked_for, module, options, rules, opening)
+    permitted = possible(asked_for, module, options, rules, opening)
     final = find(module, data, prepared, options, request, budget_bytes, permitted)
     interrupted = request.stopped()
-    done = finish(
+    done = finished(
         final,
         request,
         FinishRequest(
@@ -354,13 +362,14 @@ def optimize(
             exact=permitted.only_free,
             may_end=stop is not None,
         ),
+        branch=branch,
     )
     final, verification = done.final, done.verification
     main = final.placed.plans[0]
     pools = plan_pools(main, prepared.target, run.quiet())
     helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and time_limit != 0:
-        names = named(solver != "file", in_place, tile, remat, fuse, io, algebra, reassociate)
+        names = named(solver != "file", in_place, tile, remat, fuse, io, algebra, reassociate, branch)
         trial = TrialRequest(names, tuple(words), permitted, budget_bytes)
         tried = RunOutcome(module, rules, prepared, final.placed, options, request, trial, final.whole)
         source_read = SessionSource(data, path, options, "default", rules, in_place, permitted, None, seed)
@@ -414,20 +423,6 @@ def optimize(
         interrupted=interrupted or done.ended,
         work=run.meter.done,
     )
-
-
-def _possible(
-    permitted: Permissions, module: Module, options: LoadOptions, rules: Target, opening: Opening
-) -> Permissions:
-    """Return what of ``permitted`` can be done to the module, and pieces for nothing only where they are known to be.
-
-    Where files are to hold the best default order, that is not known of pieces; in pools of memory they cost traffic.
-    """
-    refusable = format_of(module).sizes_can_be_refused(module, options)
-    elsewhere = rules.pools or rules.on_chip_bytes or opening.guarantee == "default" or too_large(module)
-    free = permitted.free and refusable and not elsewhere and not runtime_of(module, rules, opening).pieces_for
-    exact = permitted.algebra and refusable
-    return dataclasses.replace(permitted, tile=permitted.tile and refusable, free=free, algebra=exact)
 
 
 def _figures(runtime: Runtime, needed: tuple[Requirement, Requirement]) -> Mapping[str, tuple[int, int]]:

@@ -77,6 +77,7 @@ class OneSizeOptions:
     shapes_from_run: str | None
     control_dependencies: bool
     tflm_plan: bool | None
+    branch: bool
 
     def refuse(self) -> None:
         """Check that none was given.
@@ -90,6 +91,7 @@ class OneSizeOptions:
             "--shapes-from-run": self.shapes_from_run is not None,
             "--control-dependencies": self.control_dependencies,
             "--tflm-plan": bool(self.tflm_plan),
+            "--allow branch": self.branch,
         }
         for option in (option for option, asked in given.items() if asked):
             raise UsageError(f"--dim with a range writes a file for sessions without options: leave {option} out")

@@ -20,6 +20,7 @@ class Permissions:
             and a runtime's price of an operator is paid from the first one on.
         algebra: Operators may be computed otherwise with the same values.
         reassociate: With that, sums may be added up in another order.
+        branch: Large values may be made in a branch of an If.
     """
 
     tile: bool = False
@@ -30,6 +31,7 @@ class Permissions:
     free: bool = False
     algebra: bool = False
     reassociate: bool = False
+    branch: bool = False
 
     @property
     def only_free(self) -> bool:

@@ -72,6 +72,12 @@ class OnnxFormat:
 
         return borders(module)
 
+    def in_branches(self, module: Module, written: bytes) -> tuple[bytes, ...]:
+        """Return a file with large values in branches, for which ONNX Runtime keeps no memory pattern."""
+        from memsched.formats.onnx.patternless import in_branches
+
+        return in_branches(module, written)
+
     def chains(self, module: Module) -> tuple[Chain, ...]:
         """Return activations that were exported in their parts; see `Format.chains`."""
         from memsched.formats.onnx.chains import chains

@@ -64,6 +64,11 @@ class TfliteFormat:
 
         return borders(module)
 
+    def in_branches(self, module: Module, written: bytes) -> tuple[bytes, ...]:
+        """Return nothing: LiteRT keeps no pattern."""
+        del module, written
+        return ()
+
     def chains(self, module: Module) -> tuple[Chain, ...]:
         """Return nothing: converters write activations as one operator each."""
         del module

@@ -162,6 +162,7 @@ class BatchOptionsSection(Section, frozen=True, kw_only=True):
     algebra: bool = False
     reassociate: bool = False
     fuse: bool = False
+    branch: bool = False
     io: bool = False
     memory_limit: Positive | None
 

@@ -1,0 +1,128 @@
+"""``--allow branch``: large values in a branch, where sessions without options were seen to take less so.
+
+See `memsched.formats.onnx.patternless` for the reason. What such a file is worth shows in the process alone: files are
+written, opened and run in fresh processes, and outputs are compared bit by bit with those of the file without a branch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Final, Literal
+
+from memsched.commands.optimize.final_model import FinalModel
+from memsched.commands.optimize.finish import FinishedModel, FinishRequest, finish, refuted
+from memsched.commands.optimize.place import Request
+from memsched.commands.session_rows import SessionFile, measured_sessions
+from memsched.commands.verify import compare, verify_written
+from memsched.errors import UsageError
+from memsched.formats.known import format_of
+from memsched.formats.module import Module, OrderGuarantee
+from memsched.formats.staging import STANDARD_STREAM
+from memsched.report.outputs import TOLERANCE
+from memsched.report.values.sessions import SessionRow
+from memsched.runtimes.known import session_maker_of
+from memsched.runtimes.onnxruntime.session_points import DEFAULT
+from memsched.units import format_size
+
+__all__ = ["finished", "guarantee_of"]
+
+_GAIN: Final = 0.97
+"""Share of the process that a file may take at most of what it takes without a branch."""
+
+_NOISE: Final = 0.05
+"""Time that may be added where none was permitted."""
+
+_RUNS: Final = 3
+
+
+def guarantee_of(named: OrderGuarantee | None, module: Module, *, branch: bool, verify: bool) -> OrderGuarantee:
+    """Return what makes the runtime keep the order: what was named, or what goes with a branch or without one.
+
+    Raises:
+        UsageError: A branch cannot be tried.
+    """
+    if not branch:
+        return named or "session"
+    if format_of(module).order_binds:
+        raise UsageError("--allow branch is for models that ONNX Runtime runs")
+    if named == "session":
+        raise UsageError("--allow branch is for sessions without options: leave --order-guarantee session out")
+    if not verify:
+        raise UsageError("--allow branch measures what sessions take: leave --no-verify out")
+    return named or "default"
+
+
+def finished(final: FinalModel, request: Request, asked: FinishRequest, *, branch: bool) -> FinishedModel:
+    """Return what `finish` does, with large values in a branch where that is permitted and was seen to take less."""
+    found = finish(final, request, asked)
+    seen = found.verification
+    if not branch or found.ended:
+        return found
+    if seen is None or seen.outputs_equal is None:
+        return _noted(found, "large values were not put into a branch: the models could not be run")
+    if refuted(seen, inexact=found.final.rewrites.inexact):
+        return found
+    if asked.module.path == STANDARD_STREAM or format_of(asked.module).external_files(asked.module):
+        return _noted(found, "large values were not put into a branch: the model is not one file")
+    try:
+        return _best(found, asked, request.slowdown)
+    except KeyboardInterrupt:
+        if not asked.may_end:
+            raise
+        return dataclasses.replace(found, ended=True)
+
+
+def _best(found: FinishedModel, asked: FinishRequest, slowdown: float | None) -> FinishedModel:
+    """Return the file that takes least of the process.
+
+    Args:
+        slowdown: Time that may be added to the model's as given, in percent; None for any.
+    """
+    files = list(format_of(asked.module).in_branches(found.final.module, found.written.model))
+    if not files:
+        return _noted(found, "large values were not put into a branch: there are none")
+    rows = {row.file: row for row in _measured(found.written.model, asked, "given", "written")}
+    given, plain = rows.get("given"), rows.get("written")
+    if given is None or plain is None or given.process_bytes is None or plain.process_bytes is None:
+        return _noted(found, "large values were not put into a branch: sessions could not be measured")
+    limit = 1 + _NOISE if slowdown is None else 1 + max(_NOISE, slowdown / 100)
+    least, best = _GAIN * min(given.process_bytes, plain.process_bytes), None
+    for data in files:
+        for row in _measured(data, asked, "written"):
+            quick = slowdown is None or (row.cpu_ratio or 0.0) <= limit
+            if row.process_bytes is not None and row.process_bytes < least and quick and _same(found, data, asked):
+                least, best = row.process_bytes, (data, row)
+    if best is None:
+        return _noted(found, "large values stay where they are: no branch took less of the process, with the same bits")
+    model, row = best
+    written = dataclasses.replace(found.written, model=model, unchanged=False)
+    verification, _ = verify_written(
+        *(found.final.module, asked.data, written, asked.options, found.final.prepared.target),
+        seed=asked.seed,
+        tolerance=TOLERANCE if found.final.rewrites.inexact else 0.0,
+    )
+    if verification is None or verification.outputs_equal is None:
+        return _noted(found, "large values stay where they are: with a branch the model could not be run again")
+    told = (
+        f"large values are made in a branch of an If, for which ONNX Runtime keeps no memory pattern: without it, this "
+        f"file takes {format_size(plain.process_bytes)} of the process"
+    )
+    return _noted(dataclasses.replace(found, written=written, verification=verification, sessions=(given, row)), told)
+
+
+def _measured(model: bytes, asked: FinishRequest, *files: Literal["given", "written"]) -> tuple[SessionRow, ...]:
+    """Return what sessions without options took: on the file as given, or on ``model``, in turns with that one."""
+    points = [SessionFile(file, DEFAULT) for file in files]
+    maker = session_maker_of(asked.module.format)
+    return measured_sessions(maker, Path(asked.module.path), model, asked.options, points, seed=asked.seed)
+
+
+def _same(found: FinishedModel, model: bytes, asked: FinishRequest) -> bool:
+    """Return whether a file has the outputs of the one without a branch, to the bit."""
+    seen = compare(found.written.model, model, asked.options, runs=_RUNS, rtol=0.0, atol=0.0, seed=asked.seed)
+    return seen.same is True
+
+
+def _noted(found: FinishedModel, text: str) -> FinishedModel:
+    return dataclasses.replace(found, notes=(*found.notes, text))

@@ -1,0 +1,90 @@
+"""``--allow branch``: a session without options takes less of the process, or the file has no branch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import memsched
+from memsched.commands.results import OptimizeResult
+from memsched.errors import UsageError
+from memsched.formats.onnx.format import OnnxFormat
+from memsched.report.values.sessions import SessionRow
+from tests.formats.onnx.test_patternless import LENGTH, WIDTH, layers
+from tests.small_models import branches
+
+TFLITE = Path(__file__).parents[3] / "models" / "hello_world_int8.tflite"
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("branch") / "layers.onnx"
+    path.write_bytes(layers(2, LENGTH))
+    return path
+
+
+def optimized(path: Path) -> OptimizeResult:
+    return memsched.optimize(path, branch=True, max_slowdown=None, effort=0.1)
+
+
+def rows_of(result: OptimizeResult) -> tuple[SessionRow, SessionRow]:
+    first, second = result.report.values.sessions
+    assert (first.file, second.file) == ("given", "written")
+    return first, second
+
+
+def test_the_process_takes_less_with_the_same_bits(given: Path) -> None:
+    result = optimized(given)
+    first, second = rows_of(result)
+    block = 3 * 4 * LENGTH * WIDTH
+    assert first.process_bytes is not None
+    assert second.process_bytes is not None
+    assert second.process_bytes < first.process_bytes - block // 2
+    values = result.report.values
+    assert values.order_guarantee is not None
+    assert values.order_guarantee.kind == "default"
+    assert values.verification is not None
+    assert values.verification.outputs_equal is True
+    assert any("in a branch of an If" in note for note in values.notes)
+    feeds = {"x": np.random.default_rng(1).normal(size=(1, LENGTH, WIDTH)).astype(np.float32)}
+    outputs = [
+        onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, feeds)[0]
+        for model in (given.read_bytes(), result.model)
+    ]
+    np.testing.assert_array_equal(*outputs)
+    assert memsched.load(result.model).graph.tensors[-1].sized
+
+
+def test_what_does_not_compute_the_same_is_not_written(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = OnnxFormat.in_branches
+
+    def wrong(self: OnnxFormat, module: memsched.Module, written: bytes) -> tuple[bytes, ...]:
+        return tuple(data.replace(b"Softmax", b"Hardmax") for data in right(self, module, written))
+
+    monkeypatch.setattr(OnnxFormat, "in_branches", wrong)
+    result = optimized(given)
+    assert result.model == given.read_bytes()
+    assert any("no branch took less" in note for note in result.report.values.notes)
+
+
+def test_small_models_stay_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "small.onnx"
+    path.write_bytes(branches())
+    notes = optimized(path).report.values.notes
+    assert any("not put into a branch: there are none" in note for note in notes)
+
+
+def test_what_is_for_other_sessions_is_refused(given: Path) -> None:
+    with pytest.raises(UsageError, match="ONNX Runtime runs"):
+        memsched.optimize(TFLITE, branch=True)
+    with pytest.raises(UsageError, match="leave --order-guarantee session out"):
+        memsched.optimize(given, branch=True, order_guarantee="session")
+    with pytest.raises(UsageError, match="leave --no-verify out"):
+        memsched.optimize(given, branch=True, verify=False)
+    with pytest.raises(UsageError, match="takes no branch"):
+        memsched.optimize(given, branch=True, session="default")
+    with pytest.raises(UsageError, match="leave --allow branch out"):
+        memsched.optimize(given, branch=True, dims={"N": (1, 8)})
