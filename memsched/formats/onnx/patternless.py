@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["best_nodes", "branched", "in_branches"]
 
-_WORTH: Final = 16 << 20
+_WORTH: Final = 4 << 20
 """Bytes of a block from which a branch is tried."""
 
 _GAIN: Final = 0.95
