@@ -20,6 +20,7 @@ from memsched.graph.model import Tensor
 from tests.formats.onnx.blocks.test_reserve import grown
 from tests.formats.onnx.test_segments import MODELS, branching
 from tests.segment_cuts import LEVELS, run
+from tests.small_models import floats
 
 WIDTH, LENGTH = 256, 8192
 
@@ -80,7 +81,10 @@ def test_any_nodes_in_a_branch_compute_the_same(kind: str, seed: int, constants:
 
 @pytest.mark.parametrize("condition", [True, False])
 def test_nodes_with_bodies_keep_what_these_capture(condition: bool) -> None:
-    data = branching()
+    model = onnx.load_model_from_string(branching())
+    # Captured, and needed outside.
+    model.graph.output.append(floats("a", [3, 4]))
+    data = model.SerializeToString()
     feeds = {"x": np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4), "condition": np.array(condition)}
     for span in combinations(range(6), 2):
         for constants in (False, True):
