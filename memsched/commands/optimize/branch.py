@@ -35,6 +35,12 @@ _NOISE: Final = 0.05
 
 _RUNS: Final = 3
 
+_HINTED: Final = 1.2
+"""What a session without options takes of the process, as a multiple of one with them, for a branch to be named."""
+
+_LEAST_HINTED: Final = 4 << 20
+"""Bytes that it takes more, for the same."""
+
 
 def guarantee_of(named: OrderGuarantee | None, module: Module, *, branch: bool, verify: bool) -> OrderGuarantee:
     """Return what makes the runtime keep the order: what was named, or what goes with a branch or without one.
@@ -54,10 +60,15 @@ def guarantee_of(named: OrderGuarantee | None, module: Module, *, branch: bool, 
 
 
 def finished(final: FinalModel, request: Request, asked: FinishRequest, *, branch: bool) -> FinishedModel:
-    """Return what `finish` does, with large values in a branch where that is permitted and was seen to take less."""
+    """Return what `finish` does, with large values in a branch where that is permitted and was seen to take less.
+
+    Where it is not permitted and sessions without options take much more than those with options, a note names it.
+    """
     found = finish(final, request, asked)
     seen = found.verification
-    if not branch or found.ended:
+    if not branch:
+        return _hinted(found)
+    if found.ended:
         return found
     if seen is None or seen.outputs_equal is None:
         return _noted(found, "large values were not put into a branch: the models could not be run")
@@ -109,6 +120,18 @@ def _best(found: FinishedModel, asked: FinishRequest, slowdown: float | None) ->
         f"file takes {format_size(plain.process_bytes)} of the process"
     )
     return _noted(dataclasses.replace(found, written=written, verification=verification, sessions=(given, row)), told)
+
+
+def _hinted(found: FinishedModel) -> FinishedModel:
+    """Return the same, with a note that names the branch where sessions without options take much more than others."""
+    match [row.process_bytes for row in found.sessions if row.file == "written"]:
+        case [int(plain), int(listed)] if plain >= max(_HINTED * listed, listed + _LEAST_HINTED):
+            told = (
+                f"without the options a session takes {format_size(plain - listed)} more of the process: "
+                "--allow reorder,inplace,branch tries a file for such sessions"
+            )
+            return _noted(found, told)
+    return found
 
 
 def _measured(model: bytes, asked: FinishRequest, *files: Literal["given", "written"]) -> tuple[SessionRow, ...]:

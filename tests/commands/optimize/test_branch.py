@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 import onnxruntime
 import pytest
 
 import memsched
 from memsched.commands.results import OptimizeResult
+from memsched.commands.session_rows import measured_sessions
 from memsched.errors import UsageError
 from memsched.formats.onnx.format import OnnxFormat
 from memsched.report.values.sessions import SessionRow
@@ -68,6 +71,22 @@ def test_what_does_not_compute_the_same_is_not_written(given: Path, monkeypatch:
     result = optimized(given)
     assert result.model == given.read_bytes()
     assert any("no branch took less" in note for note in result.report.values.notes)
+
+
+@pytest.mark.parametrize(("plain", "listed", "named"), [(45, 30, True), (110, 100, False), (5, 3, False)])
+def test_a_branch_is_named_where_sessions_without_options_take_much_more(
+    plain: int, listed: int, named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(*asked: Any, **kwargs: Any) -> tuple[SessionRow, ...]:
+        sizes = (60 << 20, plain << 20, listed << 20)
+        rows = zip(measured_sessions(*asked, **kwargs), sizes, strict=True)
+        return tuple(msgspec.structs.replace(row, process_bytes=size) for row, size in rows)
+
+    monkeypatch.setattr("memsched.commands.optimize.finish.measured_sessions", told)
+    path = tmp_path / "branches.onnx"
+    path.write_bytes(branches(4, 1 << 16))
+    notes = memsched.optimize(path, effort=0.1).report.values.notes
+    assert any("without the options a session takes" in note for note in notes) == named
 
 
 def test_small_models_stay_as_they_are(tmp_path: Path) -> None:
