@@ -113,7 +113,8 @@ def _files(model: str, folder: Path, *, ways: tuple[bool, bool]) -> tuple[Path, 
             spans = {name: Range(*ends, named=True) for name, ends in ranges.items()}
             opened = OnnxFormat().open_model(given.read_bytes(), str(given), {}, spans)
             points = [point for point in opened.points() if not point.reassociates]
-            written.write_bytes(next(point for point in points if kernels or not point.kernels).build())
+            built = next(point for point in points if kernels or not point.kernels).build()
+            written.write_bytes(opened.weights_first(built))
         else:
             written.write_bytes(memsched.optimize(given, dims=ranges, fuse=kernels).model)
     return given, written

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 import re
+from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +22,7 @@ from memsched.cli.main import main
 from memsched.commands.optimize import ranged_trials
 from memsched.commands.optimize.ranged_trials import GivenFile, RangedSizes, try_points
 from memsched.errors import MemschedError, UsageError
-from memsched.formats.blocks import BlockPoint, Range
+from memsched.formats.blocks import BlockPoint, OpenModel, Range
 from memsched.formats.onnx.format import OnnxFormat
 from memsched.runtimes.onnxruntime.ranged import (
     AtSize,
@@ -278,6 +281,11 @@ def test_dimensions_without_names_stay_open_too(tmp_path: Path) -> None:
         blocks.run(None, {"x": np.zeros((1, 1025, 16), np.float32)})
 
 
+def _opened(weights_first: Callable[[bytes], bytes] = bytes) -> OpenModel:
+    opened = OnnxFormat().open_model(_transformer().SerializeToString(), "net.onnx", {}, {"length": Range(1, 9)})
+    return dataclasses.replace(opened, weights_first=weights_first)
+
+
 def _points(*names: str) -> list[BlockPoint]:
     return [BlockPoint(name, (), name.encode) for name in names]
 
@@ -299,7 +307,7 @@ def test_on_a_busy_machine_times_are_what_a_thread_computes(
     monkeypatch.setattr(ranged_trials, "compare_at", lambda *_, **__: ("runtime", [[AtSize(True, 0.0, None)]]))
     path = tmp_path / "given.onnx"
     path.write_text("given")
-    opened = OnnxFormat().open_model(_transformer().SerializeToString(), "net.onnx", {}, {"length": Range(1, 9)})
+    opened = _opened()
     at = {"n": 9}
     sizes = RangedSizes(at, at, at, (at,))
     found = try_points(opened, GivenFile(path, None), _points("most", "least", "more"), sizes, 0, 10)
@@ -336,8 +344,39 @@ def test_a_file_takes_no_more_at_a_short_length(
     monkeypatch.setattr(ranged_trials, "compare_at", lambda *_, **__: ("runtime", [[AtSize(True, 0.0, None)]]))
     path = tmp_path / "given.onnx"
     path.write_text("given")
-    opened = OnnxFormat().open_model(_transformer().SerializeToString(), "net.onnx", {}, {"length": Range(1, 9)})
+    opened = _opened()
     sizes = RangedSizes(large, small, short, (large,))
     found = try_points(opened, GivenFile(path, None), _points("least", "most"), sizes, 0, 10)
     assert (found.best and found.best.point and found.best.point.name) == written
     assert any("but 136 MB at a short one" in note for note in found.notes) == (written == "most")
+
+
+@pytest.mark.parametrize(
+    ("large", "short", "written"),
+    [(300, (94, 94, 94), "file, weights first"), (300, (94, 129, 94), "file"), (320, (94, 94, 94), "file")],
+)
+def test_large_weights_come_first_where_no_process_takes_more_so(
+    large: int, short: tuple[int, ...], written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = {
+        "given": {900: cycle([900]), 60: cycle([94, 126, 94])},
+        "file": {900: cycle([300]), 60: cycle([97, 129, 129])},
+        "file, weights first": {900: cycle([large]), 60: cycle(short)},
+    }
+
+    def run(path: Path, feeds: Path, **_: object) -> RangedRun:
+        return RangedRun(next(taken[path.read_text()][int(feeds.read_text())]) << 20, 0.1)
+
+    quick = RangedRace(TimeRatio(1, 1, 1.0), TimeRatio(1, 1, 1.0), 1.0)
+    monkeypatch.setattr(ranged_trials, "draw_at", lambda _, sizes, file, **__: file.write_text(str(sizes["n"])))
+    monkeypatch.setattr(ranged_trials, "run_on", run)
+    monkeypatch.setattr(ranged_trials, "race", lambda *_, **__: quick)
+    monkeypatch.setattr(ranged_trials, "compare_at", lambda *_, **__: ("runtime", [[AtSize(True, 0.0, None)]]))
+    path = tmp_path / "given.onnx"
+    path.write_text("given")
+    opened = _opened(lambda model: b"file, weights first" if model == b"file" else model)
+    sizes = RangedSizes({"n": 900}, {"n": 60}, {"n": 60}, ({"n": 900},))
+    found = try_points(opened, GivenFile(path, None), _points("file"), sizes, 0, 10)
+    assert found.best is not None
+    assert found.best.model.decode() == written
+    assert found.best.large.process == (large if "," in written else 300) << 20
