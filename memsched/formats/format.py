@@ -96,6 +96,9 @@ class Format(Protocol):
     def in_branches(self, module: Module, written: bytes) -> Sequence[bytes]:
         """Return ``written``, a file of ``module``, with large values in a branch, of which a runtime notes nothing."""
 
+    def weights_first(self, data: bytes) -> bytes:
+        """Return a model with its large weights before all others, where what is in a file first is read first."""
+
     def chains(self, module: Module) -> tuple[Chain, ...]:
         """Return the chains of operators of the main graph that one operator of the format's runtime can stand for."""
 

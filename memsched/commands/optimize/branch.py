@@ -13,6 +13,7 @@ from typing import Final, Literal
 from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.finish import FinishedModel, FinishRequest, finish, refuted
 from memsched.commands.optimize.place import Request
+from memsched.commands.optimize.weight_order import in_best_order
 from memsched.commands.session_rows import SessionFile, measured_sessions
 from memsched.commands.verify import compare, verify_written
 from memsched.errors import UsageError
@@ -67,7 +68,7 @@ def finished(final: FinalModel, request: Request, asked: FinishRequest, *, branc
     found = finish(final, request, asked)
     seen = found.verification
     if not branch:
-        return _hinted(found)
+        return _hinted(in_best_order(found, asked))
     if found.ended:
         return found
     if seen is None or seen.outputs_equal is None:
@@ -77,7 +78,8 @@ def finished(final: FinalModel, request: Request, asked: FinishRequest, *, branc
     if asked.module.path == STANDARD_STREAM or format_of(asked.module).external_files(asked.module):
         return _noted(found, "large values were not put into a branch: the model is not one file")
     try:
-        return _best(found, asked, request.slowdown)
+        best = in_best_order(_best(found, asked, request.slowdown), asked)
+        return dataclasses.replace(best, sessions=()) if best.written.unchanged else best
     except KeyboardInterrupt:
         if not asked.may_end:
             raise
@@ -105,7 +107,8 @@ def _best(found: FinishedModel, asked: FinishRequest, slowdown: float | None) ->
             if row.process_bytes is not None and row.process_bytes < least and quick and _same(found, data, asked):
                 least, best = row.process_bytes, (data, row)
     if best is None:
-        return _noted(found, "large values stay where they are: no branch took less of the process, with the same bits")
+        told = "large values stay where they are: no branch took less of the process, with the same bits"
+        return _noted(dataclasses.replace(found, sessions=(given, plain)), told)
     model, row = best
     written = dataclasses.replace(found.written, model=model, unchanged=False)
     verification, _ = verify_written(

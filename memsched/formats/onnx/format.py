@@ -78,6 +78,12 @@ class OnnxFormat:
 
         return in_branches(module, written)
 
+    def weights_first(self, data: bytes) -> bytes:
+        """Return it with large weights first; see `memsched.formats.onnx.large_weights`."""
+        from memsched.formats.onnx.large_weights import weights_first
+
+        return weights_first(data)
+
     def chains(self, module: Module) -> tuple[Chain, ...]:
         """Return activations that were exported in their parts; see `Format.chains`."""
         from memsched.formats.onnx.chains import chains

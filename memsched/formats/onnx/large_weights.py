@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from onnx import ModelProto
+from onnx import GraphProto, ModelProto
 
 from memsched.formats.onnx.light import constant_sizes
+from memsched.formats.onnx.structure import graphs_of
 
 __all__ = ["weights_first"]
 
@@ -20,15 +21,22 @@ _LARGE: Final = 1 << 16
 
 
 def weights_first(data: bytes) -> bytes:
-    """Return a model with its large weights first, each group in the order that it has; all else is as it was."""
+    """Return a model with the large weights of each graph first, in the order that they have; all else is as it was."""
     model = ModelProto.FromString(data)
-    graph = model.graph
+    changed = [_sort(scope.graph) for scope in graphs_of(model.graph)]
+    if not any(changed):
+        return data
+    written: bytes = model.SerializeToString(deterministic=True)
+    return written
+
+
+def _sort(graph: GraphProto) -> bool:
+    """Put a graph's large weights first; return whether they were not so before."""
     sizes = constant_sizes(graph)
     before = list(graph.initializer)
     after = sorted(before, key=lambda one: sizes[one.name] < _LARGE)
-    if [one.name for one in after] == [one.name for one in before]:
-        return data
+    if all(one is other for one, other in zip(before, after, strict=True)):
+        return False
     del graph.initializer[:]
     graph.initializer.extend(after)
-    written: bytes = model.SerializeToString(deterministic=True)
-    return written
+    return True

@@ -69,6 +69,10 @@ class TfliteFormat:
         del module, written
         return ()
 
+    def weights_first(self, data: bytes) -> bytes:
+        """Return it as it is: weights are used where they lie."""
+        return data
+
     def chains(self, module: Module) -> tuple[Chain, ...]:
         """Return nothing: converters write activations as one operator each."""
         del module
