@@ -30,6 +30,8 @@ class LoopWords:
         reshape: Operator that shows bytes in another shape.
         counter: The counter's element type.
         unrolled: Each tile has an op of its own, and all share one body.
+        joined: Rows before the input, and behind it, are joined to it, so that it lies in what has them; nothing is
+            copied as by the op that pads.
     """
 
     type: str
@@ -37,6 +39,7 @@ class LoopWords:
     reshape: str
     counter: str
     unrolled: bool = False
+    joined: bool = False
 
 
 @dataclass(frozen=True, slots=True)

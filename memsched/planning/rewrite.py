@@ -24,7 +24,10 @@ def dialect_of(module: Module, target: Target) -> Dialect:
     words = format_of(module).dialect(module)
     loop = words.loop if target.loops else None
     if loop is not None:
-        loop = dataclasses.replace(loop, unrolled=target.loops == "if")
+        parts = {name for rule in target.part_views if rule.kind == "concatenation" for name in rule.ops}
+        unrolled = target.loops == "if"
+        joined = words.concat_type in parts and words.pad_type not in target.pads_over_inputs and not unrolled
+        loop = dataclasses.replace(loop, unrolled=unrolled, joined=joined)
     return dataclasses.replace(words, most_joined=target.most_join_inputs, loop=loop)
 
 

@@ -7,6 +7,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from memsched.graph.loop import Loop
 from memsched.tiling.join_levels import join_levels
@@ -20,6 +21,7 @@ __all__ = [
     "body_tensors",
     "bytes_around",
     "joined_bytes",
+    "joins_rows",
     "lead_rows",
 ]
 
@@ -40,6 +42,10 @@ _OPS_OF_INNER_PADDING = 3
 
 _OPS_OF_MASK = 3
 """A slice of the mask, the masking, and at times a slice of a table of begins."""
+
+
+_MOST_ROWS: Final = 4096
+"""Bytes of rows that are joined to an input: they are constants, which the file holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +180,16 @@ def _padding_tensors(
         yield size(loop.input, wide), size(loop.input, taken) if over is None else over
         if wide != part:
             yield size(loop.input, wide), size(loop.input, part)
+
+
+def joins_rows(loop: Loop, outer: Sequence[int], added: int) -> bool:
+    """Return whether the input's padding can be constant rows that are joined to it.
+
+    Args:
+        outer: Lengths of the input along the axes before those that are cut.
+        added: Bytes of the padding.
+    """
+    return not any(map(any, loop.pads[1:])) and math.prod(outer) == 1 and added <= _MOST_ROWS
 
 
 def lead_rows(loop: Loop, row: int, padded_row: int) -> int:

@@ -14,11 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from memsched.errors import InternalError
-from memsched.graph.dialect import Attributes, Dialect, LoopWords
+from memsched.graph.dialect import CONSTANT_SHAPE, Attributes, Dialect, LoopWords
 from memsched.graph.loop import Loop
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.graph.replacement import names_of, rebuilt, unused_name
 from memsched.tiling.join_levels import join_levels
+from memsched.tiling.loop_cost import joins_rows
 
 __all__ = ["with_loops"]
 
@@ -159,8 +160,33 @@ class _LoopWriter:
             pads[axis] = pair
             shape[axis] += sum(pair)
         made = self._like(f"{loop.names[loop.output]}#padded", loop.input, shape)
-        self._help(self._dialect.pad_type, (loop.input,), made, self._dialect.pad_attributes(pads))
+        added = self._tensors[made].size - self._tensors[loop.input].size
+        if self._words.joined and joins_rows(loop, shape[: loop.axes[0]], added):
+            self._join_rows(loop, made)
+        else:
+            self._help(self._dialect.pad_type, (loop.input,), made, self._dialect.pad_attributes(pads))
         return made
+
+    def _join_rows(self, loop: Loop, made: int) -> None:
+        """Write what joins constant rows to the input."""
+        axis, (before, after) = loop.axes[0], loop.pads[0]
+        place = int(before > 0)
+        shapes = {
+            f"{CONSTANT_SHAPE}{at}": tuple(rows if one == axis else size for one, size in enumerate(self._shape(made)))
+            for at, rows in ((0, before), (place + 1, after))
+            if rows
+        }
+        attributes = {**self._dialect.concat_attributes(axis), **shapes}
+        self._ops.append(
+            Op(
+                name=self._tensors[made].name,
+                type=self._dialect.concat_type,
+                inputs=(loop.input,),
+                outputs=(made,),
+                attributes=attributes,
+                positions=(place,),
+            )
+        )
 
     def _begun(self, loop: Loop, padded: int) -> int:
         """Return memory of the output's shape: the first bytes of the padded input, and more where that is smaller."""

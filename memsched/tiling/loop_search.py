@@ -23,7 +23,16 @@ from memsched.regions.rules import Refusal
 from memsched.targets.model import Target
 from memsched.tiling.local import Intervals
 from memsched.tiling.loop import LoopGroup, plan_loop
-from memsched.tiling.loop_cost import LoopCost, added_ops, after_step, aligned, body_tensors, joined_bytes, lead_rows
+from memsched.tiling.loop_cost import (
+    LoopCost,
+    added_ops,
+    after_step,
+    aligned,
+    body_tensors,
+    joined_bytes,
+    joins_rows,
+    lead_rows,
+)
 from memsched.tiling.loop_ways import LoopWay, pareto, take_up
 
 __all__ = ["LoopPoint", "LoopSearch"]
@@ -88,6 +97,7 @@ class LoopSearch:
         self._alignment = target.alignment_bytes
         self._in_place = any("MINIMUM" in rule.ops for rule in target.in_place)
         self._pads_over = dialect.pad_type in target.pads_over_inputs
+        self._joined = dialect.loop is not None and dialect.loop.joined
         self._footprints = self._intervals.footprints
         self._known: dict[LoopGroup, LoopCost | None] = {}
         self._curves: dict[tuple[int, int], list[LoopCost]] = {}
@@ -151,20 +161,21 @@ class LoopSearch:
     # What is tried -------------------------------------------------------------------------------------------------
 
     def _proposals(self) -> Iterator[LoopGroup | None]:
+        near: int | None = None
         while self._footprints:
-            points = self.points(_LEVELS_UNDERWAY)
+            points = self.points(_LEVELS_UNDERWAY, near)
             best = min(points, key=lambda point: (point.required, point.extra_macs))
             groups = list(self._hot_groups(best))
             if not groups:
                 used = dict.fromkeys((*best.groups, *(group for point in points for group in point.groups)))
                 groups = [near for group in used for near in self._near(_bare(group)) if near not in self._known]
-            if groups:
-                yield from dict.fromkeys(groups)
-                continue
             judged = self.judged
-            yield from self._all_that_help(best)
-            if self.judged == judged:
+            yield from dict.fromkeys(groups) if groups else self._all_that_help(best)
+            found = bool(groups) or self.judged > judged
+            if not found and near is not None:
                 return
+            # Before the search ends, levels between those that are looked at underway are.
+            near = None if found else best.peak
 
     def _hot_groups(self, best: LoopPoint) -> Iterator[LoopGroup]:
         """Yield the ways of computing intervals that hold a step as large as the best point's largest.
@@ -363,9 +374,18 @@ class LoopSearch:
         row = math.ceil(element[loop.output] * math.prod(loop.lengths[loop.output][1:]))
         padded, made = padded_row * rows[0], row * loop.lengths[loop.output][0]
         lead = max(lead_rows(loop, row, padded_row), int(bool(loop.inner_pads)))
+        if self._joined:
+            # Rows that are joined to an input say where it begins.
+            lead += -(loop.pads[0][0] + lead) % (self._alignment // math.gcd(self._alignment, padded_row))
         together, apart = padded + lead * padded_row, self._up(padded) + self._up(made)
         size, dies = self._graph.tensors[loop.input].size, self._dies(loop.input, group.ops[-1])
         copied = any(map(any, loop.pads))
+        outer = (self._graph.tensors[loop.input].shape or ())[: loop.axes[0]]
+
+        def over_input(begin: int) -> bool:
+            aligned_rows = (begin - size - loop.pads[0][1] * padded_row) % self._alignment == 0
+            return self._pads_over or (self._joined and aligned_rows and joins_rows(loop, outer, begin - size))
+
         rules = {"in_place": self._in_place, "pads_over": self._pads_over}
         tensors = body_tensors(loop, element, alignment=self._alignment, **rules)
         if self._unrolled:
@@ -377,7 +397,7 @@ class LoopSearch:
             beside = 0 if dies or not (copied or begin > size) else self._up(size)
             looping = beside + block + inner + _COUNTERS * self._alignment
             # Where it may not lie over the input, the copy lies beside it while it is made.
-            copying = self._up(size) + self._up(begin) if begin > size and not self._pads_over else 0
+            copying = self._up(size) + self._up(begin) if begin > size and not over_input(begin) else 0
             return max(looping, copying)
 
         # An op for each tile makes it beside what later ones read.
@@ -395,7 +415,7 @@ class LoopSearch:
             extra_macs=loop.macs - given,
             tensors=tensors,
             inner=inner,
-            ahead=self._up(max(0, begin - behind - size)) if self._pads_over else 0,
+            ahead=self._up(max(0, begin - behind - size)) if over_input(begin) else 0,
             copying=interval.base + self._up(size) + self._up(begin),
             behind=peak,
         )
@@ -418,18 +438,21 @@ class LoopSearch:
 
     # What is chosen ------------------------------------------------------------------------------------------------
 
-    def points(self, most: int | None = None) -> tuple[LoopPoint, ...]:
+    def points(self, most: int | None = None, near: int | None = None) -> tuple[LoopPoint, ...]:
         """Return points with rising work and falling requirements.
 
         Args:
-            most: Sizes of the largest step that are looked at; None for all.
+            most: Sizes of the largest step that are looked at, far apart; None for all.
+            near: About which all of them are, as far as the next that are looked at otherwise.
         """
         base = max(self._footprints, default=0)
         found = [LoopPoint(base, self._required(base, 0), 0, ())]
         sizes = {*self._footprints, *(one.peak for curve in self._curves.values() for one in curve)}
         levels = sorted(size for size in sizes if size < base)
         if most is not None and len(levels) > most:
-            levels = [levels[at * (len(levels) - 1) // (most - 1)] for at in range(most)]
+            apart, at = len(levels) // (most - 1) + 1, bisect.bisect(levels, near or 0)
+            far = [levels[at * (len(levels) - 1) // (most - 1)] for at in range(most)]
+            levels = far if near is None else levels[max(0, at - apart) : at + apart]
         for level in levels:
             found.extend(self._least(level))
         result: list[LoopPoint] = []

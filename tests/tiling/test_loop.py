@@ -6,7 +6,9 @@ import random
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
+import tflite
 
 from memsched.errors import InternalError
 from memsched.formats.module import LoadOptions
@@ -27,17 +29,20 @@ from tests.runtimes.tflm.interpreter import needs_tflm, run_all, same_outputs
 from tests.tiling.looped_nets import looped_net
 
 
-def _looped(seed: int, *, unrolled: bool, lead: bool = True) -> tuple[bytes, list[bytes], list[str]]:
+def _looped(
+    seed: int, *, unrolled: bool, lead: bool = True, joined: bool = False
+) -> tuple[bytes, list[bytes], list[str]]:
     """Return a network, files with some of its layers in a loop, and why other groups cannot be.
 
     Args:
         unrolled: Each tile has an op of its own.
+        joined: Rows ahead are joined to the input.
     """
     rng, data = random.Random(seed), looped_net(seed)
     module = reader.read(data, "net.tflite", LoadOptions())
     words = dialect(module)
     assert words.loop is not None
-    words = replace(words, most_joined=10, loop=replace(words.loop, unrolled=unrolled))
+    words = replace(words, most_joined=10, loop=replace(words.loop, unrolled=unrolled, joined=joined))
     graph = fold_pads(module.graphs[0], words)
     made, reasons = [], []
     for _ in range(4):
@@ -57,11 +62,11 @@ def _looped(seed: int, *, unrolled: bool, lead: bool = True) -> tuple[bytes, lis
 
 
 @needs_tflm
-@pytest.mark.parametrize("unrolled", [False, True])
-def test_loops_compute_what_the_layers_do(unrolled: bool) -> None:
+@pytest.mark.parametrize(("unrolled", "joined"), [(False, False), (True, False), (False, True)])
+def test_loops_compute_what_the_layers_do(unrolled: bool, joined: bool) -> None:
     files, wholes, reasons = [], [], Counter[str]()
     for seed in range(80):
-        data, made, why = _looped(seed, unrolled=unrolled)
+        data, made, why = _looped(seed, unrolled=unrolled, joined=joined)
         files += made
         wholes += [data] * len(made)
         reasons.update(reason.split(": ")[-1] for reason in why)
@@ -79,11 +84,15 @@ def test_loops_compute_what_the_layers_do(unrolled: bool) -> None:
 
 
 @needs_tflm
-def test_plans_for_a_shared_body_pass_and_compute_the_same_whatever_was_moved() -> None:
-    """Of the plans that were made, all pass; of those with something moved, those that pass compute the same."""
+@pytest.mark.parametrize("joined", [False, True])
+def test_plans_for_loops_pass_and_compute_the_same_whatever_was_moved(joined: bool) -> None:
+    """Of the plans that were made, all pass; of those with something moved, those that pass compute the same.
+
+    Each tile has an op of its own, and all share a body; or rows ahead are joined to the input of a loop.
+    """
     generator, files, wholes, heads, refused = random.Random(9), [], [], [], 0
     for seed in range(100, 125):
-        data, made, _ = _looped(seed, unrolled=True, lead=False)
+        data, made, _ = _looped(seed, unrolled=not joined, lead=joined, joined=joined)
         for one in made[:2]:
             model = parse(one)
             for target in (load_target("tflm"), load_target("tflm-reference")):
@@ -112,3 +121,29 @@ def test_plans_for_a_shared_body_pass_and_compute_the_same_whatever_was_moved() 
     assert all(known[data].refused or same_outputs(known[data], one) for data, one in zip(wholes, ran, strict=True))
     assert refused > 60
     assert len(files) > 90
+
+
+def test_rows_ahead_are_joined_where_nothing_else_is_padded() -> None:
+    """They are the zero point, and the file's plan lays the input behind them."""
+    seen = 0
+    for seed in range(40):
+        _, made, _ = _looped(seed, unrolled=False, joined=True)
+        for one in made:
+            model = parse(one)
+            graph = model.subgraphs[0]
+            for op in graph.operators:
+                if op.type != "CONCATENATION" or len(op.inputs) == 1:
+                    continue
+                constants = [number for number in op.inputs if graph.tensors[number].has_data]
+                given = [number for number in op.inputs if number not in constants]
+                if len(given) != 1 or not constants:
+                    continue
+                stated = tflite.Model.GetRootAs(one).Subgraphs(0).Tensors(given[0]).Quantization()
+                zero = stated.ZeroPoint(0) if stated is not None and stated.ZeroPointLength() else 0
+                kind = {"int8": np.int8, "int16": np.int16, "float32": np.float32}[graph.tensors[given[0]].dtype]
+                for number in constants:
+                    assert set(np.frombuffer(model.contents(graph.tensors[number].buffer), kind).tolist()) == {zero}
+                offsets = best_offsets(model, load_target("tflm"), kernel_scratch(model))
+                ahead = graph.tensors[op.inputs[0]].size if op.inputs[0] in constants else 0
+                seen += offsets[0, given[0]] == offsets[0, op.outputs[0]] + ahead
+    assert seen > 3

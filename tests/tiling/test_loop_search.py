@@ -114,9 +114,10 @@ def test_ops_that_no_loop_holds_are_named_with_the_reason() -> None:
     assert "CONV_2D" not in reasons
 
 
-def test_files_need_about_what_points_promise_where_copies_lie_over_their_inputs() -> None:
+@pytest.mark.parametrize(("rules", "most_off"), [("tflm-reference", 1), ("tflm", 4)])
+def test_files_need_about_what_points_promise_where_copies_lie_over_their_inputs(rules: str, most_off: int) -> None:
     module = reader.read((MODELS / "person_detect.tflite").read_bytes(), "person_detect.tflite", LoadOptions())
-    target = msgspec.structs.replace(load_target("tflm-reference"), budget_for="activations")
+    target = msgspec.structs.replace(load_target(rules), budget_for="activations")
     words = dialect_of(module, target)
     graph = fold_pads(module.graphs[0], words)
     search = LoopSearch(graph, target, words, prices=None, most_macs=sum(op.macs for op in graph.ops) * 15 // 100)
@@ -131,13 +132,15 @@ def test_files_need_about_what_points_promise_where_copies_lie_over_their_inputs
         off.append(1 - file.required / point.required)
     # Tiles of loops in a row may lie in more places than are counted with, and files in fewer.
     assert abs(off[-1]) < 0.01
-    assert sum(abs(one) >= 0.01 for one in off) <= 1
+    assert sum(abs(one) >= 0.01 for one in off) <= most_off
     assert all(abs(one) < 0.1 for one in off)
 
 
 def test_files_need_what_points_promise_where_no_copy_lies_over_its_input() -> None:
     module = reader.read((MODELS / "person_detect.tflite").read_bytes(), "person_detect.tflite", LoadOptions())
-    target = msgspec.structs.replace(load_target("tflm"), budget_for="activations")
+    rules = load_target("tflm")
+    apart = tuple(rule for rule in rules.part_views if rule.kind != "concatenation")
+    target = msgspec.structs.replace(rules, budget_for="activations", part_views=apart)
     words = dialect_of(module, target)
     graph = fold_pads(module.graphs[0], words)
     search = LoopSearch(graph, target, words, prices=None, most_macs=sum(op.macs for op in graph.ops) * 15 // 100)

@@ -13,9 +13,10 @@ from memsched.formats.tflite.flatbuffer import FlatbufferTable
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
 from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot, element_types, type_code
 from memsched.formats.tflite.tables import copied
+from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import AttributeValue, Op
 
-__all__ = ["TfliteConstants"]
+__all__ = ["TfliteConstants", "zero_point"]
 
 # Operator -> input position -> the constant's axis that runs along the output's channels (the last axis).
 _CHANNEL_INPUTS: Final[Mapping[str, Mapping[int, int]]] = {
@@ -25,6 +26,18 @@ _CHANNEL_INPUTS: Final[Mapping[str, Mapping[int, int]]] = {
     "TRANSPOSE_CONV": {1: 0, 3: 0},
 }
 _BROADCAST: Final = frozenset({"ADD", "DIV", "MAXIMUM", "MINIMUM", "MUL", "POW", "PRELU", "SQUARED_DIFFERENCE", "SUB"})
+
+
+_CODES: Final = {"int8": "b", "uint8": "B", "int16": "h", "int32": "i", "float32": "f"}
+
+
+def zero_point(model: FileModel, tensor: FlatbufferTable) -> int:
+    """Return the number that means zero in a tensor; the first of several."""
+    table = tensor.table(TensorSlot.QUANTIZATION)
+    vector = None if table is None else table.vector(QuantizationSlot.ZERO_POINT, 8)
+    if vector is None or not vector.count:
+        return 0
+    return int(struct.unpack_from("<q", model.data, vector.start)[0])
 
 
 class TfliteConstants:
@@ -90,6 +103,25 @@ class TfliteConstants:
             without = (TensorSlot.IS_VARIABLE, TensorSlot.SPARSITY, TensorSlot.SHAPE_SIGNATURE)
             self._made[key] = self._add_tensor(copied(self._tables[tensor], "Tensor", fields, without))
         return self._made[key]
+
+    def around(self, op: Op, inputs: Sequence[int], like: int) -> list[int]:
+        """Return a concatenation's inputs, with padding of ``like``'s type where ``op`` states shapes of constants."""
+        given = dict(zip(op.positions, inputs, strict=True))
+        shapes = {
+            int(name.removeprefix(CONSTANT_SHAPE)): [int(size) for size in shape]
+            for name, shape in op.attributes.items()
+            if name.startswith(CONSTANT_SHAPE) and isinstance(shape, tuple)
+        }
+        places = range(len(given) + len(shapes))
+        return [given[place] if place in given else self._padding(like, shapes[place]) for place in places]
+
+    def _padding(self, tensor: int, shape: Sequence[int]) -> int:
+        given = self._subgraph.tensors[tensor]
+        if given.dtype not in _CODES:
+            raise ModelError(f"tensor '{given.name}' ({given.dtype}) cannot be padded in a loop")
+        code, count = _CODES[given.dtype], math.prod(shape)
+        zero = zero_point(self._model, self._tables[tensor])
+        return self.of_type(tensor, shape, struct.pack(f"<{count}{code}", *[zero] * count))
 
     def like(self, tensor: int, values: Sequence[AttributeValue]) -> int:
         """Return the index of a tensor of int32 that has the shape of constant ``tensor``.

@@ -16,14 +16,13 @@ from typing import Final
 
 from memsched.errors import ModelError
 from memsched.formats.tflite.assembly import Item, Numbers, References, Scalar, TableItem, Text
-from memsched.formats.tflite.constants import TfliteConstants
+from memsched.formats.tflite.constants import TfliteConstants, zero_point
 from memsched.formats.tflite.flatbuffer import FlatbufferTable
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
 from memsched.formats.tflite.options import with_padding
 from memsched.formats.tflite.package import number_of
 from memsched.formats.tflite.schema import (
     OperatorSlot,
-    QuantizationSlot,
     SubgraphSlot,
     TensorSlot,
     type_code,
@@ -286,11 +285,7 @@ class _SubgraphBuilder:
         return least, rows
 
     def _zero_point(self, tensor: int) -> int:
-        table = self._source.tensor_tables[self._index[tensor]].table(TensorSlot.QUANTIZATION)
-        vector = None if table is None else table.vector(QuantizationSlot.ZERO_POINT, 8)
-        if vector is None or not vector.count:
-            return 0
-        return int(struct.unpack_from("<q", self._source.model.data, vector.start)[0])
+        return zero_point(self._source.model, self._source.tensor_tables[self._index[tensor]])
 
     # Tables --------------------------------------------------------------------------------------------------------
 

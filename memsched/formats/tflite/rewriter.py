@@ -348,6 +348,7 @@ class GraphRewriter:
             fields[OperatorSlot.OPTIONS_TYPE] = Scalar("uint8", number_of("BuiltinOptions", "ConcatenationOptions"))
             slot = field("ConcatenationOptions", "axis").slot
             fields[OperatorSlot.OPTIONS] = TableItem({slot: Scalar("int32", axis)})
+            inputs = self._constants.around(op, inputs, self._like.get(inputs[0], inputs[0]))
         if op.type == "ADD":
             slot, activation = field("AddOptions", ACTIVATION).slot, str(op.attributes[ACTIVATION])
             fields[OperatorSlot.OPTIONS_TYPE] = Scalar("uint8", number_of("BuiltinOptions", "AddOptions"))

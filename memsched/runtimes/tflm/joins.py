@@ -226,15 +226,10 @@ class _Finder:
         return begin * self._size(source) // math.prod(whole.shape)
 
     def _join_pieces(self, index: int, graph: FileSubgraph, operator: FileOperator, output: Key) -> None:
-        shape, axis = graph.tensors[output[1]].shape, operator.attributes.get("axis", 0)
-        if not isinstance(axis, int) or operator.attributes.get("fused_activation_function", "NONE") != "NONE":
-            return
-        if not -len(shape) <= axis < len(shape) or any(size != 1 for size in shape[: axis % len(shape)]):
+        if not self._joins(graph, operator, output) or self._only_constants_beside(index, operator):
             return
         pieces = [(index, number) for number in operator.inputs]
         tensors = [graph.tensors[number] for number in operator.inputs]
-        if any(tensor.dtype != graph.tensors[output[1]].dtype for tensor in tensors):
-            return
         start = 0
         for piece, tensor in zip(pieces, tensors, strict=True):
             root, offset = self.found.root(piece)
@@ -244,6 +239,17 @@ class _Finder:
                 self.found.inner.update((piece, root))
                 self.found.views.append(Join(output, piece, start))
             start += tensor_bytes(tensor)
+
+    def _joins(self, graph: FileSubgraph, operator: FileOperator, output: Key) -> bool:
+        """Return whether an operator copies its inputs one behind the other, each in one piece."""
+        shape, axis = graph.tensors[output[1]].shape, operator.attributes.get("axis", 0)
+        if (operator.type, "concatenation", 0) not in self._parts or any(number < 0 for number in operator.inputs):
+            return False
+        if not isinstance(axis, int) or operator.attributes.get("fused_activation_function", "NONE") != "NONE":
+            return False
+        if not -len(shape) <= axis < len(shape) or any(size != 1 for size in shape[: axis % len(shape)]):
+            return False
+        return all(graph.tensors[number].dtype == graph.tensors[output[1]].dtype for number in operator.inputs)
 
     def _hang(self, root: Key, output: Key, start: int) -> None:
         """Say that a value, with all its views, is a part of another one."""
@@ -270,10 +276,29 @@ class _Finder:
                 ahead = _pads_ahead(operator, graph, output)
                 if ahead is None:
                     continue
-                distance = round_up(ahead)
-                for time in times:
-                    self.found.permit(output, key, distance, (time, time))
-                self.found.pads.append(Join(output, key, distance))
+                self._lay_under(output, key, round_up(ahead), times)
+            elif (begin := self._begin_between(index, graph, operator, tensor, output)) is not None:
+                self.found.inner.add(key)
+                self._lay_under(output, key, begin, times)
+
+    def _lay_under(self, output: Key, key: Key, distance: int, times: Iterable[int]) -> None:
+        """Let an operator that pads write its output over its input."""
+        for time in times:
+            self.found.permit(output, key, distance, (time, time))
+        self.found.pads.append(Join(output, key, distance))
+
+    def _begin_between(
+        self, index: int, graph: FileSubgraph, operator: FileOperator, tensor: int, output: Key
+    ) -> int | None:
+        """Return the byte at which the one input that is no constant goes in a concatenation; None for all others."""
+        if not self._joins(graph, operator, output) or not self._only_constants_beside(index, operator):
+            return None
+        sizes = [tensor_bytes(graph.tensors[number]) for number in operator.inputs]
+        return sum(sizes[: operator.inputs.index(tensor)])
+
+    def _only_constants_beside(self, index: int, operator: FileOperator) -> bool:
+        planned = [number for number in operator.inputs if self._planned((index, number))]
+        return len(planned) == 1 and len(operator.inputs) > 1
 
     def _bears(self, rule: InPlaceRule, graph: FileSubgraph, position: int, operator: FileOperator) -> bool:
         before, after = graph.tensors[operator.inputs[position]], graph.tensors[operator.outputs[0]]

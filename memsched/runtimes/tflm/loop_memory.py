@@ -22,7 +22,7 @@ from memsched.lowering.apply import with_workspaces
 from memsched.runtimes.graph_plan import LoweredGraph
 from memsched.runtimes.tflm.joins import ByteSharing, byte_sharing, carried
 from memsched.runtimes.tflm.lifetimes import Key, lifetimes
-from memsched.runtimes.tflm.plan import distinct_bodies, tensor_bytes
+from memsched.runtimes.tflm.plan import distinct_bodies, needs_memory, tensor_bytes
 from memsched.targets.model import Target
 
 __all__ = ["without_copies"]
@@ -142,10 +142,9 @@ def _save(model: FileModel, sharing: ByteSharing, key: Key, savings: _Savings) -
         return
     padded, output = (index, operator.inputs[2]), (index, operator.outputs[1])
     size, made = _size(model, padded), _size(model, output)
-    pad = _maker(model, index, operator.inputs[2])
+    pad, source = _padding(model, padded)
     # Without padding, what the loop reads is a tensor like others.
-    if pad is not None and model.subgraphs[index].operators[pad].type == "PAD":
-        source = (index, model.subgraphs[index].operators[pad].inputs[0])
+    if pad is not None and source is not None:
         over = any(join.first == padded and join.second == source for join in sharing.pads)
         laid = any(output in {overlay.join.first, overlay.join.second} for overlay in sharing.overlays)
         savings.workspaces[index, pad] += max(0, size - (_size(model, source) if over else 0))
@@ -154,6 +153,20 @@ def _save(model: FileModel, sharing: ByteSharing, key: Key, savings: _Savings) -
     for position in (1, 2):
         savings.free.update(one for one in carried(model, index, operator, position) if one not in {output, padded})
     savings.free.update(_between(model, index, operator))
+
+
+def _padding(model: FileModel, padded: Key) -> tuple[int | None, Key | None]:
+    """Return the operator that pads the input of a loop, or joins rows to it, and that input; None where none does."""
+    index, tensor = padded
+    pad = _maker(model, index, tensor)
+    if pad is None:
+        return None, None
+    operator, graph = model.subgraphs[index].operators[pad], model.subgraphs[index]
+    if operator.type == "PAD":
+        return pad, (index, operator.inputs[0])
+    sources = [one for one in operator.inputs if one >= 0 and needs_memory(graph, one)]
+    joins = operator.type == "CONCATENATION" and len(sources) == 1 and len(operator.inputs) > 1
+    return (pad, (index, sources[0])) if joins else (None, None)
 
 
 def _between(model: FileModel, index: int, operator: FileOperator) -> Iterator[Key]:
