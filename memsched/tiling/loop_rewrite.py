@@ -177,16 +177,7 @@ class _LoopWriter:
             if rows
         }
         attributes = {**self._dialect.concat_attributes(axis), **shapes}
-        self._ops.append(
-            Op(
-                name=self._tensors[made].name,
-                type=self._dialect.concat_type,
-                inputs=(loop.input,),
-                outputs=(made,),
-                attributes=attributes,
-                positions=(place,),
-            )
-        )
+        self._help(self._dialect.concat_type, (loop.input,), made, attributes, first=place)
 
     def _begun(self, loop: Loop, padded: int) -> int:
         """Return memory of the output's shape: the first bytes of the padded input, and more where that is smaller."""
@@ -207,7 +198,10 @@ class _LoopWriter:
         self._help(self._words.reshape, (source,), made, {})
         return made
 
-    def _help(self, kind: str, sources: Sequence[int], made: int, attributes: Attributes, name: str = "") -> None:
+    def _help(
+        self, kind: str, sources: Sequence[int], made: int, attributes: Attributes, name: str = "", *, first: int = 0
+    ) -> None:
+        """Write an op that reads ``sources`` from position ``first`` on."""
         self._ops.append(
             Op(
                 name=unused_name(name, self._names) if name else self._tensors[made].name,
@@ -215,7 +209,7 @@ class _LoopWriter:
                 inputs=tuple(sources),
                 outputs=(made,),
                 attributes=attributes,
-                positions=tuple(range(len(sources))),
+                positions=tuple(range(first, first + len(sources))),
             )
         )
 

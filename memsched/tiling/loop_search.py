@@ -161,9 +161,9 @@ class LoopSearch:
     # What is tried -------------------------------------------------------------------------------------------------
 
     def _proposals(self) -> Iterator[LoopGroup | None]:
-        near: int | None = None
+        about: int | None = None
         while self._footprints:
-            points = self.points(_LEVELS_UNDERWAY, near)
+            points = self.points(_LEVELS_UNDERWAY, about)
             best = min(points, key=lambda point: (point.required, point.extra_macs))
             groups = list(self._hot_groups(best))
             if not groups:
@@ -172,10 +172,10 @@ class LoopSearch:
             judged = self.judged
             yield from dict.fromkeys(groups) if groups else self._all_that_help(best)
             found = bool(groups) or self.judged > judged
-            if not found and near is not None:
+            if not found and about is not None:
                 return
             # Before the search ends, levels between those that are looked at underway are.
-            near = None if found else best.peak
+            about = None if found else best.peak
 
     def _hot_groups(self, best: LoopPoint) -> Iterator[LoopGroup]:
         """Yield the ways of computing intervals that hold a step as large as the best point's largest.

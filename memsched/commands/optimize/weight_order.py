@@ -7,8 +7,9 @@ same, as the order of weights in a file says nothing of what is computed.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from memsched.commands.optimize.finish import FinishedModel, FinishRequest
 from memsched.commands.session_rows import SessionFile, measured_sessions
@@ -21,25 +22,28 @@ from memsched.units import format_size
 
 __all__ = ["in_best_order"]
 
+_RowsByOrder = Mapping[Literal["file", "default"], SessionRow]
+"""What sessions took, by the order in which they execute."""
+
 _GAIN: Final = 0.97
 """Share of the process that a file may take at most of what it takes in the order that it has."""
 
 
 def in_best_order(found: FinishedModel, asked: FinishRequest) -> FinishedModel:
     """Return the same with large weights first where sessions without options take less so, and no other more."""
-    before = {_opened(row): row for row in found.sessions if row.file == "written"}
+    before = {row.execution_order: row for row in found.sessions if row.file == "written"}
     if found.ended or not before:
         return found
     data = format_of(asked.module).weights_first(found.written.model)
     if data == found.written.model:
         return found
     try:
-        after = _measured(data, found, asked)
+        after = _measured(data, before, asked)
     except KeyboardInterrupt:
         if not asked.may_end:
             raise
         return dataclasses.replace(found, ended=True)
-    gain = _gain(before, {_opened(row): row for row in after})
+    gain = _gain(before, {row.execution_order: row for row in after})
     if gain is None or not compare(found.written.model, data, asked.options, runs=1, rtol=0.0, atol=0.0, seed=0).same:
         return found
     told = f"large weights are first in the file: ONNX Runtime then takes {format_size(gain)} less to open it"
@@ -48,22 +52,17 @@ def in_best_order(found: FinishedModel, asked: FinishRequest) -> FinishedModel:
     return dataclasses.replace(found, written=written, sessions=(*given, *after), notes=(*found.notes, told))
 
 
-def _measured(data: bytes, found: FinishedModel, asked: FinishRequest) -> tuple[SessionRow, ...]:
+def _measured(data: bytes, before: _RowsByOrder, asked: FinishRequest) -> tuple[SessionRow, ...]:
     """Return what the sessions that were measured on the file take on the same in another order."""
-    points = {_opened(row): row for row in found.sessions if row.file == "written"}
     files = [
         SessionFile("written", LISTED if order == "file" else DEFAULT, row.predicted_bytes)
-        for order, row in points.items()
+        for order, row in before.items()
     ]
     maker = session_maker_of(asked.module.format)
     return measured_sessions(maker, Path(asked.module.path), data, asked.options, files, seed=asked.seed)
 
 
-def _opened(row: SessionRow) -> str:
-    return row.execution_order
-
-
-def _gain(before: dict[str, SessionRow], after: dict[str, SessionRow]) -> int | None:
+def _gain(before: _RowsByOrder, after: _RowsByOrder) -> int | None:
     """Return by how many bytes less a session without options takes; None where it or another gains nothing."""
     if before.keys() != after.keys() or "default" not in before:
         return None

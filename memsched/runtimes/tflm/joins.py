@@ -19,7 +19,7 @@ from memsched.runtimes.tflm.plan import distinct_bodies, needs_memory, tensor_by
 from memsched.runtimes.tflm.planner import ALIGNMENT, round_up
 from memsched.targets.model import InPlaceRule, Target
 
-__all__ = ["ByteSharing", "Join", "byte_sharing", "carried"]
+__all__ = ["ByteSharing", "Join", "beside_constants", "byte_sharing", "carried"]
 
 _ALWAYS = (-1, 1 << 62)
 _MOST_COMPARED = 1 << 26
@@ -207,8 +207,7 @@ class _Finder:
                 root, offset = self.found.root(source)
                 self.found.roots[output] = (root, offset + begin)
                 self.found.views.append(Join(source, output, begin))
-        if (operator.type, "concatenation", 0) in self._parts:
-            self._join_pieces(index, graph, operator, output)
+        self._join_pieces(index, graph, operator, output)
 
     def _begin(
         self, graph: FileSubgraph, operator: FileOperator, position: int, source: Key, output: Key
@@ -226,7 +225,7 @@ class _Finder:
         return begin * self._size(source) // math.prod(whole.shape)
 
     def _join_pieces(self, index: int, graph: FileSubgraph, operator: FileOperator, output: Key) -> None:
-        if not self._joins(graph, operator, output) or self._only_constants_beside(index, operator):
+        if not self._joins(graph, operator, output) or beside_constants(graph, operator) is not None:
             return
         pieces = [(index, number) for number in operator.inputs]
         tensors = [graph.tensors[number] for number in operator.inputs]
@@ -277,7 +276,7 @@ class _Finder:
                 if ahead is None:
                     continue
                 self._lay_under(output, key, round_up(ahead), times)
-            elif (begin := self._begin_between(index, graph, operator, tensor, output)) is not None:
+            elif (begin := self._begin_between(graph, operator, output)) is not None:
                 self.found.inner.add(key)
                 self._lay_under(output, key, begin, times)
 
@@ -287,18 +286,13 @@ class _Finder:
             self.found.permit(output, key, distance, (time, time))
         self.found.pads.append(Join(output, key, distance))
 
-    def _begin_between(
-        self, index: int, graph: FileSubgraph, operator: FileOperator, tensor: int, output: Key
-    ) -> int | None:
+    def _begin_between(self, graph: FileSubgraph, operator: FileOperator, output: Key) -> int | None:
         """Return the byte at which the one input that is no constant goes in a concatenation; None for all others."""
-        if not self._joins(graph, operator, output) or not self._only_constants_beside(index, operator):
+        tensor = beside_constants(graph, operator)
+        if tensor is None or not self._joins(graph, operator, output):
             return None
         sizes = [tensor_bytes(graph.tensors[number]) for number in operator.inputs]
         return sum(sizes[: operator.inputs.index(tensor)])
-
-    def _only_constants_beside(self, index: int, operator: FileOperator) -> bool:
-        planned = [number for number in operator.inputs if self._planned((index, number))]
-        return len(planned) == 1 and len(operator.inputs) > 1
 
     def _bears(self, rule: InPlaceRule, graph: FileSubgraph, position: int, operator: FileOperator) -> bool:
         before, after = graph.tensors[operator.inputs[position]], graph.tensors[operator.outputs[0]]
@@ -364,6 +358,12 @@ class _Finder:
         pairs = tuple((one, other) for one in dict.fromkeys(members[0]) for other in dict.fromkeys(members[1]))
         join = Join(members[0][0], members[1][0], distance)
         self.found.overlays.append(Overlay(joins, join, pairs, during))
+
+
+def beside_constants(graph: FileSubgraph, operator: FileOperator) -> int | None:
+    """Return the one input of an operator that needs memory, where all others are constants; None where it has none."""
+    needed = [number for number in operator.inputs if number >= 0 and needs_memory(graph, number)]
+    return needed[0] if len(needed) == 1 and len(operator.inputs) > 1 else None
 
 
 def carried(model: FileModel, index: int, operator: FileOperator, position: int) -> tuple[Key, ...]:

@@ -20,9 +20,9 @@ from memsched.formats.tflite.reader import TfliteNative
 from memsched.graph.model import Graph
 from memsched.lowering.apply import with_workspaces
 from memsched.runtimes.graph_plan import LoweredGraph
-from memsched.runtimes.tflm.joins import ByteSharing, byte_sharing, carried
+from memsched.runtimes.tflm.joins import ByteSharing, beside_constants, byte_sharing, carried
 from memsched.runtimes.tflm.lifetimes import Key, lifetimes
-from memsched.runtimes.tflm.plan import distinct_bodies, needs_memory, tensor_bytes
+from memsched.runtimes.tflm.plan import distinct_bodies, tensor_bytes
 from memsched.targets.model import Target
 
 __all__ = ["without_copies"]
@@ -164,9 +164,8 @@ def _padding(model: FileModel, padded: Key) -> tuple[int | None, Key | None]:
     operator, graph = model.subgraphs[index].operators[pad], model.subgraphs[index]
     if operator.type == "PAD":
         return pad, (index, operator.inputs[0])
-    sources = [one for one in operator.inputs if one >= 0 and needs_memory(graph, one)]
-    joins = operator.type == "CONCATENATION" and len(sources) == 1 and len(operator.inputs) > 1
-    return (pad, (index, sources[0])) if joins else (None, None)
+    source = beside_constants(graph, operator) if operator.type == "CONCATENATION" else None
+    return (None, None) if source is None else (pad, (index, source))
 
 
 def _between(model: FileModel, index: int, operator: FileOperator) -> Iterator[Key]:
