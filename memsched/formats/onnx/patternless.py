@@ -3,7 +3,9 @@
 A session without options notes in the first run of a size what the nodes of a graph request, and requests all of it as
 one block in every later run: the memory pattern. What the first run took stays in the arena beside it. Of a graph that
 reads a sequence nothing is noted: nodes in a branch that does are computed in later runs in the bytes of the first.
-What they hold of weights takes more there, so that only those nodes are put into it for which that is worth it.
+Its weights are computed there from the graph's, which the runtime does once, when a session is opened: kernels find
+them to be constants of the same graph, and no copy stays. Stored in the branch they would be held twice. For a while
+they are there twice even so, so that only those nodes are put into a branch for which that is worth it.
 """
 
 from __future__ import annotations
@@ -38,11 +40,14 @@ _SEQUENCES: Final = 11
 _FILLED: Final = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13})
 """Element types that `ConstantOfShape` knows."""
 
+_LARGE: Final = 1 << 10
+"""Bytes from which a branch does not store a constant."""
+
 _ALIASES: Final = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
 
 
 def in_branches(module: Module, written: bytes) -> tuple[bytes, ...]:
-    """Return a file with its large values in a branch: the nodes that are worth it, all, and all without constants.
+    """Return a file with its large values in a branch: the nodes that are worth it, all, and all without weights.
 
     Args:
         module: The same model, whose sizes count.
@@ -215,7 +220,7 @@ def branched(written: bytes, tensors: Mapping[str, Tensor], span: tuple[int, int
     Args:
         tensors: The values of its main graph, by their names.
         span: The first node, and the one after the last.
-        constants: Put what they alone read of constants into it, too: outside, kernels may find them to be none.
+        constants: Let it have the constants that they read, too: outside, kernels may find them to be none.
     """
     from onnx import ModelProto
 
@@ -290,12 +295,14 @@ def _move(model: ModelProto, span: tuple[int, int], leaving: Sequence[ValueInfoP
     inner, before, after = list(graph.node[start:end]), list(graph.node[:start]), list(graph.node[end:])
     branch = GraphProto(name=free("branch"))
     inside = {value.name: free(f"{value.name}_in_branch") for value in leaving}
+    own = _own(graph, branch, inner, free) if constants else {}
     for node in inner:
-        _rename(branch.node.add(), node, inside)
+        _rename(branch.node.add(), node, inside | own)
     made = {name for node in inner for name in node.output}
     read_outside = {name for node in (*before, *after) for name in _read(node)} | {one.name for one in graph.output}
     read_inside = {name for node in inner for name in _read(node)}
-    _share(graph, branch, read_inside - read_outside if constants else set(), made - set(inside))
+    alone = read_inside - read_outside - set(own) if constants else set()
+    _share(graph, branch, alone, made - set(inside))
     empty, length, wanted = free("branch_sequence"), free("branch_length"), free("branch_wanted")
     filled = GraphProto(name=free("branch_not_taken"))
     for value in leaving:
@@ -324,6 +331,23 @@ def _move(model: ModelProto, span: tuple[int, int], leaving: Sequence[ValueInfoP
         if one.name in told:
             one.type.CopyFrom(told.pop(one.name).type)
     graph.value_info.extend(told.values())
+
+
+def _own(
+    graph: GraphProto, branch: GraphProto, nodes: Sequence[NodeProto], free: Callable[[str], str]
+) -> dict[str, str]:
+    """Let a branch compute its own of the large constants that its nodes read; return the names of these there."""
+    from onnx import helper
+
+    read = {name for node in nodes for name in _read(node)} - {value.name for value in graph.input}
+    found = {}
+    for one in graph.initializer:
+        if one.name in read and _bytes_of(one) >= _LARGE:
+            found[one.name], shape = free(f"{one.name}_in_branch"), free(f"{one.name}_shape")
+            branch.initializer.append(helper.make_tensor(shape, 7, [len(one.dims)], one.dims))
+            own = helper.make_node("Reshape", [one.name, shape], [found[one.name]], name=free(f"{one.name}_own"))
+            branch.node.append(own)
+    return found
 
 
 def _names(graph: GraphProto) -> Iterator[str]:

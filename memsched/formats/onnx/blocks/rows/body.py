@@ -121,7 +121,6 @@ class RowWriter:
         self.spans, _ = spans_of(outer.field, loop)
         self.body = BodyNodes(label)
         self.held: dict[str, _Rows] = {}
-        self.weights: dict[str, TensorProto] = {}
 
     def write(self, step: str) -> Carried:
         """Write the nodes; return what is handed on behind the block, where that is something else.
@@ -319,7 +318,7 @@ class RowWriter:
             if number in op.rule.images:
                 node.input[number] = images[name]
             elif name:
-                node.input[number] = self._copied(name, op)
+                node.input[number] = self._own(name, op)
         named = iter(results)
         for number, name in enumerate(given.output):
             node.output[number] = next(named) if name else ""
@@ -330,21 +329,16 @@ class RowWriter:
         ratios = [enlargement(one, other) or 1 for one, other in zip(before, after, strict=True)]
         return self.outer.constant(ratios, np.float32, f"{self.label}_enlargement")
 
-    def _copied(self, name: str, op: RowOp) -> str:
+    def _own(self, name: str, op: RowOp) -> str:
         """Return a constant of the body's own: the runtime chooses layouts for convolutions with such weights alone.
 
-        It holds those several times: weights that are large beside images are read from outside.
+        It is computed from the graph's, which the runtime does when a session is opened. Stored in the body it would be
+        held once more for every body around.
         """
         given = self.outer.weights.get(name)
-        if given is None or given.data_location == TensorProto.EXTERNAL or self.outer.field.borrows(op, name):
+        if given is None or self.outer.field.borrows(op, name):
             return name
-        copied = f"{name}_{self.label}"
-        if copied not in self.weights:
-            tensor = TensorProto()
-            tensor.CopyFrom(given)
-            tensor.name = copied
-            self.weights[copied] = tensor
-        return copied
+        return self.body.op("Reshape", name, self.outer.lengths.constant(list(given.dims)))
 
     def _normalise(self, op: RowOp, norm: RowNorm, image: str, result: str) -> None:
         body, outer = self.body, self.outer

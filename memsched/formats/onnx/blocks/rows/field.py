@@ -23,8 +23,8 @@ __all__ = ["RowField", "RowNorm", "RowOp"]
 _READ_COST: Final = 8
 """Multiplications that take about as long as writing an element."""
 
-_COPIES: Final = 4
-"""Times that the runtime holds a weight of a body, at most."""
+_COPIES: Final = 1
+"""Times that the runtime holds a weight of a body."""
 
 _SLOW: Final = 1.4
 """How much longer a convolution takes without a layout of blocks of channels."""

@@ -47,9 +47,9 @@ class BodyNodes:
         return self.op("SequenceErase", self.op("SequenceInsert", sequence, tiny))
 
 
-def branch(nodes: BodyNodes, outputs: Sequence[ValueInfoProto], weights: Sequence[TensorProto] = ()) -> GraphProto:
+def branch(nodes: BodyNodes, outputs: Sequence[ValueInfoProto]) -> GraphProto:
     """Return a branch of an If."""
-    return helper.make_graph(nodes.made, nodes.label, [], list(outputs), list(weights))
+    return helper.make_graph(nodes.made, nodes.label, [], list(outputs))
 
 
 def value(name: str, kind: int, shape: Sequence[int] | None) -> ValueInfoProto:

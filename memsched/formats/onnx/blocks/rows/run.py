@@ -29,7 +29,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 _BRANCHES: Final = 8
 """Parts into which phases are divided."""
 
-_Written: TypeAlias = "tuple[list[NodeProto], list[str], list[TensorProto]]"
+_Written: TypeAlias = "tuple[list[NodeProto], list[str]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +135,13 @@ class RunWriter:
     def _body(self) -> GraphProto:
         before = f"{self.label}_condition"
         states = [*self.states, *self.added]
-        made, outputs, weights = self._some(0, len(self.phases), states)
+        made, outputs = self._some(0, len(self.phases), states)
         after = f"{self.label}_goes_on"
         made.append(helper.make_node("Identity", [before], [after], name=f"{after}_node"))
         inputs = [value(self.step, TensorProto.INT64, []), value(before, TensorProto.BOOL, [])]
         results = [value(after, TensorProto.BOOL, []), *self._values(range(len(states)), outputs)]
         inputs += self._values(range(len(states)), states)
-        return helper.make_graph(made, f"{self.label}_body", inputs, results, weights)
+        return helper.make_graph(made, f"{self.label}_body", inputs, results)
 
     def _values(self, places: Iterable[int], names: Sequence[str]) -> list[ValueInfoProto]:
         """Return what declares states."""
@@ -152,10 +152,9 @@ class RunWriter:
         ]
 
     def _some(self, first: int, behind: int, states: Sequence[str]) -> _Written:
-        """Return nodes for a block of one of some phases, what is handed on then, and weights.
+        """Return nodes for a block of one of some phases, and what is handed on then.
 
-        Each part of the phases is a branch, one behind the other: the deeper branches lie in each other, the more often
-        the runtime holds their weights.
+        Each part of the phases is a branch, one behind the other, so that few conditions are asked for a block.
 
         Args:
             states: What is handed on, before.
@@ -178,7 +177,7 @@ class RunWriter:
             )
             for place, name in zip(places, outputs, strict=True):
                 after[place] = name
-        return nodes.made, after, []
+        return nodes.made, after
 
     def _changed(self, first: int, behind: int) -> list[int]:
         """Return the states that some phases change."""
@@ -192,10 +191,10 @@ class RunWriter:
         return sorted(found)
 
     def _branch(self, first: int, behind: int, states: Sequence[str]) -> GraphProto:
-        made, after, weights = self._some(first, behind, states)
+        made, after = self._some(first, behind, states)
         places = self._changed(first, behind)
         outputs = self._values(places, [after[place] for place in places])
-        return helper.make_graph(made, f"{self.phases[first].label}_branch", [], outputs, weights)
+        return helper.make_graph(made, f"{self.phases[first].label}_branch", [], outputs)
 
     def _passing(self, first: int, places: Sequence[int], states: Sequence[str]) -> GraphProto:
         """Return the branch that changes nothing; what comes from outside can't be its output as it is."""
@@ -225,7 +224,7 @@ class RunWriter:
         for statistic, added in found.sums.items():
             begin = count + 3 * self.sums[statistic]
             after[begin : begin + 3] = added
-        return writer.body.made, after, list(writer.weights.values())
+        return writer.body.made, after
 
 
 def _used(outer: Outer, loop: RowLoop) -> list[Statistic]:
