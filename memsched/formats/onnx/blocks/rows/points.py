@@ -15,6 +15,7 @@ from memsched.formats.onnx.blocks.rows.rules import ROWS
 from memsched.formats.onnx.blocks.rows.write import write_rows
 from memsched.formats.onnx.blocks.tokens import token_points
 from memsched.formats.onnx.raised import LEAST_OPSET
+from memsched.formats.onnx.stacked_weights import weights_in_stacks
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -55,8 +56,7 @@ def row_points(model: ModelProto, values: OpenValues) -> Sequence[BlockPoint]:
 def _built(model: ModelProto, values: OpenValues, field: RowField, plan: RowPlan, block: int) -> bytes:
     written = write_rows(model, field, plan, block)
     tokens = token_points(written, values)
-    data: bytes = tokens[-1].build() if tokens else written.SerializeToString(deterministic=True)
-    return data
+    return weights_in_stacks(tokens[-1].build() if tokens else written.SerializeToString(deterministic=True))
 
 
 def _told(field: RowField, plan: RowPlan) -> tuple[BlockRow, ...]:
