@@ -23,9 +23,6 @@ __all__ = ["RowField", "RowNorm", "RowOp"]
 _READ_COST: Final = 8
 """Multiplications that take about as long as writing an element."""
 
-_COPIES: Final = 1
-"""Times that the runtime holds a weight of a body."""
-
 _SLOW: Final = 1.4
 """How much longer a convolution takes without a layout of blocks of channels."""
 
@@ -154,9 +151,9 @@ class RowField:
         return found
 
     def borrows(self, op: RowOp, name: str) -> bool:
-        """Return whether a loop reads a weight from outside: of its own it would be held several times."""
+        """Return whether a loop reads a weight from outside: one of its own would be larger than images."""
         largest = max(self.graph.bytes_of(one) for one in (*op.images, *op.outputs))
-        return self.graph.bytes_of(name) * _COPIES > largest
+        return self.graph.bytes_of(name) > largest
 
     def work_in_loop(self, op: RowOp) -> float:
         """Return the cost of an operator in a loop, where weights from outside stop layouts that are quicker."""
