@@ -90,8 +90,8 @@ class RunWriter:
 
     def _starts(self) -> list[str]:
         """Return the numbers of the first blocks of all phases, and how many blocks there are."""
-        found = [self.outer.lengths.constant([0], scalar=True)]
-        for phase in self.phases:
+        found = [self.outer.lengths.constant([0], scalar=True), self.phases[0].height[1]]
+        for phase in self.phases[1:]:
             found.append(self.outer.lengths.node("Add", [found[-1], phase.height[1]], "blocks_before"))
         return found
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -234,3 +236,14 @@ def test_weights_of_loops_are_held_once_and_are_constants_of_their_bodies(tmp_pa
     nodes = [node for scope in graphs_of(session.graph) for node in scope.graph.node]
     assert any(node.op_type == "Conv" for node in nodes)
     assert not any(set(stored) & set(node.input) for node in nodes if node.op_type in {"Conv", "Reshape"})
+
+
+def test_a_session_is_opened_without_a_warning(tmp_path: Path) -> None:
+    model = _deep(16, 10)
+    field = field_of(model)
+    plan = arrange(LoopWorks(field, 1), field.heavy, 0)
+    assert max(map(len, plan.runs)) > 8
+    onnx.save(write_rows(model, field, plan, 1), tmp_path / "written.onnx")
+    opened = f"import onnxruntime\nonnxruntime.InferenceSession({str(tmp_path / 'written.onnx')!r})"
+    told = subprocess.run([sys.executable, "-c", opened], capture_output=True, check=True, text=True)
+    assert told.stderr == ""
