@@ -4,7 +4,7 @@ When a session is opened, ONNX Runtime replaces the weights of all its convoluti
 frees those that it read. glibc gives back what it maps by itself: blocks of over 32 MB always, and smaller ones as long
 as none as large was freed before. Weights of a usual size soon lie in the heap instead, where those that stay keep what
 is freed between them: a decoder of images with 198 MB of weights holds 407 MB. Cut from stacks, which the runtime does
-when it opens the session, it holds 240.
+when it opens the session, it holds 240 to 380, by chance of where small blocks lie.
 """
 
 from __future__ import annotations
