@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.formats.onnx.attributes import attribute_of
+from memsched.formats.onnx.free_names import FreeNames
 from memsched.formats.onnx.structure import op_type
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class _Appender:
         self._first: list[NodeProto] = []
         self.constants: dict[str, Any] = {}
         self._past_length = past_length
-        self._taken = set(_names(graph))
+        self._fresh = FreeNames(_names(graph)).new
         self._places: dict[tuple[object, ...], str] = {}
         self._reads: dict[str, str] = {}
         self._shapes: dict[str, str] = {}
@@ -234,14 +235,6 @@ class _Appender:
         if name not in self.constants:
             self.constants[name] = helper.make_tensor(self._fresh(name), TensorProto.INT64, [len(numbers)], numbers)
         return str(self.constants[name].name)
-
-    def _fresh(self, base: str) -> str:
-        found, count = base, 1
-        while found in self._taken:
-            count += 1
-            found = f"{base}_{count}"
-        self._taken.add(found)
-        return found
 
 
 def _given_back(graph: GraphProto) -> dict[str, str]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from memsched.formats.module import Module
+from memsched.formats.onnx.free_names import FreeNames
 from memsched.formats.onnx.structure import graphs_of, op_type
 from memsched.formats.onnx.types import element_type
 from memsched.formats.onnx.writer import FREE_INITIALIZERS
@@ -282,16 +283,7 @@ def _move(model: ModelProto, span: tuple[int, int], leaving: Sequence[ValueInfoP
     from onnx import GraphProto, helper
 
     graph, (start, end) = model.graph, span
-    taken = set(_names(graph))
-
-    def free(base: str) -> str:
-        found, count = base, 1
-        while found in taken:
-            count += 1
-            found = f"{base}_{count}"
-        taken.add(found)
-        return found
-
+    free = FreeNames(_names(graph)).new
     inner, before, after = list(graph.node[start:end]), list(graph.node[:start]), list(graph.node[end:])
     branch = GraphProto(name=free("branch"))
     inside = {value.name: free(f"{value.name}_in_branch") for value in leaving}

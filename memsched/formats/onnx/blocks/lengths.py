@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Monomial, Polynomial
+from memsched.formats.onnx.free_names import FreeNames
 
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto
@@ -27,17 +28,12 @@ class Lengths:
         self.nodes: list[NodeProto] = []
         self.initializers: list[TensorProto] = []
         self._values = values
-        self._taken = set(taken)
+        self._names = FreeNames(taken)
         self._known: dict[object, str] = {}
 
     def name(self, base: str) -> str:
         """Return a name that nothing in the model has."""
-        found, count = base, 1
-        while found in self._taken:
-            count += 1
-            found = f"{base}_{count}"
-        self._taken.add(found)
-        return found
+        return self._names.new(base)
 
     def constant(self, numbers: Sequence[int], *, scalar: bool = False) -> str:
         """Return a constant."""

@@ -22,6 +22,7 @@ from memsched.formats.onnx.blocks.lengths import Lengths
 from memsched.formats.onnx.blocks.pattern import open_inputs, pattern_bytes, pattern_sizes
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
+from memsched.formats.onnx.free_names import FreeNames
 from memsched.formats.onnx.structure import graphs_of
 
 if TYPE_CHECKING:
@@ -113,17 +114,12 @@ def _nodes(
     from onnx import helper, numpy_helper
 
     every = chain.from_iterable(scope.graph.node for scope in graphs_of(graph))
-    taken = set(chain.from_iterable((node.name, *node.input, *node.output) for node in every))
+    names = FreeNames(chain.from_iterable((node.name, *node.input, *node.output) for node in every))
     nodes: list[NodeProto] = []
     initializers: list[TensorProto] = []
 
     def free(base: str) -> str:
-        found, count = f"reserve_{base}", 1
-        while found in taken:
-            count += 1
-            found = f"reserve_{base}_{count}"
-        taken.add(found)
-        return found
+        return names.new(f"reserve_{base}")
 
     def constant(numbers: Sequence[int] | int, base: str) -> str:
         initializers.append(numpy_helper.from_array(np.array(numbers, dtype=np.int64), free(base)))
@@ -155,7 +151,7 @@ def _nodes(
     # Its copies are quicker than what `ConstantOfShape` writes.
     initializers.append(numpy_helper.from_array(np.zeros(1, np.float32), free("zero")))
     zero = str(initializers[-1].name)
-    lengths = Lengths(values, taken)
+    lengths = Lengths(values, names.taken)
     size, *others = (lengths.one(_with_spare(one)) for one in pattern_sizes(graph, values))
     block = lengths.node("Max", [size, *others], "block_bytes") if others else size
     if alone:

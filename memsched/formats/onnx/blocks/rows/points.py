@@ -13,9 +13,9 @@ from memsched.formats.onnx.blocks.rows.field import RowField
 from memsched.formats.onnx.blocks.rows.plan import BLOCK_PART, RowPlan, choose
 from memsched.formats.onnx.blocks.rows.rules import ROWS
 from memsched.formats.onnx.blocks.rows.write import write_rows
+from memsched.formats.onnx.blocks.stacked_weights import weights_in_stacks
 from memsched.formats.onnx.blocks.tokens import token_points
 from memsched.formats.onnx.raised import LEAST_OPSET
-from memsched.formats.onnx.stacked_weights import weights_in_stacks
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from memsched.formats.onnx import stacked_weights
+from memsched.formats.onnx.blocks import stacked_weights
 from memsched.formats.onnx.blocks.rows.plan import LoopWorks, arrange
 from memsched.formats.onnx.blocks.rows.write import write_rows
-from memsched.formats.onnx.stacked_weights import weights_in_stacks
+from memsched.formats.onnx.blocks.stacked_weights import weights_in_stacks
 from memsched.runtimes.onnxruntime.ranged import RangedRun, draw_at, run_on
 from tests.formats.onnx.blocks.rows.compare import differences, field_of
 from tests.formats.onnx.blocks.rows.images import Images

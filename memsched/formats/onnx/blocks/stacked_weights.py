@@ -10,13 +10,15 @@ when it opens the session, it holds 240 to 380, by chance of where small blocks 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from memsched.formats.onnx.blocks.body import names_of
+from memsched.formats.onnx.blocks.nodes import replace_nodes
+from memsched.formats.onnx.free_names import FreeNames
 from memsched.formats.onnx.structure import graphs_of, op_type
 from memsched.formats.onnx.writer import FREE_INITIALIZERS
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 __all__ = ["weights_in_stacks"]
 
@@ -38,8 +40,6 @@ _SLICE: Final = 10
 
 def weights_in_stacks(data: bytes) -> bytes:
     """Return a model whose large weights of convolutions are cut from stacks of several; the same where none can be."""
-    from onnx import ModelProto
-
     model = ModelProto.FromString(data)
     versions = {one.domain: one.version for one in model.opset_import}
     if model.ir_version < FREE_INITIALIZERS or versions.get("", 0) < _SLICE:
@@ -87,7 +87,7 @@ class _Stacking:
     def __init__(self, model: ModelProto, stacks: Sequence[Sequence[TensorProto]]) -> None:
         self.graph = model.graph
         self.scopes = graphs_of(model.graph)
-        self.taken = {name for scope in self.scopes for name in _names(scope.graph)}
+        self.names = FreeNames(names_of(model.graph))
         self.made: list[TensorProto] = []
         self.axis = self._number("stacks_axis", 0)
         self.cuts: dict[str, tuple[str, str, str, str]] = {}
@@ -95,28 +95,16 @@ class _Stacking:
         for weights in stacks:
             self._stack(weights)
 
-    def _free(self, base: str) -> str:
-        found, count = base, 1
-        while found in self.taken:
-            count += 1
-            found = f"{base}_{count}"
-        self.taken.add(found)
-        return found
-
     def _number(self, base: str, number: int) -> str:
         """Return a constant, a vector."""
-        from onnx import helper
-
-        name = self._free(base)
-        self.made.append(helper.make_tensor(name, 7, [1], [number]))
+        name = self.names.new(base)
+        self.made.append(helper.make_tensor(name, TensorProto.INT64, [1], [number]))
         return name
 
     def _stack(self, weights: Sequence[TensorProto]) -> None:
-        from onnx import TensorProto
-
         first, place = weights[0], 0
         dims = [sum(one.dims[0] for one in weights), *first.dims[1:]]
-        stack = TensorProto(name=self._free(f"{first.name}_stack"), data_type=first.data_type, dims=dims)
+        stack = TensorProto(name=self.names.new(f"{first.name}_stack"), data_type=first.data_type, dims=dims)
         stack.raw_data = b"".join(one.raw_data for one in weights)
         self.made.append(stack)
         for one in weights:
@@ -126,50 +114,23 @@ class _Stacking:
 
     def write(self) -> None:
         """Write the stacks in place of the weights."""
-        from onnx import helper
-
-        read = self._read()
         constants = {one.name: one for one in self.graph.initializer}
         for scope in self.scopes[1:]:
             for node in scope.graph.node:
                 if op_type(node) == "Reshape" and node.input[0] in self.cuts and node.input[1] in constants:
                     self._cut_in_body(node, constants[node.input[1]])
-        after = self._read()
-        self._keep(after | (self._defined() - read))
-        wanted = [name for name in self.cuts if name in after]
-        before = list(self.graph.node)
-        del self.graph.node[:]
-        for name in wanted:
-            cut = helper.make_node("Slice", self.cuts[name], [name], name=self._free(f"{name}_cut"))
-            self.graph.node.append(cut)
-        self.graph.node.extend(before)
+        kept = [one for one in self.graph.initializer if one.name not in self.cuts]
+        del self.graph.initializer[:]
+        self.graph.initializer.extend([*self.made, *kept])
+        named = ((name, cut, self.names.new(f"{name}_cut")) for name, cut in self.cuts.items())
+        cuts = [helper.make_node("Slice", cut, [name], name=own) for name, cut, own in named]
+        # Without the shapes that nothing but copies in bodies read, of which the runtime warns.
+        replace_nodes(self.graph, [*cuts, *self.graph.node])
 
     def _cut_in_body(self, node: NodeProto, shape: TensorProto) -> None:
         """Let a copy of a weight that a body makes be cut from the stack at once."""
-        from onnx import numpy_helper
-
         if tuple(numpy_helper.to_array(shape).tolist()) == self.shapes[node.input[0]]:
             cut = self.cuts[node.input[0]]
             node.op_type = "Slice"
             del node.input[:], node.attribute[:]
             node.input.extend(cut)
-
-    def _read(self) -> set[str]:
-        """Return the names that any node reads, or that a graph gives."""
-        found = {value.name for scope in self.scopes for value in scope.graph.output}
-        return found | {name for scope in self.scopes for node in scope.graph.node for name in node.input}
-
-    def _defined(self) -> set[str]:
-        return {one.name for one in self.graph.initializer}
-
-    def _keep(self, names: set[str]) -> None:
-        """Drop the weights that lie in stacks, and what nothing but their copies read: the runtime warns of such."""
-        kept = [one for one in self.graph.initializer if one.name in names and one.name not in self.cuts]
-        del self.graph.initializer[:]
-        self.graph.initializer.extend([*self.made, *kept])
-
-
-def _names(graph: GraphProto) -> Iterator[str]:
-    yield from (value.name for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer))
-    for node in graph.node:
-        yield from (node.name, *node.input, *node.output)
