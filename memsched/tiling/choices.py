@@ -16,6 +16,12 @@ __all__ = ["TilingChoices"]
 _MOST_PIECES = 144
 """Per group: beyond that, slices and concatenations take more time than the little memory they save is worth."""
 
+_MOST_RUNS = 16_384
+"""Runs of ops in pieces of a long group."""
+
+_MOST_TURNED = 48
+"""Halos and paddings of a group up to which each is tried the other way: one of more changes next to nothing."""
+
 _FIRST_COUNTS = (2, 4, 8, 16, 32)
 _COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128)
 
@@ -81,6 +87,19 @@ class TilingChoices:
                 if count <= self._sizes[first]
             ]
 
+    def streamed(self) -> list[TilingGroup]:
+        """Return ways with more and more pieces along rows, every halo kept: through long groups, all else costs more.
+
+        With few pieces, rows to come count twice. What halos take does not depend on where they are made.
+        """
+        halos = tuple(sorted(self._halos))
+        return [
+            TilingGroup(self.ops, (axis,), (count,), halos, self._padable)
+            for axis in self._spatial[:1]
+            for count in dict.fromkeys((*_FIRST_COUNTS[2:], self._sizes[axis]))
+            if count <= self._sizes[axis] and count * len(self.ops) <= _MOST_RUNS
+        ]
+
     def near(self, group: TilingGroup) -> Iterator[TilingGroup]:
         """Yield the ways that differ from ``group`` in one respect, of not too many pieces."""
         return (one for one in self._near(group) if math.prod(one.counts) <= _MOST_PIECES)
@@ -106,12 +125,12 @@ class TilingChoices:
             for axis in self._spatial[:2]:
                 if axis > group.axes[0] and self._sizes[axis] > 1:
                     yield replace(group, axes=(group.axes[0], axis), counts=(group.counts[0], 2), kept=())
-        for op in self._padable:
+        for op in self._padable if len(self._padable) <= _MOST_TURNED else ():
             padded = set(group.padded) ^ {op}
             yield replace(group, padded=tuple(sorted(padded)))
 
     def _kept_near(self, group: TilingGroup) -> Iterator[TilingGroup]:
-        for tensor in self._halos:
+        for tensor in self._halos if len(self._halos) <= _MOST_TURNED else ():
             yield replace(group, kept=tuple(sorted({*group.kept} ^ {tensor})))
 
     @staticmethod

@@ -133,6 +133,11 @@ class Intervals:
             if len(reasons) > 1 or (reasons and len(reasons) == len(axes)):
                 yield op, reasons[0]
 
+    def kept_by_op(self) -> list[int]:
+        """Return per op what the runtime keeps for it, bytes."""
+        graph, prices = self.graph, self._prices
+        return [0 if prices is None else prices.of_op(graph, op).persistent for op in graph.ops]
+
     def interval(self, first: int, last: int) -> Interval:
         """Return what is known of an interval without cutting it."""
         storage = self._storage

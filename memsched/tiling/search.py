@@ -41,6 +41,12 @@ _MOST_OPS = 120
 _NEAR_BOUNDARIES = 12
 """How many of the places where a group may begin or end are kept within a group's reach."""
 
+_NARROWER = 5
+"""How often what may be live where a long group begins and ends is halved, from the peak on."""
+
+_LITTLE = 1 / 16
+"""Share of the memory that a long group saves at the most which its ops in pieces may cost for it to be tried first."""
+
 _STEPS_AT_ONCE = 4
 """Steps at the peak that intervals are looked for around at a time."""
 
@@ -172,6 +178,11 @@ class TilingSearch:
         return [0, *itertools.accumulate(looking)]
 
     @functools.cached_property
+    def _kept(self) -> list[int]:
+        """Bytes that are kept for as many ops, the first ones."""
+        return [0, *itertools.accumulate(self.intervals.kept_by_op())]
+
+    @functools.cached_property
     def _ends(self) -> dict[int, str]:
         return dict(self.intervals.refusals())
 
@@ -274,6 +285,10 @@ class TilingSearch:
                 return
         # The peak lies in a step of its own, or in a group: look there first.
         waiting = self._waiting(best)
+        # Long groups need least of all where their many ops cost little memory; elsewhere they come after all else.
+        yield from self._streams(waiting, best, _LITTLE)
+        if self._improved(best):
+            return
         for first, last in self._hot(best, waiting):
             yield from self._open(first, last)
             if self._improved(best) or any(self._lowered(step, best.peak) for step in waiting):
@@ -291,6 +306,7 @@ class TilingSearch:
                     yield from self._around(used)
                     if self._improved(best):
                         return
+        yield from self._streams(waiting, best, 1.0)
 
     def _improved(self, best: FrontierPoint) -> bool:
         self._choose()
@@ -324,6 +340,33 @@ class TilingSearch:
                     found, key=lambda pair: (self._interval(*pair).floor ** 2 * (pair[1] - pair[0] + 1), pair)
                 )
         return []
+
+    def _streams(self, waiting: Sequence[int], best: FrontierPoint, share: float) -> Iterator[TilingGroup]:
+        """Yield ways through long groups around steps at the peak, from where little is live to where it is again.
+
+        Args:
+            waiting: Steps that no known way lowers; where there are none, others at the peak take their place.
+            share: What may be kept for ops in pieces, of the memory that a way saves at the most.
+        """
+        for step in waiting or self._hot_steps(best)[:_STEPS_AT_ONCE]:
+            for halved in range(1, _NARROWER + 1):
+                pair = self._span(step, best.peak >> halved)
+                if pair is None:
+                    break
+                if self._promising(pair, best):
+                    most = share * (best.required - self._interval(*pair).floor)
+                    kept = self._kept[pair[1] + 1] - self._kept[pair[0]]
+                    for group in self._choices_of(*pair).streamed():
+                        if group not in self._judged and (group.counts[0] - 1) * kept <= most:
+                            yield group
+
+    def _span(self, step: int, most: int) -> tuple[int, int] | None:
+        """Return the ops around a step from and to the nearest places at which at most ``most`` bytes are live."""
+        residues, count = self.intervals.residues, len(self._footprints)
+        self._work += count // _OPS_PER_WORK
+        first = next((place for place in range(step, -1, -1) if residues[place] <= most), None)
+        end = next((place for place in range(step + 1, count + 1) if residues[place] <= most), None)
+        return None if first is None or end is None else (first, end - 1)
 
     def _lowered(self, step: int, peak: int) -> bool:
         """Whether an interval with the step was found to need less than ``peak`` in some pieces."""

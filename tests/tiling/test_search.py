@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto, helper, numpy_helper
 
+from memsched.commands.optimize.optimize import optimize
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx import rewriter as onnx_rewriter
@@ -170,6 +171,8 @@ def test_a_search_that_begins_late_finds_a_large_part_and_goes_no_further(
 def test_a_search_that_finds_nothing_ends_after_the_least_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memsched.tiling.search._LEAST_EFFORT", 0.0005)
     monkeypatch.setattr("memsched.tiling.search._LEAST_EFFORT_FOR_NOTHING", 0.001)
+    # With every halo kept, the very first way helps.
+    monkeypatch.setattr("memsched.tiling.choices.TilingChoices.streamed", lambda _: [])
     module = mobilenet()
     one = TilingSearch(
         module.graphs[0], load_target("tflm"), tflite_rewriter.dialect(module), Run(Limits(None)), most_macs=0
@@ -229,6 +232,46 @@ def test_groups_begin_and_end_beside_an_op_that_cannot_be_cut() -> None:
     assert (3, 4) in [group.ops for group in result.best.groups]
     assert not any(2 in group.ops for point in result.frontier for group in point.groups)
     assert result.best.peak < 2 * graph.tensors[graph.ops[0].outputs[0]].size
+
+
+def waiting_net(layers: int) -> bytes:
+    """Return a network through all of which its first layer waits: wherever it is cut in two, two wide values live."""
+    nodes = [helper.make_node("Conv", ["x", "first"], ["v0"], "first", pads=[1] * 4)]
+    for number in range(layers):
+        nodes.append(helper.make_node("Conv", [f"v{number}", "w"], [f"c{number}"], f"conv{number}", pads=[1] * 4))
+        nodes.append(helper.make_node("Relu", [f"c{number}"], [f"v{number + 1}"], f"relu{number}"))
+    nodes.append(helper.make_node("Add", [f"v{layers}", "v0"], ["sum"], "sum"))
+    nodes.append(helper.make_node("MaxPool", ["sum"], ["y"], "pool", kernel_shape=[4, 4], strides=[4, 4]))
+    values = np.random.default_rng(0)
+    shapes = {"first": (8, 1, 3, 3), "w": (8, 8, 3, 3)}
+    weights = [numpy_helper.from_array(values.normal(0, 0.2, size).astype("f"), name) for name, size in shapes.items()]
+    return model_of(nodes, [floats("x", [1, 1, 256, 8])], [floats("y", [1, 8, 64, 2])], weights)
+
+
+def test_groups_longer_than_all_others_are_cut_with_every_halo_kept() -> None:
+    """And they run: `optimize` compares the outputs, and measures the peak in ONNX Runtime."""
+    data = waiting_net(70)
+    graph = load_module(data, "waiting", LoadOptions()).graphs[0]
+    wide = graph.tensors[graph.ops[0].outputs[0]].size
+    result = optimize(
+        data,
+        tile=True,
+        budget=2 * wide,
+        max_slowdown=None,
+        order_guarantee="session",
+        time_limit=None,
+        effort=5.0,
+    )
+    (group,) = result.report["tiling"]["groups"]
+    assert len(group["ops"]) > 120
+    assert len(group["kept_halos"]) > 60
+    assert result.report["tiling"]["extra_macs_percent"] < 5
+    assert result.report["budget"]["met"]
+    seen = result.verification
+    assert seen is not None
+    assert seen.outputs_equal
+    assert seen.measured_peak_after_bytes is not None
+    assert seen.measured_peak_after_bytes <= 2 * wide
 
 
 @pytest.mark.parametrize("seed", range(6))
