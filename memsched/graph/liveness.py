@@ -95,15 +95,12 @@ def _lower(graph: Graph) -> Storage:
     buffers_of: list[tuple[int, ...]] = [()] * len(tensors)
     variables = set(graph.variables)
 
-    def new_buffer(tensor: int, size: int, op: int) -> int:
-        sizes.append(0 if tensors[tensor].external else size)
-        tensor_of.append(tensor)
-        creator.append(op)
-        return len(sizes) - 1
-
     for tensor in graph.inputs:
         if tensor not in variables:
-            buffers_of[tensor] = (new_buffer(tensor, tensors[tensor].size, -1),)
+            buffers_of[tensor] = (len(sizes),)
+            sizes.append(0 if tensors[tensor].external else tensors[tensor].size)
+            tensor_of.append(tensor)
+            creator.append(-1)
     users: list[list[int]] = [[] for _ in sizes]
     creates: list[tuple[int, ...]] = []
     reads: list[tuple[int, ...]] = []
@@ -122,9 +119,13 @@ def _lower(graph: Graph) -> Storage:
                 continue
             inner, own = _shown(graph, op.views, tensor, buffers_of) if op.views else ((), tensors[tensor].size)
             if not inner or own > 0:
-                created.append(new_buffer(tensor, max(own, 0), index))
+                made = len(sizes)
+                sizes.append(0 if own < 0 or tensors[tensor].external else own)
+                tensor_of.append(tensor)
+                creator.append(index)
+                created.append(made)
                 users.append([])
-                inner = (*inner, created[-1]) if inner else (created[-1],)
+                inner = (*inner, made) if inner else (made,)
             buffers_of[tensor] = inner
         creates.append(tuple(created))
         reads.append(read)
@@ -199,10 +200,14 @@ class Profile:
 
     def in_place(self, storage: Storage, order: Sequence[int]) -> tuple[InPlace, ...]:
         """Return the in-place choices as ops and tensors."""
+        tensor_of = storage.tensor_of
         return tuple(
-            InPlace(op, storage.tensor_of[created], storage.tensor_of[read])
-            for op, pairs in zip(order, self.taken, strict=True)
-            for created, read in pairs
+            [
+                InPlace(op, tensor_of[created], tensor_of[read])
+                for op, pairs in zip(order, self.taken, strict=True)
+                if pairs
+                for created, read in pairs
+            ]
         )
 
 

@@ -219,13 +219,14 @@ class _GraphBuilder:
             given = [shapes.of(scopes, index, read).lengths() if read else None for read in reads]
             made = [shapes.of(scopes, index, output).lengths() if output else None for output in written]
             macs = onnx_macs.count(kind, attributes, given, made)
+        positions = tuple(places)
         return Op(
             name=name,
             type=kind,
             inputs=tuple(inputs),
             outputs=tuple([index_of[output] for output in written if output]),
             attributes=attributes,
-            positions=self.places.setdefault(tuple(places), tuple(places)),
+            positions=self.places.setdefault(positions, positions),
             macs=macs,
         )
 

@@ -92,10 +92,8 @@ class Statements:
         plain: set[bytes] = set()
         for scope in graphs if first or self._dims else ():
             for value in values_of(scope.graph):
-                if not value.type.HasField("tensor_type"):
-                    continue
                 written = value.type.SerializeToString()
-                if written in plain:
+                if written in plain or not value.type.HasField("tensor_type"):
                     continue
                 if first and value.type.tensor_type.elem_type:
                     _check_element(value)

@@ -108,8 +108,9 @@ def analyse(main: GraphProto) -> list[Scope]:
     known: dict[str, str] = {}
     for scope in scopes:
         for node in scope.graph.node:
-            scope.reads.append(tuple([known.setdefault(name, name) for name in node.input]))
-            scope.writes.append(tuple([known.setdefault(name, name) for name in node.output]))
+            read, written = list(node.input), list(node.output)
+            scope.reads.append(tuple(map(known.setdefault, read, read)))
+            scope.writes.append(tuple(map(known.setdefault, written, written)))
         _define(scope)
     sound = len(scopes) == 1 and _is_sound(scopes[0])
     for index in range(len(scopes) - 1, -1, -1) if not sound else ():
