@@ -275,7 +275,7 @@ def simulate(
         pairs: tuple[tuple[int, int], ...] = ()
         if released and storage.takes[op]:
             pairs = match_in_place([pair for pair in storage.takes[op] if not remaining[pair[1]]], sizes)
-        merged = sum(sizes[buffer] for buffer, _ in pairs)
+        merged = sum([sizes[buffer] for buffer, _ in pairs]) if pairs else 0
         footprints.append(live + created + storage.workspace[op] - merged)
         live += created - released
         residues.append(live)

@@ -107,11 +107,16 @@ def _list_schedule(storage: Storage, rank: Callable[[int, int, int], _Key]) -> t
 def _cost(storage: Storage, op: int, remaining: list[int]) -> tuple[int, int, int]:
     """Return the bytes of ``op``'s footprint above the residue before it, its net change and what it releases."""
     sizes = storage.sizes
-    released = sum(sizes[buffer] for buffer in storage.reads[op] if remaining[buffer] == 1)
-    created = sum(sizes[buffer] for buffer in storage.creates[op])
-    unread = sum(sizes[buffer] for buffer in storage.creates[op] if not remaining[buffer])
+    released = created = unread = 0
+    for buffer in storage.reads[op]:
+        if remaining[buffer] == 1:
+            released += sizes[buffer]
+    for buffer in storage.creates[op]:
+        created += sizes[buffer]
+        if not remaining[buffer]:
+            unread += sizes[buffer]
     pairs = [pair for pair in storage.takes[op] if remaining[pair[1]] == 1]
-    merged = sum(sizes[buffer] for buffer, _ in match_in_place(pairs, sizes)) if pairs else 0
+    merged = sum([sizes[buffer] for buffer, _ in match_in_place(pairs, sizes)]) if pairs else 0
     return created + storage.workspace[op] - merged, created - released - unread, released + unread
 
 
