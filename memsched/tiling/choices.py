@@ -96,7 +96,7 @@ class TilingChoices:
         return [
             TilingGroup(self.ops, (axis,), (count,), halos, self._padable)
             for axis in self._spatial[:1]
-            for count in dict.fromkeys((*_FIRST_COUNTS[2:], self._sizes[axis]))
+            for count in dict.fromkeys((*_FIRST_COUNTS[2:], min(self._sizes[axis], _MOST_PIECES)))
             if count <= self._sizes[axis] and count * len(self.ops) <= _MOST_RUNS
         ]
 
