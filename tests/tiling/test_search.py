@@ -27,7 +27,7 @@ from scripts.networks.efficientnet import efficientnet_b0
 from scripts.networks.unet import unet
 from tests.formats.tflite_builder import MODELS
 from tests.small_models import floats, model_of
-from tests.tiling.random_nets import onnx_net
+from tests.tiling.random_nets import onnx_net, tflite_net
 
 UNTILED = 138_240
 
@@ -272,6 +272,28 @@ def test_groups_longer_than_all_others_are_cut_with_every_halo_kept() -> None:
     assert seen.outputs_equal
     assert seen.measured_peak_after_bytes is not None
     assert seen.measured_peak_after_bytes <= 2 * wide
+
+
+@pytest.mark.parametrize("seed", [7, 11, 12, 30, 48, 50])
+def test_trails_find_together_what_one_finds_alone(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of these networks, long groups first need less for one half, and more for the other."""
+    module = load_module(tflite_net(seed, 9), "random", LoadOptions())
+    graph, dialect, target = module.graphs[0], tflite_rewriter.dialect(module), load_target("litert")
+    macs = sum(op.macs for op in graph.ops)
+
+    def searched() -> TilingResult:
+        one = TilingSearch(graph, target, dialect, Run(Limits(None)), most_macs=macs // 8)
+        return one.run(math.inf, math.inf)
+
+    both = searched()
+    monkeypatch.setattr("memsched.tiling.trail.TilingTrail.streams_at_once", lambda _: False)
+    alone = searched()
+    assert both.exhausted
+    assert alone.exhausted
+    assert both.judged >= alone.judged
+    assert both.best.required <= alone.best.required
+    for point in alone.frontier:
+        assert any(other.required <= point.required and other.extra_macs <= point.extra_macs for other in both.frontier)
 
 
 @pytest.mark.parametrize("seed", range(6))
