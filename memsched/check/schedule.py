@@ -204,14 +204,15 @@ def check_allocation(
     merged = {choice.output: (step_of[choice.op], sources[choice.input]) for choice in schedule.in_place}
     placed: set[int] = set()
     for placement in allocation.placements:
-        tied = bool(pieces) and not pieces.isdisjoint(placement.tensors)
+        tensors = placement.tensors
+        tied = bool(pieces) and not pieces.isdisjoint(tensors)
         _check_placement(graph, checked, placement, 1 if tied else allocation.alignment)
-        for tensor in placement.tensors:
-            if tensor in placed:
-                raise InternalError(f"tensor '{graph.tensors[tensor].name}' has two addresses")
-            placed.add(tensor)
-        if len(placement.tensors) > 1:
-            _check_sharing(graph, merged, checked, placement.tensors)
+        if not placed.isdisjoint(tensors):
+            twice = next(tensor for tensor in tensors if tensor in placed)
+            raise InternalError(f"tensor '{graph.tensors[twice].name}' has two addresses")
+        placed.update(tensors)
+        if len(tensors) > 1:
+            _check_sharing(graph, merged, checked, tensors)
     for tensor, size in enumerate(checked.bytes_of):
         if size and tensor not in placed:
             raise InternalError(f"tensor '{graph.tensors[tensor].name}' has no address")
@@ -347,23 +348,22 @@ def _check_workspaces(graph: Graph, schedule: Schedule, allocation: Allocation) 
 
 def _check_overlap(allocation: Allocation) -> None:
     """Sweep over the steps, keeping the live intervals of addresses sorted."""
-    starts = sorted(range(len(allocation.placements)), key=lambda i: allocation.placements[i].first_step)
-    active: list[tuple[int, int, int]] = []
+    rows = [(one.first_step, one.last_step, one.offset, one.offset + one.size) for one in allocation.placements]
+    rows = sorted([row for row in rows if row[2] < row[3]])
+    # Live ranges never overlap, so that where each begins and ends is in the same order.
+    begins: list[int] = []
+    ends: list[int] = []
     ending: list[tuple[int, int]] = []
-    for index in starts:
-        placement = allocation.placements[index]
-        if not placement.size:
-            continue
-        while ending and ending[0][0] < placement.first_step:
-            _, gone = heapq.heappop(ending)
-            old = allocation.placements[gone]
-            active.pop(bisect.bisect_left(active, (old.offset, old.offset + old.size, gone)))
-        key = (placement.offset, placement.offset + placement.size, index)
-        at = bisect.bisect_left(active, key)
-        if (at and active[at - 1][1] > key[0]) or (at < len(active) and active[at][0] < key[1]):
-            raise InternalError(f"two buffers overlap at offset {placement.offset} in step {placement.first_step}")
-        active.insert(at, key)
-        heapq.heappush(ending, (placement.last_step, index))
+    for first, last, begin, end in rows:
+        while ending and ending[0][0] < first:
+            at = bisect.bisect_left(begins, heapq.heappop(ending)[1])
+            del begins[at], ends[at]
+        at = bisect.bisect_left(begins, begin)
+        if (at and ends[at - 1] > begin) or (at < len(begins) and begins[at] < end):
+            raise InternalError(f"two buffers overlap at offset {begin} in step {first}")
+        begins.insert(at, begin)
+        ends.insert(at, end)
+        heapq.heappush(ending, (last, begin))
 
 
 def check_reordering(before: Graph, after: Graph) -> None:
