@@ -32,7 +32,9 @@ _LEAST_EFFORT_FOR_NOTHING = 2.0
 """The same while nothing has been found: a peak that all layers share falls only when all of them are in pieces."""
 
 _TURN = 0.25
-"""Work of one trail after which the other one goes on."""
+"""Work of one trail after which the other one goes on. The one with short groups is first: little work is all its own,
+with a budget, where ops cost no memory, as without one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,7 @@ class TilingSearch:
         if not self._begun:
             self._begun = True
             if self._other.streams_at_once():
-                self._trails.insert(0, self._other)
+                self._trails.append(self._other)
 
     def _takes_turn(self) -> bool:
         """Choose the trail that goes on, and until when: the one that did less work; return whether there is one.
