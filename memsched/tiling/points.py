@@ -103,11 +103,11 @@ class TilingPoints:
     def _climb(self, stairs: list[GroupCost], judged: GroupCost) -> None:
         """Take up a way among those of an interval that cost less work than all of lower peaks, by rising peaks."""
         at = bisect.bisect_right(stairs, judged.peak, key=lambda one: one.peak)
-        work = self._work(judged)
-        if at and self._work(stairs[at - 1]) <= work:
+        work = self.work(judged)
+        if at and self.work(stairs[at - 1]) <= work:
             return
         begin = at - 1 if at and stairs[at - 1].peak == judged.peak else at
-        end = next((place for place in range(at, len(stairs)) if self._work(stairs[place]) < work), len(stairs))
+        end = next((place for place in range(at, len(stairs)) if self.work(stairs[place]) < work), len(stairs))
         stairs[begin:end] = [judged]
 
     def within(self, budget: int) -> FrontierPoint | None:
@@ -160,7 +160,7 @@ class TilingPoints:
                     if point is None:
                         break
                     found.setdefault(point.groups, point)
-            points = sorted(found.values(), key=lambda one: (self._work(one), one.required, one.peak))
+            points = sorted(found.values(), key=lambda one: (self.work(one), one.required, one.peak))
             self._known = points
         return self._known
 
@@ -168,7 +168,7 @@ class TilingPoints:
         """Whether a point does no more work, and takes no more time, than may be."""
         return point.extra_macs <= self._most and point.time <= self._most_time
 
-    def _work(self, judged: GroupCost | FrontierPoint) -> float:
+    def work(self, judged: GroupCost | FrontierPoint) -> float:
         """Return what is spent: time, where that is known."""
         return judged.time if self._timed else judged.extra_macs
 
@@ -230,7 +230,7 @@ class TilingPoints:
         """Return the same of the ways that cost least where a unit of work costs ``price`` bytes that are kept."""
 
         def cost(judged: GroupCost) -> float:
-            return judged.kept.persistent + price * self._work(judged)
+            return judged.kept.persistent + price * self.work(judged)
 
         ending: dict[int, list[tuple[int, GroupCost, float]]] = {}
         for (first, last), curve in self.curves.items():

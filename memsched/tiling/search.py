@@ -109,8 +109,9 @@ class TilingSearch:
         def trail(*, streaming: bool) -> TilingTrail:
             points = TilingPoints(ground.footprints, prices, most_macs, most_time)
             ends = enough or (lambda _: True)
+            rules = (ground, run, points)
             return TilingTrail(
-                ground, run, points, most_macs=most_macs, budget=budget, enough=ends, streaming=streaming
+                *rules, most_macs=most_macs, budget=budget, enough=ends, streaming=streaming, told=self._tell
             )
 
         self._trails, self._other = [trail(streaming=False)], trail(streaming=True)
@@ -154,7 +155,6 @@ class TilingSearch:
         while self._takes_turn():
             trail = self._trails[self._turn]
             left = trail.run(min(self._until, trail.work + most - self._work), late, until)
-            self._tell()
             if left == "ended":
                 self._ended.add(self._turn)
                 if trail.free_is_enough():
@@ -223,13 +223,15 @@ class TilingSearch:
         if self._budget is None:
             return None
         found = [point for trail in self._trails if (point := trail.points.within(self._budget)) is not None]
-        return min(found, key=lambda point: (point.extra_macs, point.required), default=None)
+        work = self._trails[0].points.work
+        return min(found, key=lambda point: (work(point), point.required), default=None)
 
     def _frontier(self) -> Iterator[FrontierPoint]:
         """Yield what no point of any trail betters."""
+        work = self._trails[0].points.work
         points = [point for trail in self._trails for point in trail.points.frontier()]
         least = math.inf
-        for point in sorted(points, key=lambda point: (point.extra_macs, point.time, point.required)):
+        for point in sorted(points, key=lambda point: (work(point), point.required, point.peak)):
             if point.required < least:
                 yield point
                 least = point.required

@@ -65,6 +65,7 @@ class TilingTrail:
         budget: Bytes that may be required: then a point without extra work that reaches them may end the search.
         enough: Whether such a point does.
         streaming: Long groups with every halo kept come first, where ops cost little; otherwise they come last.
+        told: Called whenever the best point is another one.
 
     Attributes:
         work: Ops of pieces judged so far, about `WORK_PER_SECOND` a second.
@@ -81,10 +82,11 @@ class TilingTrail:
         budget: int | None,
         enough: Callable[[FrontierPoint], bool],
         streaming: bool,
+        told: Callable[[], None],
     ) -> None:
         self._ground, self._asked, self.points = ground, run, points
         self._most, self._budget, self._enough = most_macs, budget, enough
-        self._streaming = streaming
+        self._streaming, self._told = streaming, told
         self._footprints = ground.footprints
         self._judged: dict[TilingGroup, GroupCost | None] = {}
         self._opened: set[tuple[int, int]] = set()
@@ -162,7 +164,9 @@ class TilingTrail:
 
     def choose(self) -> None:
         """Choose the point of least peak among what was judged so far."""
-        self.best = self.points.least(self._most)
+        before, self.best = self.best, self.points.least(self._most)
+        if self.best != before:
+            self._told()
 
     def _proposals(self) -> Iterator[TilingGroup]:
         """Yield groups to be judged; what is judged decides what comes next."""
