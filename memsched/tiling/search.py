@@ -36,6 +36,9 @@ _TURN = 0.25
 with a budget, where ops cost no memory, as without one.
 """
 
+_APART = 2
+"""Trails that begin apart; where both have ended, the next one begins with what they found."""
+
 
 @dataclass(frozen=True, slots=True)
 class TilingResult:
@@ -104,18 +107,9 @@ class TilingSearch:
     ) -> None:
         self.intervals = Intervals(graph, target, dialect, prices)
         self._asked, self._most, self._budget = run, most_macs, budget
-        self._ground = ground = TilingGround(self.intervals)
-
-        def trail(*, streaming: bool) -> TilingTrail:
-            points = TilingPoints(ground.footprints, prices, most_macs, most_time)
-            ends = enough or (lambda _: True)
-            rules = (ground, run, points)
-            return TilingTrail(
-                *rules, most_macs=most_macs, budget=budget, enough=ends, streaming=streaming, told=self._tell
-            )
-
-        self._trails, self._other = [trail(streaming=False)], trail(streaming=True)
-        self._last: TilingTrail | None = trail(streaming=True)
+        self._ground = TilingGround(self.intervals)
+        self._prices, self._most_time, self._enough = prices, most_time, enough or (lambda _: True)
+        self._trails = [self._trail(streaming=False)]
         self._begun = False
         self._ended: set[int] = set()
         self._turn = 0
@@ -171,12 +165,24 @@ class TilingSearch:
         # A trail that had ended has something to look for again.
         self._ended.clear()
 
+    def _trail(self, *, streaming: bool) -> TilingTrail:
+        return TilingTrail(
+            *(self._ground, self._asked),
+            TilingPoints(self._ground.footprints, self._prices, self._most, self._most_time),
+            most_macs=self._most,
+            budget=self._budget,
+            enough=self._enough,
+            streaming=streaming,
+            told=self._tell,
+        )
+
     def _begin(self) -> None:
         """Find out whether long groups are worth a trail of their own."""
         if not self._begun:
             self._begun = True
-            if self._other.streams_at_once():
-                self._trails.append(self._other)
+            other = self._trail(streaming=True)
+            if other.streams_at_once():
+                self._trails.append(other)
 
     def _takes_turn(self) -> bool:
         """Choose the trail that goes on, and until when: the one that did less work; return whether there is one.
@@ -184,12 +190,12 @@ class TilingSearch:
         A turn is not over before its work is done, however often the search is left in it.
         """
         going = [number for number in range(len(self._trails)) if number not in self._ended]
-        if not going and len(self._trails) > 1 and self._last is not None:
+        if not going and len(self._trails) == _APART:
+            last = self._trail(streaming=True)
             for trail in self._trails:
-                self._last.learn(trail)
-            going.append(len(self._trails))
-            self._trails.append(self._last)
-            self._last = None
+                last.learn(trail)
+            going.append(_APART)
+            self._trails.append(last)
         if not going:
             return False
         if self._turn not in going or self._trails[self._turn].work >= self._until:
