@@ -143,6 +143,13 @@ class Format(Protocol):
             ModelError: The format cannot say it.
         """
 
+    def rewrite_scaled(self, module: Module, graph: Graph) -> tuple[bytes, Mapping[str, str]]:
+        """Return the same with what scales the output of an op as part of its weights, once for all that share them.
+
+        Returns:
+            The file, and tensors that are gone, each with the one made instead, which may be gone further on.
+        """
+
     def reorder(
         self,
         module: Module,

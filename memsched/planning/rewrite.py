@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from memsched.check.border import check_border, check_interface
 from memsched.check.rewrite import check_rewrite, check_written
+from memsched.errors import InternalError
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import load_again
 from memsched.graph.border import Border
 from memsched.graph.dialect import Dialect
-from memsched.graph.model import Graph
+from memsched.graph.model import Graph, Op
+from memsched.graph.replacement import rebuilt
 from memsched.runtimes.known import runtime_of
+from memsched.runtimes.runtime import AS_TOLD, Opening
 from memsched.targets.model import Target
 
-__all__ = ["dialect_of", "plain", "read_back", "restated", "with_origins"]
+__all__ = ["dialect_of", "plain", "read_back", "restated", "with_origins", "without_merged"]
 
 
 def dialect_of(module: Module, target: Target) -> Dialect:
@@ -49,6 +52,7 @@ def read_back(
     borders: Sequence[Border] = (),
     *,
     proven: bool = False,
+    opening: Opening = AS_TOLD,
 ) -> tuple[Module, bytes]:
     """Write ``module`` with its main graph rewritten to ``graph``, in the order of its ops, and read that file.
 
@@ -57,6 +61,7 @@ def read_back(
         go_on: Called between the steps; may raise to give up.
         borders: What the caller does instead of the model; then nothing else may have changed.
         proven: It was checked what the graph computes, which it may do by other ops.
+        opening: How the file will be opened, which decides what may be made part of weights.
 
     Returns:
         The module, whose ops say what they were made from, and the file's bytes.
@@ -70,7 +75,11 @@ def read_back(
     elif not proven:
         check_rewrite(module.graphs[0], graph)
     form = format_of(module)
-    data = form.rewrite(module, graph)
+    if runtime_of(module, target, opening).multiplies_scales and any(op.origin is not None for op in graph.ops):
+        data, merged = form.rewrite_scaled(module, graph)
+        graph = without_merged(graph, merged)
+    else:
+        data = form.rewrite(module, graph)
     go_on()
     again = load_again(module, data, restated(options, borders), "rewritten")
     go_on()
@@ -84,6 +93,48 @@ def read_back(
         for op, made in zip(found.ops, graph.ops, strict=True)
     )
     return dataclasses.replace(again, graphs=(dataclasses.replace(found, ops=ops), *again.graphs[1:])), data
+
+
+def without_merged(graph: Graph, merged: Mapping[str, str]) -> Graph:
+    """Return ``graph`` with ops as part of those before them.
+
+    Args:
+        merged: Tensors to be left out, each with the one that its op makes instead.
+
+    Raises:
+        InternalError: A tensor to be left out is an output, or read by more than the op that made the other one.
+    """
+    if not merged:
+        return graph
+    number = {tensor.name: place for place, tensor in enumerate(graph.tensors)}
+    maker = {tensor: place for place, op in enumerate(graph.ops) for tensor in op.outputs}
+    readers: dict[int, list[int]] = {}
+    for place, op in enumerate(graph.ops):
+        for tensor in op.inputs:
+            readers.setdefault(tensor, []).append(place)
+    ops: dict[int, Op] = {}
+    into: dict[int, int] = {}
+    for old, new in merged.items():
+        left_out, made = number[old], number[new]
+        by = maker[made]
+        alone = (
+            readers.get(left_out) == [by] and graph.ops[by].inputs == (left_out,) and graph.ops[by].outputs == (made,)
+        )
+        if not alone or left_out in graph.outputs or graph.tensors[left_out].shape != graph.tensors[made].shape:
+            raise InternalError(f"tensor '{old}' cannot be left out of the rewritten model")
+        place = into.get(maker[left_out], maker[left_out])
+        ops[place] = dataclasses.replace(ops.get(place, graph.ops[place]), outputs=(made,))
+        into[by] = place
+    left = [place for place in range(len(graph.ops)) if place not in into]
+    at = {place: index for index, place in enumerate(left)}
+    tied = {place: at[into.get(place, place)] for place in range(len(graph.ops))}
+    return rebuilt(
+        graph,
+        graph.tensors,
+        [ops.get(place, graph.ops[place]) for place in left],
+        tied,
+        {number[old] for old in merged},
+    )
 
 
 def restated(options: LoadOptions, borders: Sequence[Border]) -> LoadOptions:

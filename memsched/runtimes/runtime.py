@@ -263,6 +263,10 @@ class Runtime(Protocol):
             ModelError: It does; the message names the first.
         """
 
+    @property
+    def multiplies_scales(self) -> bool:
+        """Whether opening a file makes scales part of weights, of which each op that reads them then has its own."""
+
     def wants_plan(self, asked: bool | None) -> bool | None:
         """Return whether a memory plan is to be written into the file; None: where less is required with one.
 

@@ -118,6 +118,11 @@ class TargetRules:
         """Return None."""
         del module
 
+    @property
+    def multiplies_scales(self) -> bool:
+        """Return False: weights stay as the file has them."""
+        return False
+
     def finish(
         self,
         module: Module,

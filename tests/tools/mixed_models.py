@@ -4,14 +4,15 @@
 
 Everything is permitted in every case: orders, in-place writes, pieces, loops, repetitions, one operator for a chain,
 and inputs and outputs in another form; with and without a budget. Convolutional networks in ONNX have gated
-activations, wide tensors that wait and transposed images, and run in ONNX Runtime; those in TFLite, many of them
-quantised with operators at their borders, run in LiteRT and, with loops, in TensorFlow Lite Micro. A caller does what
-the report's formulas say, evaluated here. `--first N --models 1` repeats a case.
+activations, scaled outputs, wide tensors that wait and transposed images, and run in ONNX Runtime; those in TFLite,
+many of them quantised with operators at their borders, run in LiteRT and, with loops, in TensorFlow Lite Micro. A
+caller does what the report's formulas say, evaluated here. `--first N --models 1` repeats a case.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import random
 import sys
 import time
@@ -25,6 +26,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 import memsched
+from memsched.runtimes.onnxruntime.session_points import LISTED
 from tests.bordered_nets import bordered_net
 from tests.tiling.random_nets import onnx_net, tflite_net
 from tests.tools.random_models import compare
@@ -62,7 +64,7 @@ def judge(number: int, *, effort: float = 0.5) -> list[str]:
     """Return what was done to model ``number``; raises where a result is wrong."""
     rng = random.Random(number)
     kind = rng.choice(("onnx", "onnx", "tflite", "quantised tflite"))
-    data = {"onnx": onnx_model, "tflite": tflite_net}.get(kind, bordered_net)(number)
+    data = {"onnx": scaled_model, "tflite": tflite_net}.get(kind, bordered_net)(number)
     target = None if kind == "onnx" else rng.choice(_TARGETS)
     result = memsched.optimize(
         data,
@@ -117,6 +119,33 @@ def onnx_model(seed: int) -> bytes:
     return bytes(model.SerializeToString(deterministic=True))
 
 
+def scaled_model(seed: int) -> bytes:
+    """Return such a network, in most cases with something behind convolutions that a runtime makes part of them."""
+    rng, numbers = random.Random(f"{seed} scaled"), np.random.default_rng(seed)
+    model = onnx.load_from_string(onnx_model(seed))
+    share = rng.choice((0.0, 0.3, 0.6))
+    channels = {tensor.name: tensor.dims[0] for tensor in model.graph.initializer if tensor.dims}
+    made = []
+    for node in model.graph.node:
+        made.append(node)
+        while node.op_type == "Conv" and rng.random() < share:
+            kind = rng.choice(("Add", "BatchNormalization", "BatchNormalization", "Mul"))
+            count, output = channels[node.input[1]], made[-1].output[0]
+            name = f"{output}.{len(made)}"
+            shapes = [(count,)] * 4 if kind == "BatchNormalization" else [rng.choice(((count, 1, 1), (1, count, 1, 1)))]
+            constants = [f"{name}.{place}" for place in range(len(shapes))]
+            for constant, shape in zip(constants, shapes, strict=True):
+                value = numbers.uniform(0.5, 1.5, shape).astype("f")
+                model.graph.initializer.append(numpy_helper.from_array(value, constant))
+            made[-1].output[0] = name
+            made.append(helper.make_node(kind, [name, *constants], [output], f"{name}.{kind}"))
+    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in made]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    onnx.checker.check_model(model)
+    return bytes(model.SerializeToString(deterministic=True))
+
+
 def _widen(model: Any, nodes: list[Any]) -> None:
     """Let a wide tensor made of the input be read at once, and again with what the network makes: for a second output.
 
@@ -159,7 +188,8 @@ def _same(kind: str, before: bytes, after: bytes, report: Mapping[str, Any], num
     """Return whether outputs are as near as verification demands; raise where they differ by more than rounding."""
     changed = {(row["side"], row["index"]): row for row in (report["io"] or {"changed": ()})["changed"]}
     tiling = report["tiling"]
-    run = _run_onnx if kind == "onnx" else _run_tflite
+    listed = report["order_guarantee"]["kind"] == "session"
+    run = functools.partial(_run_onnx, listed=listed) if kind == "onnx" else _run_tflite
     drawn = _drawn(kind, before, changed, number)
     given = run(before, drawn)
     feeds = [_formula(changed.get(("input", place)), value) for place, value in enumerate(drawn)]
@@ -214,14 +244,17 @@ def _inputs(kind: str, data: bytes) -> list[tuple[Sequence[int], Any]]:
     return [(one["shape"], one["dtype"]) for one in Interpreter(model_content=data).get_input_details()]
 
 
-def _run_onnx(data: bytes, given: Arrays) -> Arrays:
+def _run_onnx(data: bytes, given: Arrays, *, listed: bool) -> Arrays:
+    """Return the outputs of a session, with the graph optimisation of the options that are listed, or with none."""
     import onnxruntime as ort
 
+    levels = ort.GraphOptimizationLevel
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    options.graph_optimization_level = levels.ORT_ENABLE_BASIC if listed else levels.ORT_DISABLE_ALL
+    left_out = list(LISTED.disabled) if listed else None
+    session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"], disabled_optimizers=left_out)
     feeds = {value.name: array for value, array in zip(session.get_inputs(), given, strict=True)}
     found: Arrays = session.run(None, feeds)
     return found

@@ -185,7 +185,9 @@ class _Searched(Generic[Part]):
             turn = request.within(1 / left)
             graph = self.rewrite.build(point.way)
             try:
-                module, _ = read_back(plain(base.module), graph, base.options, base.prepared.target)
+                module, _ = read_back(
+                    plain(base.module), graph, base.options, base.prepared.target, opening=turn.opening
+                )
                 prepared = prepare_again(module, base.prepared, turn)
                 placed = place(module, prepared, turn.within(_ORDER_SHARE))
             except (GivenUpError, InternalError, ModelError):

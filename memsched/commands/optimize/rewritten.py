@@ -334,6 +334,7 @@ class _Models(Generic[Part]):
         again, data = read_back(
             *(self._plain, graph, base.options, base.prepared.target, request.go_on, borders),
             proven=self._rewrite.proven,
+            opening=request.opening,
         )
         if self._plain is not base.module:
             again = with_origins(again, base.module)

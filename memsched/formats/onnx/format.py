@@ -126,6 +126,12 @@ class OnnxFormat:
 
         return serialize(module, graph, range(len(graph.ops)), {})
 
+    def rewrite_scaled(self, module: Module, graph: Graph) -> tuple[bytes, Mapping[str, str]]:
+        """Return ``module`` rewritten, with scales in weights; see `memsched.formats.onnx.scaled_weights`."""
+        from memsched.formats.onnx.rewriter import serialize_scaled
+
+        return serialize_scaled(module, graph)
+
     def reorder(
         self,
         module: Module,

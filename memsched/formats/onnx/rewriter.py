@@ -16,6 +16,7 @@ from memsched.formats.onnx.constants import INPUT_SLICES, OnnxConstants
 from memsched.formats.onnx.dimensions import fix, has_open
 from memsched.formats.onnx.native import OnnxNative
 from memsched.formats.onnx.nodes import NodeFactory, opset
+from memsched.formats.onnx.scaled_weights import scale_weights
 from memsched.formats.onnx.structure import Scope, analyse
 from memsched.formats.onnx.writer import FREE_INITIALIZERS, drop_unread, list_initializers, native_order, set_metadata
 from memsched.graph.dialect import AddWords, Attributes, Dialect, Pads, SteppedWords
@@ -24,7 +25,7 @@ from memsched.graph.model import AttributeValue, Graph, Op
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-__all__ = ["COPY_ATTRIBUTE", "dialect", "serialize"]
+__all__ = ["COPY_ATTRIBUTE", "dialect", "serialize", "serialize_scaled"]
 
 COPY_ATTRIBUTE: Final = "__memsched_copy"
 """An attribute of a duplicated node whose name begins so keeps ONNX Runtime from merging it with its original."""
@@ -98,6 +99,21 @@ def serialize(module: Module, graph: Graph, order: Sequence[int], metadata: Mapp
         InternalError: The graph does not fit the module.
         ModelError: A constant that must be cut cannot be read, or the result is too large for one message (2 GB).
     """
+    return _bytes_of(_rewritten(module, graph, order, metadata), module)
+
+
+def serialize_scaled(module: Module, graph: Graph) -> tuple[bytes, Mapping[str, str]]:
+    """Return the same in the order of the graph's ops, with what scales convolutions as part of their weights.
+
+    Returns:
+        The bytes, and what `memsched.formats.onnx.scaled_weights.scale_weights` says is gone.
+    """
+    model = _rewritten(module, graph, range(len(graph.ops)), {})
+    merged = scale_weights(model)
+    return _bytes_of(model, module), merged
+
+
+def _rewritten(module: Module, graph: Graph, order: Sequence[int], metadata: Mapping[str, str]) -> ModelProto:
     native: OnnxNative = module.native
     model = native.scheduled()
     given = module.graphs[0]
@@ -117,6 +133,10 @@ def serialize(module: Module, graph: Graph, order: Sequence[int], metadata: Mapp
     state_chains(model, graph)
     state_border(model, given, graph)
     set_metadata(model, metadata)
+    return model
+
+
+def _bytes_of(model: ModelProto, module: Module) -> bytes:
     try:
         result: bytes = model.SerializeToString(deterministic=True)
     except ValueError as error:

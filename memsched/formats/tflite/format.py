@@ -119,6 +119,10 @@ class TfliteFormat:
 
         return serialize(module, graph, range(len(graph.ops)))
 
+    def rewrite_scaled(self, module: Module, graph: Graph) -> tuple[bytes, Mapping[str, str]]:
+        """Return ``module`` rewritten; converters have made scales part of weights."""
+        return self.rewrite(module, graph), {}
+
     def reorder(
         self,
         module: Module,

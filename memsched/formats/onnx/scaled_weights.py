@@ -1,0 +1,242 @@
+"""Scales behind convolutions as part of their weights, once for all convolutions that read the same ones.
+
+ONNX Runtime makes a batch normalization, or a product or sum by channel, part of the convolution before it when it
+opens a session, and gives each convolution weights of its own: the pieces of a layer then hold as many copies. What
+those replace leaves holes, so that even a layer in one piece takes more. Here each step of the arithmetic is the
+runtime's, so that all bits are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from memsched.formats.onnx.free_names import FreeNames
+from memsched.formats.onnx.structure import Scope, analyse
+from memsched.formats.onnx.writer import FREE_INITIALIZERS, drop_unread, list_initializers
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+__all__ = ["scale_weights"]
+
+_EXTERNAL: Final = 1  # TensorProto.DataLocation.EXTERNAL
+_EPSILON: Final = 1e-5
+"""What a BatchNormalization adds to variances that states nothing else."""
+
+_LEAST_AXES: Final = 4
+"""Axes of weights that ONNX Runtime multiplies by a product, or adds a sum to: those of images."""
+
+
+def scale_weights(model: ModelProto) -> dict[str, str]:
+    """Make what scales the outputs of convolutions part of their weights, in place.
+
+    Returns:
+        Tensors that are gone, each with the one that its convolution makes instead, which may be gone again further on.
+    """
+    merged: dict[str, str] = {}
+    # What follows a scale may be one, too.
+    while found := _Scales(model, analyse(model.graph)).merge():
+        merged |= found
+    if merged:
+        _drop(model, merged)
+        if model.ir_version < FREE_INITIALIZERS:
+            list_initializers(model.graph)
+    return merged
+
+
+def _drop(model: ModelProto, gone: Mapping[str, str]) -> None:
+    """Leave out what nothing reads any more: weights, what computed them, and what is said of tensors that are gone."""
+    main = model.graph
+    scopes = analyse(main)
+    read = {name for reads in scopes[0].reads for name in reads} | {value.name for value in main.output}
+    read.update(name for scope in scopes[1:] for name in scope.free)
+    constant = zip(main.node, scopes[0].constant_node, strict=True)
+    kept = [node for node, is_constant in constant if not is_constant or not read.isdisjoint(node.output)]
+    stated = [value for value in main.value_info if value.name not in gone]
+    del main.node[:], main.value_info[:]
+    main.node.extend(kept)
+    main.value_info.extend(stated)
+    drop_unread(model, scopes, {tensor.name for tensor in main.initializer})
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A convolution and what scales its output, which nothing else reads: numbers of nodes."""
+
+    convolution: int
+    scale: int
+
+
+class _Scales:
+    """What follows the convolutions of a model."""
+
+    def __init__(self, model: ModelProto, scopes: Sequence[Scope]) -> None:
+        self._graph: GraphProto = model.graph
+        self._scope = scopes[0]
+        self._names = FreeNames(name for scope in scopes for name in scope.defined)
+        self._stored = {tensor.name: tensor for tensor in model.graph.initializer}
+        self._computed = {
+            name: node
+            for node, is_constant in zip(model.graph.node, scopes[0].constant_node, strict=True)
+            if is_constant
+            for name in node.output
+        }
+        listed = {value.name for value in model.graph.input} if model.ir_version >= FREE_INITIALIZERS else set()
+        # Callers may replace what is listed as an input.
+        self._constants = scopes[0].constants - listed
+        captured = {name for scope in scopes[1:] for name in scope.free}
+        self._fixed = captured | {value.name for value in model.graph.output}
+
+    def merge(self) -> dict[str, str]:
+        """Make scales part of weights in place; return what was made before, with what is made now."""
+        alike: dict[tuple[object, ...], list[_Pair]] = {}
+        for pair in self._pairs():
+            alike.setdefault(self._told(pair), []).append(pair)
+        merged: dict[str, str] = {}
+        gone: set[int] = set()
+        for pairs in alike.values():
+            made = self._scaled(pairs[0])
+            if made is None:
+                continue
+            names = self._store(self._node(pairs[0].convolution), *made)
+            for pair in pairs:
+                node, scale = self._node(pair.convolution), self._node(pair.scale)
+                merged[node.output[0]] = scale.output[0]
+                del node.input[1:]
+                node.input.extend(names)
+                node.output[0] = scale.output[0]
+                gone.add(pair.scale)
+        if gone:
+            left = [node for number, node in enumerate(self._graph.node) if number not in gone]
+            del self._graph.node[:]
+            self._graph.node.extend(left)
+        return merged
+
+    def _node(self, number: int) -> NodeProto:
+        node: NodeProto = self._graph.node[number]
+        return node
+
+    def _pairs(self) -> Iterator[_Pair]:
+        readers: dict[str, list[int]] = {}
+        for number, reads in enumerate(self._scope.reads):
+            for name in reads:
+                readers.setdefault(name, []).append(number)
+        for number, (node, writes) in enumerate(zip(self._graph.node, self._scope.writes, strict=True)):
+            if node.op_type != "Conv" or node.domain not in {"", "ai.onnx"} or writes[0] in self._fixed:
+                continue
+            by = readers.get(writes[0], [])
+            if len(by) == 1 and self._is_scale(self._node(by[0]), writes[0]) and self._are_constant(node.input[1:]):
+                yield _Pair(number, by[0])
+
+    def _is_scale(self, node: NodeProto, read: str) -> bool:
+        """Whether a node may be part of the convolution whose output it reads, as far as names tell."""
+        if node.domain not in {"", "ai.onnx"} or node.input[0] != read or not self._are_constant(node.input[1:]):
+            return False
+        if node.op_type == "BatchNormalization":
+            stated = {one.name: one.i for one in node.attribute}
+            plain = not stated.get("training_mode", 0) and stated.get("spatial", 1)
+            return bool(plain) and sum(map(bool, node.output)) == 1
+        # Before version 7 of the operator set attributes said how shapes fit.
+        return node.op_type in {"Add", "Mul"} and not node.attribute
+
+    def _are_constant(self, names: Sequence[str]) -> bool:
+        return all(name in self._constants for name in names)
+
+    def _told(self, pair: _Pair) -> tuple[object, ...]:
+        """Return what decides which weights a pair would get."""
+        node, scale = self._node(pair.convolution), self._node(pair.scale)
+        return tuple(node.input[1:]), scale.op_type, tuple(scale.input[1:]), _epsilon(scale)
+
+    def _scaled(self, pair: _Pair) -> tuple[Array, Array | None] | None:
+        """Return the weights and the bias of both; None where the runtime would not do so, or values are unknown."""
+        import numpy as np
+
+        node, scale = self._node(pair.convolution), self._node(pair.scale)
+        own = [self._value(name) for name in node.input[1:]]
+        given = [self._value(name) for name in scale.input[1:]]
+        values = [value for value in (*own, *given) if value is not None]
+        if len(values) < len(own) + len(given) or any(value.dtype != np.float32 for value in values):
+            return None
+        weights, bias = values[0], values[1] if len(own) > 1 else None
+        if scale.op_type == "BatchNormalization":
+            return _normalised(weights, bias, values[len(own) :], _epsilon(scale))
+        return _by_channel(scale.op_type, weights, bias, values[-1])
+
+    def _value(self, name: str) -> Array | None:
+        """Return a constant's value; None where the file does not hold it in a simple form."""
+        from onnx import numpy_helper
+
+        tensor = self._stored.get(name) or _filled(self._computed.get(name), self._stored)
+        if tensor is None or tensor.data_location == _EXTERNAL:
+            return None
+        return numpy_helper.to_array(tensor)
+
+    def _store(self, node: NodeProto, weights: Array, bias: Array | None) -> list[str]:
+        from onnx import numpy_helper
+
+        names = []
+        for value, base in ((weights, f"{node.input[1]}_scaled"), (bias, f"{node.input[1]}_bias")):
+            if value is not None:
+                names.append(self._names.new(base))
+                self._graph.initializer.append(numpy_helper.from_array(value, names[-1]))
+        return names
+
+
+def _epsilon(node: NodeProto) -> float:
+    return next((one.f for one in node.attribute if one.name == "epsilon"), _EPSILON)
+
+
+def _filled(node: NodeProto | None, stored: Mapping[str, TensorProto]) -> TensorProto | None:
+    """Return what a Constant or a ConstantOfShape computes."""
+    from onnx import numpy_helper
+
+    if node is None:
+        return None
+    given = next((one.t for one in node.attribute if one.name == "value"), None)
+    if node.op_type == "Constant":
+        return given
+    shape = stored.get(node.input[0]) if node.op_type == "ConstantOfShape" else None
+    if shape is None or given is None:
+        return None
+    import numpy as np
+
+    value = numpy_helper.to_array(given).reshape(())
+    return numpy_helper.from_array(np.full(numpy_helper.to_array(shape), value))
+
+
+def _normalised(
+    weights: Array, bias: Array | None, given: Sequence[Array], epsilon: float
+) -> tuple[Array, Array] | None:
+    """Return weights and bias with a normalization in them: ``given`` is its scale, shift, mean and variance."""
+    import numpy as np
+
+    channels = weights.shape[:1]
+    if any(value.shape != channels for value in given):
+        return None
+    scale, shift, mean, variance = given
+    factor = scale / np.sqrt(variance + np.float32(epsilon))
+    moved = shift - mean * factor if bias is None else (bias - mean) * factor + shift
+    return weights * _along(factor, weights), moved
+
+
+def _by_channel(kind: str, weights: Array, bias: Array | None, value: Array) -> tuple[Array, Array | None] | None:
+    """Return weights and bias with a product or a sum by channel in them."""
+    channels, axes = weights.shape[0], weights.ndim
+    lead = value.ndim - (axes - 1)
+    by_channel = lead in {0, 1} and value.shape == (1,) * lead + (channels,) + (1,) * (axes - 2)
+    if axes < _LEAST_AXES or not (by_channel or (kind == "Mul" and value.ndim == 0)):
+        return None
+    factor = value.reshape(-1)
+    if kind == "Add":
+        return weights, factor if bias is None else bias + factor
+    return weights * _along(factor, weights), None if bias is None else bias * factor
+
+
+def _along(factor: Array, weights: Array) -> Array:
+    """Return a vector by output channel, or one value, so that it is multiplied with weights along these."""
+    return factor.reshape(-1, *(1,) * (weights.ndim - 1))
