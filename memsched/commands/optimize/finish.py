@@ -33,7 +33,7 @@ from memsched.search.run import Run
 if TYPE_CHECKING:
     from memsched.runtimes.tflm.arena import TflmFacts
 
-__all__ = ["FinishRequest", "FinishedModel", "finish", "refuted", "told_apart"]
+__all__ = ["FinishRequest", "FinishedModel", "finish", "opened_alone", "refuted", "told_apart"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +141,9 @@ def _finished(final: FinalModel, asked: FinishRequest) -> FinishedModel:
 
 def _with_sessions(found: FinishedModel, asked: FinishRequest) -> FinishedModel:
     """Measure sessions on both files where there is something to see, and the files can be opened one by one."""
-    kind, given = found.written.guarantee.kind, found.needed[0].total
-    seen, path = found.verification, asked.module.path
-    judged = seen is not None and seen.default_peak_after_bytes is not None and not found.written.unchanged
-    alone = path != STANDARD_STREAM and not format_of(asked.module).external_files(asked.module)
-    if not judged or not alone or given < LEAST_SHOWN or kind not in _OPENED:
+    path = asked.module.path
+    opened = found.written.guarantee.kind in _OPENED and not found.written.unchanged
+    if not opened or not opened_alone(found, asked.module):
         return found
     sessions = [SessionFile("given", DEFAULT), SessionFile("written", DEFAULT)]
     if found.written.guarantee.kind == "session":
@@ -158,6 +156,14 @@ def _with_sessions(found: FinishedModel, asked: FinishRequest) -> FinishedModel:
             raise
         return dataclasses.replace(found, ended=True)
     return dataclasses.replace(found, sessions=rows)
+
+
+def opened_alone(found: FinishedModel, module: Module) -> bool:
+    """Whether sessions on the file as given alone can be opened, and take enough to be seen in a process."""
+    seen, path = found.verification, module.path
+    judged = seen is not None and seen.default_peak_after_bytes is not None
+    alone = path != STANDARD_STREAM and not format_of(module).external_files(module)
+    return judged and alone and found.needed[0].total >= LEAST_SHOWN
 
 
 _OPENED: Final = frozenset({"session", "pins", "default"})

@@ -1,27 +1,36 @@
-"""What sessions that a user names would need, where the file found is not written as none was named."""
+"""What sessions that a user names would need, where the file found is not written as none was named, or none was."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from memsched.commands.levels import BY_NAME
 from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.place import Request, required_as_given
-from memsched.commands.optimize.session_candidates import SessionSource, candidates
+from memsched.commands.optimize.session import written_for_session
+from memsched.commands.optimize.session_candidates import SessionCandidate, SessionSource, candidates
 from memsched.commands.optimize.trials import TrialRequest
+from memsched.commands.session_rows import SessionFile, measured_sessions
 from memsched.errors import MemschedError
 from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.sessions import HeldBackSection
 from memsched.runtimes.known import session_maker_of
+from memsched.runtimes.onnxruntime.session_points import DEFAULT, EXECUTED
 from memsched.runtimes.runtime import Opening
 from memsched.search.limits import Limits
 
-__all__ = ["named_sessions"]
+__all__ = ["executed_in_less", "named_sessions"]
 
 _EFFORT: Final = 0.25
 """Work of the search for an order, as `Limits.effort` counts it."""
+
+_LESS: Final = 0.95
+"""Share of the process that a session may take at most to be named for it: processes of one session differ by less."""
 
 
 def named_sessions(
@@ -45,24 +54,65 @@ def named_sessions(
     return tuple(sorted((row for row in rows if row.saving_bytes > 0), key=lambda row: row.requirement_bytes))
 
 
+def executed_in_less(asked: TrialRequest, request: Request, source: SessionSource) -> SuggestionRow | None:
+    """Return the command that writes what sessions without options execute, where that takes less of the process.
+
+    What opening a session rewrites lies beside what it was rewritten from, so that a file of it takes less even where
+    activations are the same. Both are measured in fresh processes; None where nothing is gained, or it does not run.
+    """
+    found = _ordered(request, source)
+    if found is None:
+        return None
+    maker = session_maker_of(source.format)
+    predicted = found.final.placed.required
+    try:
+        written = written_for_session(found, source, maker)
+    except MemschedError:
+        return None
+    files = [SessionFile("given", DEFAULT), SessionFile("written", EXECUTED, predicted)]
+    rows = measured_sessions(maker, Path(source.path), written.model, source.options, files, seed=source.seed)
+    if len(rows) < len(files):
+        return None
+    given, less = rows[0].process_bytes, rows[1].process_bytes
+    ratio = rows[1].cpu_ratio
+    if given is None or less is None or ratio is None or less > _LESS * given:
+        return None
+    row = _row(found, asked, source)
+    return msgspec.structs.replace(
+        row,
+        slowdown_percent=round(100 * (ratio - 1), 1),
+        process_bytes=less,
+        process_saving_bytes=given - less,
+    )
+
+
 def _executed(asked: TrialRequest, request: Request, source: SessionSource) -> SuggestionRow | None:
-    """Order the graph that the session executes, with little work; None where that gains nothing or cannot be done."""
+    """Return the graph that the session executes, ordered; None where that cannot be done."""
+    found = _ordered(request, source)
+    return None if found is None else _row(found, asked, source)
+
+
+def _ordered(request: Request, source: SessionSource) -> SessionCandidate | None:
+    """Order the graph that the session executes, with little work; None where that cannot be done."""
     if request.stopped():
         return None
     run = request.run.again(Limits(0.0, source.seed, effort=_EFFORT)).quiet()
     quick = dataclasses.replace(request, run=run, end=math.inf, free_ops=0, opening=Opening("session"))
     alone = dataclasses.replace(source, permitted=Permissions(), budget=None)
     try:
-        plain, _ = candidates(alone, quick, session_maker_of(source.format))
+        return candidates(alone, quick, session_maker_of(source.format))[0]
     except MemschedError:
         return None
-    needed = plain.final.placed.required
+
+
+def _row(found: SessionCandidate, asked: TrialRequest, source: SessionSource) -> SuggestionRow:
+    needed = found.final.placed.required
     asked = dataclasses.replace(asked, allow=tuple(name for name in asked.allow if name not in BY_NAME))
     return SuggestionRow(
         command=asked.command(options=("--session", source.session)),
         what="the graph that sessions without options execute, ordered, for processors such as this one",
         requirement_bytes=needed,
-        saving_bytes=max(0, required_as_given(plain.module, plain.prepared, Opening("none")).total - needed),
+        saving_bytes=max(0, required_as_given(found.module, found.prepared, Opening("none")).total - needed),
         extra_macs_percent=0.0,
         slowdown_percent=None,
     )

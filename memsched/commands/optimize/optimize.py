@@ -373,7 +373,7 @@ def optimize(
         trial = TrialRequest(names, tuple(words), permitted, budget_bytes)
         tried = RunOutcome(module, rules, prepared, final.placed, options, request, trial, final.whole)
         source_read = SessionSource(data, path, options, "default", rules, in_place, permitted, None, seed)
-        helpful = suggested(tried, done, source_read)
+        helpful = suggested(tried, done, source_read if order_guarantee is None and not branch else None)
     outcome = Outcome(
         *(
             "optimize",

@@ -34,7 +34,7 @@ from memsched.runtimes.values import Verification
 from memsched.targets.model import Target
 from memsched.units import Percentage
 
-__all__ = ["SessionName", "SessionRequest", "optimize_for_session"]
+__all__ = ["SessionName", "SessionRequest", "optimize_for_session", "written_for_session"]
 
 SessionName = Literal["default", "all", "extended", "basic"]
 """Whose graph is planned, as ``--session`` has it."""
@@ -173,14 +173,14 @@ class _SessionRun:
         return not _refuted(shown) and (measured is None or measured < plain.final.placed.required)
 
 
-def _written(chosen: SessionCandidate, asked: SessionRequest, maker: OnnxRuntimeSessions) -> ModelBytes:
+def written_for_session(chosen: SessionCandidate, source: SessionSource, maker: OnnxRuntimeSessions) -> ModelBytes:
     """Return the executed graph in the order that was found, read back and checked."""
     executed, module, placed = chosen.executed, chosen.final.module, chosen.final.placed
     orders = {index: plan.stored_order for index, plan in enumerate(placed.plans)}
     metadata = {
         "memsched.version": __version__,
-        "memsched.session": asked.session,
-        "memsched.target": asked.rules.name,
+        "memsched.session": source.session,
+        "memsched.target": source.rules.name,
         "memsched.block_channels": str(executed.block or ""),
         "memsched.processor": executed.processor,
         "memsched.peak_bytes": str(placed.plans[0].checked.peak),
@@ -197,7 +197,8 @@ def _run(
     maker: OnnxRuntimeSessions, source: SessionSource, chosen: SessionCandidate, asked: SessionRequest
 ) -> _SessionRun:
     """Write a candidate's file, compare outputs with the model as given, each in its session, and measure these."""
-    written, executed, predicted = _written(chosen, asked, maker), chosen.executed, chosen.final.placed.required
+    written, executed = written_for_session(chosen, source, maker), chosen.executed
+    predicted = chosen.final.placed.required
     if not asked.verify:
         return _SessionRun(written)
     data, path, options = source.data, source.path, source.options

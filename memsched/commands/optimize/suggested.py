@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from memsched.commands.optimize.finish import FinishedModel
-from memsched.commands.optimize.named_sessions import named_sessions
+from memsched.commands.optimize.finish import FinishedModel, opened_alone
+from memsched.commands.optimize.named_sessions import executed_in_less, named_sessions
 from memsched.commands.optimize.session_candidates import SessionSource
-from memsched.commands.optimize.trials import RunOutcome, suggestions
+from memsched.commands.optimize.trials import RunOutcome, suggestions, too_large
 from memsched.report.values.optimize import SuggestionRow
 
 __all__ = ["suggested"]
@@ -18,11 +18,11 @@ def suggested(
 
     Args:
         done: What became of the result: where it was held back, only sessions that are named help.
-        source: The model as those sessions read it.
+        source: The model as those sessions read it; None where the user has named one.
     """
     if done is not None and source is not None and done.held_back is not None:
         return named_sessions(done.held_back, done.needed[1].total, outcome.asked, outcome.request, source)
-    return tuple(
+    rows = tuple(
         SuggestionRow(
             command=one.command,
             what=one.what,
@@ -33,3 +33,9 @@ def suggested(
         )
         for one in suggestions(outcome)
     )
+    if done is None or source is None or not done.written.unchanged or not opened_alone(done, outcome.module):
+        return rows
+    if outcome.asked.budget is not None or too_large(outcome.module):
+        return rows
+    executed = executed_in_less(outcome.asked, outcome.request, source)
+    return rows if executed is None else (executed, *rows)

@@ -185,6 +185,9 @@ class SuggestionRow(Section, frozen=True, kw_only=True):
             in that session.
         extra_macs_percent: At most.
         slowdown_percent: null where it was not measured.
+        process_bytes: Peak of a process with a session on the file that the command writes, measured in a fresh one;
+            null where it was not.
+        process_saving_bytes: How much less that is than with a session without options on the file as given.
     """
 
     command: str
@@ -193,6 +196,8 @@ class SuggestionRow(Section, frozen=True, kw_only=True):
     saving_bytes: Count
     extra_macs_percent: Amount
     slowdown_percent: float | None
+    process_bytes: Count | None = None
+    process_saving_bytes: Count | None = None
 
 
 class FaultRow(Section, frozen=True, kw_only=True):
