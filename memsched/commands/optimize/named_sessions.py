@@ -33,6 +33,10 @@ _LESS: Final = 0.95
 """Share of the process that a session may take at most to be named for it: processes of one session differ by less."""
 
 
+_SECONDS: Final = 10.0
+"""Seconds of the run that must be left for both to be measured."""
+
+
 def named_sessions(
     held: HeldBackSection, given: int, asked: TrialRequest, request: Request, source: SessionSource
 ) -> tuple[SuggestionRow, ...]:
@@ -60,8 +64,10 @@ def executed_in_less(asked: TrialRequest, request: Request, source: SessionSourc
     What opening a session rewrites lies beside what it was rewritten from, so that a file of it takes less even where
     activations are the same. Both are measured in fresh processes; None where nothing is gained, or it does not run.
     """
+    if request.remaining() < _SECONDS:
+        return None
     found = _ordered(request, source)
-    if found is None:
+    if found is None or request.stopped():
         return None
     maker = session_maker_of(source.format)
     predicted = found.final.placed.required
