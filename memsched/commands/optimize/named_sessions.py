@@ -32,7 +32,6 @@ _EFFORT: Final = 0.25
 _LESS: Final = 0.95
 """Share of the process that a session may take at most to be named for it: processes of one session differ by less."""
 
-
 _SECONDS: Final = 10.0
 """Seconds of the run that must be left for both to be measured."""
 
