@@ -8,6 +8,7 @@ runtime's, so that all bits are the same.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -28,8 +29,14 @@ _EXTERNAL: Final = 1  # TensorProto.DataLocation.EXTERNAL
 _EPSILON: Final = 1e-5
 """What a BatchNormalization adds to variances that states nothing else."""
 
-_LEAST_AXES: Final = 4
-"""Axes of weights that ONNX Runtime multiplies by a product, or adds a sum to: those of images."""
+_STATISTICS: Final = 4
+"""What one is told by channel: scale, shift, mean and variance."""
+
+_IMAGE_AXES: Final = 4
+"""Axes that weights have at least which ONNX Runtime multiplies by a product, or adds a sum to: those of images."""
+
+_MOST_ELEMENTS: Final = 1 << 28
+"""Elements of weights at most that a node fills with one value: a file of a few bytes can state any number."""
 
 
 def scale_weights(model: ModelProto) -> dict[str, str]:
@@ -126,8 +133,11 @@ class _Scales:
         for number, reads in enumerate(self._scope.reads):
             for name in reads:
                 readers.setdefault(name, []).append(number)
-        for number, (node, writes) in enumerate(zip(self._graph.node, self._scope.writes, strict=True)):
-            if node.op_type != "Conv" or node.domain not in {"", "ai.onnx"} or writes[0] in self._fixed:
+        steps = zip(self._graph.node, self._scope.writes, self._scope.constant_node, strict=True)
+        for number, (node, writes, is_constant) in enumerate(steps):
+            if node.op_type != "Conv" or node.domain not in {"", "ai.onnx"} or is_constant:
+                continue
+            if len(writes) != 1 or writes[0] in self._fixed:
                 continue
             by = readers.get(writes[0], [])
             if len(by) == 1 and self._is_scale(self._node(by[0]), writes[0]) and self._are_constant(node.input[1:]):
@@ -159,13 +169,16 @@ class _Scales:
         node, scale = self._node(pair.convolution), self._node(pair.scale)
         own = [self._value(name) for name in node.input[1:]]
         given = [self._value(name) for name in scale.input[1:]]
-        values = [value for value in (*own, *given) if value is not None]
-        if len(values) < len(own) + len(given) or any(value.dtype != np.float32 for value in values):
+        values = [value for value in (*own, *given) if value is not None and value.dtype == np.float32]
+        if len(values) < len(own) + len(given) or not 0 < len(own) < 3 or values[0].ndim < _IMAGE_AXES - 1:
             return None
         weights, bias = values[0], values[1] if len(own) > 1 else None
-        if scale.op_type == "BatchNormalization":
-            return _normalised(weights, bias, values[len(own) :], _epsilon(scale))
-        return _by_channel(scale.op_type, weights, bias, values[-1])
+        if bias is not None and bias.shape != weights.shape[:1]:
+            return None
+        with np.errstate(all="ignore"):  # as the runtime does
+            if scale.op_type == "BatchNormalization":
+                return _normalised(weights, bias, values[len(own) :], _epsilon(scale))
+            return _by_channel(scale.op_type, weights, bias, values[-1])
 
     def _value(self, name: str) -> Array | None:
         """Return a constant's value; None where the file does not hold it in a simple form."""
@@ -174,7 +187,10 @@ class _Scales:
         tensor = self._stored.get(name) or _filled(self._computed.get(name), self._stored)
         if tensor is None or tensor.data_location == _EXTERNAL:
             return None
-        return numpy_helper.to_array(tensor)
+        try:
+            return numpy_helper.to_array(tensor)
+        except (TypeError, ValueError):  # it does not hold what it states
+            return None
 
     def _store(self, node: NodeProto, weights: Array, bias: Array | None) -> list[str]:
         from onnx import numpy_helper
@@ -205,8 +221,13 @@ def _filled(node: NodeProto | None, stored: Mapping[str, TensorProto]) -> Tensor
         return None
     import numpy as np
 
-    value = numpy_helper.to_array(given).reshape(())
-    return numpy_helper.from_array(np.full(numpy_helper.to_array(shape), value))
+    try:
+        lengths = [int(length) for length in numpy_helper.to_array(shape)]
+        if min(lengths, default=0) < 0 or math.prod(lengths) > _MOST_ELEMENTS:
+            return None
+        return numpy_helper.from_array(np.full(lengths, numpy_helper.to_array(given).reshape(())))
+    except (TypeError, ValueError):  # they do not hold what they state
+        return None
 
 
 def _normalised(
@@ -215,8 +236,7 @@ def _normalised(
     """Return weights and bias with a normalization in them: ``given`` is its scale, shift, mean and variance."""
     import numpy as np
 
-    channels = weights.shape[:1]
-    if any(value.shape != channels for value in given):
+    if len(given) != _STATISTICS or any(value.shape != weights.shape[:1] for value in given):
         return None
     scale, shift, mean, variance = given
     factor = scale / np.sqrt(variance + np.float32(epsilon))
@@ -229,7 +249,7 @@ def _by_channel(kind: str, weights: Array, bias: Array | None, value: Array) -> 
     channels, axes = weights.shape[0], weights.ndim
     lead = value.ndim - (axes - 1)
     by_channel = lead in {0, 1} and value.shape == (1,) * lead + (channels,) + (1,) * (axes - 2)
-    if axes < _LEAST_AXES or not (by_channel or (kind == "Mul" and value.ndim == 0)):
+    if axes < _IMAGE_AXES or not (by_channel or (kind == "Mul" and value.ndim == 0)):
         return None
     factor = value.reshape(-1)
     if kind == "Add":
