@@ -182,6 +182,22 @@ class _Scales:
 
     def _value(self, name: str) -> Array | None:
         """Return a constant's value; None where the file does not hold it in a simple form."""
+        import numpy as np
+
+        node = self._computed.get(name)
+        if node is None or node.op_type != "Unsqueeze":
+            return self._held(name)
+        value = self._held(node.input[0])
+        stated = [one.ints for one in node.attribute if one.name == "axes"]
+        axes = stated[0] if stated else self._held(node.input[1]) if len(node.input) > 1 else None
+        if value is None or axes is None:
+            return None
+        try:
+            return np.expand_dims(value, tuple(int(axis) for axis in axes))
+        except (TypeError, ValueError):  # there are no such axes
+            return None
+
+    def _held(self, name: str) -> Array | None:
         from onnx import numpy_helper
 
         tensor = self._stored.get(name) or _filled(self._computed.get(name), self._stored)

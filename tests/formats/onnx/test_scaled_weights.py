@@ -161,6 +161,25 @@ def test_weights_that_nodes_compute() -> None:
     np.testing.assert_array_equal(run(given, LEVELS.ORT_ENABLE_BASIC)[0], run(model, LEVELS.ORT_ENABLE_BASIC)[0])
 
 
+@pytest.mark.parametrize("opset", [9, 13])
+def test_scales_by_channel_as_caffe2_exports_them(opset: int) -> None:
+    def widened(net: Net, name: str) -> str:
+        net.weight(name, 6)
+        if opset < 13:
+            return net.node("Unsqueeze", [name], f"{name}_wide", axes=[1, 2])
+        net.weights["axes"] = np.array([1, 2])
+        return net.node("Unsqueeze", [name, "axes"], f"{name}_wide")
+
+    net = Net(0)
+    value = net.node("Mul", [net.node("Conv", ["x", net.weight("w", 6, 4, 3, 3)], "c"), widened(net, "factor")], "m")
+    given = net.model([net.node("Add", [value, widened(net, "sum")], "y")])
+    given.opset_import[0].version = opset
+    model = ModelProto.FromString(given.SerializeToString())
+    assert scale_weights(model) == {"c": "m", "m": "y"}
+    assert [node.op_type for node in model.graph.node] == ["Conv"]
+    np.testing.assert_array_equal(run(given, LEVELS.ORT_ENABLE_BASIC)[0], run(model, LEVELS.ORT_ENABLE_BASIC)[0])
+
+
 def read_twice(net: Net) -> list[str]:
     convolution = net.node("Conv", ["x", net.weight("w", 6, 4, 3, 3)], "c")
     return [net.normalised(convolution, "y"), net.node("Relu", [convolution], "z")]
