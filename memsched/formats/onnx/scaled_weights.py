@@ -60,10 +60,13 @@ def _drop(model: ModelProto, gone: Mapping[str, str]) -> None:
     """Leave out what nothing reads any more: weights, what computed them, and what is said of tensors that are gone."""
     main = model.graph
     scopes = analyse(main)
-    read = {name for reads in scopes[0].reads for name in reads} | {value.name for value in main.output}
-    read.update(name for scope in scopes[1:] for name in scope.free)
-    constant = zip(main.node, scopes[0].constant_node, strict=True)
-    kept = [node for node, is_constant in constant if not is_constant or not read.isdisjoint(node.output)]
+    read = {value.name for value in main.output} | {name for scope in scopes[1:] for name in scope.free}
+    kept = []
+    for node, is_constant in reversed(list(zip(main.node, scopes[0].constant_node, strict=True))):
+        if not is_constant or not read.isdisjoint(node.output):
+            kept.append(node)
+            read.update(node.input)
+    kept.reverse()
     stated = [value for value in main.value_info if value.name not in gone]
     del main.node[:], main.value_info[:]
     main.node.extend(kept)
@@ -152,7 +155,8 @@ class _Scales:
             plain = not stated.get("training_mode", 0) and stated.get("spatial", 1)
             return bool(plain) and sum(map(bool, node.output)) == 1
         # Before version 7 of the operator set attributes said how shapes fit.
-        return node.op_type in {"Add", "Mul"} and not node.attribute
+        old = any(one.name in {"axis", "broadcast"} for one in node.attribute)
+        return node.op_type in {"Add", "Mul"} and not old
 
     def _are_constant(self, names: Sequence[str]) -> bool:
         return all(name in self._constants for name in names)

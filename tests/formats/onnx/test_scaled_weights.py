@@ -159,6 +159,16 @@ def test_weights_that_nodes_compute() -> None:
     assert [node.op_type for node in model.graph.node] == ["Conv"]
     assert [tensor.name for tensor in model.graph.initializer] == ["w_scaled"]
     np.testing.assert_array_equal(run(given, LEVELS.ORT_ENABLE_BASIC)[0], run(model, LEVELS.ORT_ENABLE_BASIC)[0])
+    # What computes a constant from others goes with it.
+    net = Net(0)
+    net.weights["shape"] = np.array([6, 1, 1])
+    net.nodes.append(helper.make_node("ConstantOfShape", ["shape"], ["f"], "f", value=filled))
+    net.node("Identity", ["f"], "unread")
+    net.node("Mul", [net.node("Conv", ["x", net.weight("w", 6, 4, 3, 3)], "c"), "f"], "y")
+    model = net.model(["y"])
+    assert scale_weights(model) == {"c": "y"}
+    assert [node.op_type for node in model.graph.node] == ["Conv"]
+    assert [tensor.name for tensor in model.graph.initializer] == ["w_scaled"]
 
 
 @pytest.mark.parametrize("opset", [9, 13])
@@ -177,6 +187,7 @@ def test_scales_by_channel_as_caffe2_exports_them(opset: int) -> None:
     model = ModelProto.FromString(given.SerializeToString())
     assert scale_weights(model) == {"c": "m", "m": "y"}
     assert [node.op_type for node in model.graph.node] == ["Conv"]
+    assert len(model.graph.initializer) == 2
     np.testing.assert_array_equal(run(given, LEVELS.ORT_ENABLE_BASIC)[0], run(model, LEVELS.ORT_ENABLE_BASIC)[0])
 
 
