@@ -12,8 +12,10 @@ from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import load_again
 from memsched.graph.border import Border
+from memsched.graph.dag import producers
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op
+from memsched.graph.parts import readers_of
 from memsched.graph.replacement import rebuilt
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.runtime import AS_TOLD, Opening
@@ -107,19 +109,14 @@ def without_merged(graph: Graph, merged: Mapping[str, str]) -> Graph:
     if not merged:
         return graph
     number = {tensor.name: place for place, tensor in enumerate(graph.tensors)}
-    maker = {tensor: place for place, op in enumerate(graph.ops) for tensor in op.outputs}
-    readers: dict[int, list[int]] = {}
-    for place, op in enumerate(graph.ops):
-        for tensor in op.inputs:
-            readers.setdefault(tensor, []).append(place)
+    maker, readers = producers(graph), readers_of(graph)
     ops: dict[int, Op] = {}
     into: dict[int, int] = {}
     for old, new in merged.items():
         left_out, made = number[old], number[new]
         by = maker[made]
-        alone = (
-            readers.get(left_out) == [by] and graph.ops[by].inputs == (left_out,) and graph.ops[by].outputs == (made,)
-        )
+        op = graph.ops[by]
+        alone = readers[left_out] == [by] and op.inputs == (left_out,) and op.outputs == (made,)
         if not alone or left_out in graph.outputs or graph.tensors[left_out].shape != graph.tensors[made].shape:
             raise InternalError(f"tensor '{old}' cannot be left out of the rewritten model")
         place = into.get(maker[left_out], maker[left_out])

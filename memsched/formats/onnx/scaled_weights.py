@@ -202,15 +202,18 @@ class _Scales:
             return None
 
     def _held(self, name: str) -> Array | None:
-        from onnx import numpy_helper
-
-        tensor = self._stored.get(name) or _filled(self._computed.get(name), self._stored)
-        if tensor is None or tensor.data_location == _EXTERNAL:
+        """Return what the file stores, or a node fills with one value."""
+        if name in self._stored:
+            return _array(self._stored[name])
+        node = self._computed.get(name)
+        given = None if node is None else next((one.t for one in node.attribute if one.name == "value"), None)
+        if node is None or given is None:
             return None
-        try:
-            return numpy_helper.to_array(tensor)
-        except (TypeError, ValueError):  # it does not hold what it states
+        if node.op_type == "Constant":
+            return _array(given)
+        if node.op_type != "ConstantOfShape" or node.input[0] not in self._stored:
             return None
+        return _filled(_array(self._stored[node.input[0]]), _array(given))
 
     def _store(self, node: NodeProto, weights: Array, bias: Array | None) -> list[str]:
         from onnx import numpy_helper
@@ -227,26 +230,29 @@ def _epsilon(node: NodeProto) -> float:
     return next((one.f for one in node.attribute if one.name == "epsilon"), _EPSILON)
 
 
-def _filled(node: NodeProto | None, stored: Mapping[str, TensorProto]) -> TensorProto | None:
-    """Return what a Constant or a ConstantOfShape computes."""
+def _array(tensor: TensorProto) -> Array | None:
     from onnx import numpy_helper
 
-    if node is None:
+    if tensor.data_location == _EXTERNAL:
         return None
-    given = next((one.t for one in node.attribute if one.name == "value"), None)
-    if node.op_type == "Constant":
-        return given
-    shape = stored.get(node.input[0]) if node.op_type == "ConstantOfShape" else None
-    if shape is None or given is None:
+    try:
+        return numpy_helper.to_array(tensor)
+    except (KeyError, TypeError, ValueError):  # it does not hold what it states, or numpy lacks its type
         return None
+
+
+def _filled(shape: Array | None, value: Array | None) -> Array | None:
+    """Return what a ConstantOfShape computes."""
     import numpy as np
 
+    if shape is None or value is None:
+        return None
     try:
-        lengths = [int(length) for length in numpy_helper.to_array(shape)]
+        lengths = [int(length) for length in shape]
         if min(lengths, default=0) < 0 or math.prod(lengths) > _MOST_ELEMENTS:
             return None
-        return numpy_helper.from_array(np.full(lengths, numpy_helper.to_array(given).reshape(())))
-    except (TypeError, ValueError):  # they do not hold what they state
+        return np.full(lengths, value.reshape(()))
+    except (TypeError, ValueError):  # it is no shape, or not one value
         return None
 
 
