@@ -8,11 +8,12 @@ that is taken, and the other branch is never executed. The graphs that are sched
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from memsched.formats.onnx.evaluate import GROWING, evaluate, stays_within
 from memsched.formats.onnx.light import KEPT_ELEMENTS, is_stripped
+from memsched.formats.onnx.nodes import opset
 from memsched.formats.onnx.stated import declare, values_of, write_shape
 from memsched.formats.onnx.structure import BRANCHES, Scope, domain_of, graphs_like, owner
 from memsched.formats.onnx.types import ValueType, merge, value_type
@@ -33,7 +34,6 @@ _FOLDED: Final = frozenset(
         *("Slice", "Split", "Squeeze", "Transpose", "Unsqueeze", "Shape", "Size", "Constant"),
     }
 )
-_GROWING: Final = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"})
 
 HIDDEN: Final = "hidden"
 """The domain of nodes that the inference must not look at."""
@@ -46,7 +46,7 @@ def fold(model: ModelProto, scopes: Sequence[Scope], types: Sequence[dict[str, V
         types: Per scope what is known of its values; the types of computed values and of branches taken are added.
         idle: The scopes that are never executed: branches not taken, with what is below them, are added.
     """
-    opset = next((item.version for item in model.opset_import if item.domain in {"", "ai.onnx"}), 1)
+    version = opset(model)
     graphs = graphs_like(model.graph, scopes)
     known = [_Known(scope.graph) for scope in graphs]
     changed = False
@@ -68,7 +68,7 @@ def fold(model: ModelProto, scopes: Sequence[Scope], types: Sequence[dict[str, V
                     idle.update(other for other in scope.bodies[position] if other != body)
                     changed = _as_branch(node, graphs, (index, body), known, scopes, types) or changed
                 continue
-            results = _results(node, opset, known, scopes, index, types)
+            results = _results(node, version, known, scopes, index, types)
             if results is not None:
                 for name, value in zip(node.output, results, strict=True):
                     known[index][name] = value
@@ -196,7 +196,7 @@ def _array(tensor: TensorProto) -> Any:
 
 def _results(
     node: NodeProto,
-    opset: int,
+    version: int,
     known: Sequence[_Known],
     scopes: Sequence[Scope],
     index: int,
@@ -204,7 +204,7 @@ def _results(
 ) -> list[Any] | None:
     """Return the node's outputs, or None where they are not known or not small."""
     kind = node.op_type
-    if kind not in _FOLDED and kind not in _GROWING:
+    if kind not in _FOLDED and kind not in GROWING:
         return None
     if kind in {"Shape", "Size"}:
         lengths = _type(types, scopes, index, node.input[0]).lengths() if node.input else None
@@ -218,9 +218,10 @@ def _results(
         if name and value is None:
             return None
         inputs.append(value)
-    if kind in _GROWING and not _stays_small(kind, inputs):
+    if kind in GROWING and not stays_within(kind, inputs, KEPT_ELEMENTS):
         return None
-    return _evaluate(node, opset, inputs)
+    results = evaluate(node, version, inputs)
+    return None if results is None else _small(results)
 
 
 def _constant(node: NodeProto) -> Any:
@@ -256,38 +257,11 @@ def _shape(node: NodeProto, lengths: tuple[int, ...]) -> list[Any]:
     return [np.array(lengths[limits.get("start", 0) : limits.get("end", len(lengths))], dtype=np.int64)]
 
 
-def _stays_small(kind: str, inputs: Sequence[Any]) -> bool:
-    try:
-        if kind == "Range":
-            start, limit, delta = (float(value) for value in inputs)
-            return delta != 0 and (limit - start) / delta <= KEPT_ELEMENTS
-        if inputs[-1].dtype.kind == "c":
-            return False
-        factors = [int(length) for length in inputs[-1].reshape(-1)]
-        size = math.prod(max(1, length) for length in factors)
-        return size * (1 if kind == "ConstantOfShape" else inputs[0].size) <= KEPT_ELEMENTS
-    except (TypeError, ValueError, IndexError, AttributeError, OverflowError):
-        return False
-
-
-def _evaluate(node: NodeProto, opset: int, inputs: Sequence[Any]) -> list[Any] | None:
+def _small(results: Sequence[Any]) -> list[Any] | None:
+    """Return results as arrays; None where one is large, or no array."""
     import numpy as np
-    from onnx import helper
-    from onnx.reference import ReferenceEvaluator
 
-    names = [name for name in node.input if name]
-    function = helper.make_function(
-        "memsched", "fold", list(dict.fromkeys(names)), list(node.output), [node], [helper.make_opsetid("", opset)]
-    )
-    feeds = {name: value for name, value in zip(node.input, inputs, strict=True) if name}
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            results = ReferenceEvaluator(function).run(None, feeds, attributes={})
-    except Exception:  # results that the evaluator cannot compute stay unknown
-        return None
-    small = all(isinstance(value, np.ndarray | np.generic) and value.size <= KEPT_ELEMENTS for value in results)
-    if not small or len(results) != len(node.output):
+    if any(not isinstance(value, np.ndarray | np.generic) or value.size > KEPT_ELEMENTS for value in results):
         return None
     return [np.asarray(value) for value in results]
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.formats.module import Module
+from memsched.formats.onnx.computed import ComputedConstants, NoValueError
 from memsched.formats.onnx.native import OnnxNative
 from memsched.graph.kernel import KernelRefusal, LayerKernel, NoKernelError
 from memsched.graph.model import Op
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import GraphProto, NodeProto
+    from onnx import NodeProto
 
 __all__ = ["layer_kernels"]
 
@@ -25,75 +26,26 @@ _PLANE: Final = (2, 3)
 def layer_kernels(module: Module) -> tuple[LayerKernel | KernelRefusal, ...]:
     """Return per op of the main graph what it computes, or why that cannot be said."""
     native: OnnxNative = module.native
-    graph = native.scheduled().graph
-    constants = _NodeConstants(graph, native.constant_nodes[0], Path(module.path).parent)
+    model = native.scheduled()
+    nodes = model.graph.node
+    constants = ComputedConstants(model, [nodes[place] for place in native.constant_nodes[0]], Path(module.path).parent)
     floats = {tensor for tensor, one in enumerate(module.graph.tensors) if one.dtype == "float32"}
 
     def one(op: Op, place: int) -> LayerKernel | KernelRefusal:
         if not floats.issuperset((*op.inputs, *op.outputs)):
             return KernelRefusal(f"there is no kernel for {op.type} but of float32")
         try:
-            return _OnnxLayer(graph.node[place], op, module, constants).kernel()
+            return _OnnxLayer(nodes[place], op, module, constants).kernel()
         except NoKernelError as error:
             return KernelRefusal(str(error))
 
     return tuple(one(op, place) for op, place in zip(module.graph.ops, native.nodes[0], strict=True))
 
 
-class _NodeConstants:
-    """The values of constants of the main graph, computed when they are asked for."""
-
-    def __init__(self, graph: GraphProto, nodes: tuple[int, ...], folder: Path) -> None:
-        self._folder = folder
-        self._stored = {tensor.name: tensor for tensor in graph.initializer}
-        self._made = {name: graph.node[place] for place in nodes for name in graph.node[place].output if name}
-        self._known: dict[str, np.ndarray[Any, Any]] = {}
-
-    def get(self, name: str) -> np.ndarray[Any, Any]:
-        """Return a constant's values.
-
-        Raises:
-            NoKernelError: It is none, or cannot be computed.
-        """
-        waiting = [name]
-        while waiting:
-            one = waiting[-1]
-            if one in self._known:
-                waiting.pop()
-            elif one in self._stored:
-                self._known[one] = self._read(one)
-            elif one in self._made:
-                lacking = [read for read in self._made[one].input if read and read not in self._known]
-                waiting += lacking
-                if not lacking:
-                    self._compute(self._made[one])
-            else:
-                raise NoKernelError(f"'{one}' is no constant")
-        return self._known[name]
-
-    def _read(self, name: str) -> np.ndarray[Any, Any]:
-        from onnx import numpy_helper
-
-        try:
-            return numpy_helper.to_array(self._stored[name], str(self._folder))
-        except Exception as error:  # whatever is wrong with a file beside the model
-            raise NoKernelError(f"constant '{name}' cannot be read: {error}") from error
-
-    def _compute(self, node: NodeProto) -> None:
-        from onnx.reference import ReferenceEvaluator
-
-        given = {read: self._known[read] for read in node.input if read}
-        try:
-            made: Any = ReferenceEvaluator(node).run(None, given)
-        except Exception as error:  # of any implementation of an operator
-            raise NoKernelError(f"constant '{node.output[0]}' cannot be computed: {error}") from error
-        self._known.update(zip(node.output, made, strict=False))
-
-
 class _OnnxLayer:
     """One node with its op."""
 
-    def __init__(self, node: NodeProto, op: Op, module: Module, constants: _NodeConstants) -> None:
+    def __init__(self, node: NodeProto, op: Op, module: Module, constants: ComputedConstants) -> None:
         from onnx import helper
 
         self._node, self._op, self._graph, self._constants = node, op, module.graph, constants
@@ -130,7 +82,10 @@ class _OnnxLayer:
     def _constant(self, position: int) -> np.ndarray[Any, Any]:
         if position in self._given:
             raise NoKernelError(f"its input {position} is no constant")
-        return self._constants.get(self._node.input[position])
+        try:
+            return self._constants.get(self._node.input[position])
+        except NoValueError as error:
+            raise NoKernelError(str(error)) from error
 
     def _floats(self, position: int) -> np.ndarray[Any, Any]:
         found = self._constant(position)

@@ -6,6 +6,8 @@ from typing import Final
 
 from onnx import ModelProto, TensorProto
 
+from memsched.formats.onnx.nodes import opset
+
 __all__ = ["LEAST_OPSET", "raised"]
 
 LEAST_OPSET: Final = 13
@@ -16,8 +18,7 @@ def raised(model: ModelProto) -> ModelProto:
     """Return a model in an operator set that has loops over sequences; as it is where it can't be translated."""
     from onnx import version_converter
 
-    version = next((one.version for one in model.opset_import if one.domain in {"", "ai.onnx"}), LEAST_OPSET)
-    if version >= LEAST_OPSET or any(one.data_location == TensorProto.EXTERNAL for one in model.graph.initializer):
+    if opset(model) >= LEAST_OPSET or any(one.data_location == TensorProto.EXTERNAL for one in model.graph.initializer):
         return model
     try:
         return version_converter.convert_version(model, LEAST_OPSET)

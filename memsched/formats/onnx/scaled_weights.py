@@ -8,24 +8,24 @@ runtime's, so that all bits are the same.
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from memsched.formats.onnx.computed import ComputedConstants, NoValueError
 from memsched.formats.onnx.free_names import FreeNames
 from memsched.formats.onnx.structure import Scope, analyse
 from memsched.formats.onnx.writer import FREE_INITIALIZERS, drop_unread, list_initializers
 
 if TYPE_CHECKING:
     import numpy as np
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+    from onnx import GraphProto, ModelProto, NodeProto
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
 __all__ = ["scale_weights"]
 
-_EXTERNAL: Final = 1  # TensorProto.DataLocation.EXTERNAL
 _EPSILON: Final = 1e-5
 """What a BatchNormalization adds to variances that states nothing else."""
 
@@ -35,8 +35,10 @@ _STATISTICS: Final = 4
 _IMAGE_AXES: Final = 4
 """Axes that weights have at least which ONNX Runtime multiplies by a product, or adds a sum to: those of images."""
 
-_MOST_ELEMENTS: Final = 1 << 28
-"""Elements of weights at most that a node fills with one value: a file of a few bytes can state any number."""
+_FORMS: Final = frozenset(
+    {"Constant", "ConstantOfShape", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
+)
+"""Operators that compute constants without arithmetic, which might round otherwise than the runtime's."""
 
 
 def scale_weights(model: ModelProto) -> dict[str, str]:
@@ -89,16 +91,14 @@ class _Scales:
         self._graph: GraphProto = model.graph
         self._scope = scopes[0]
         self._names = FreeNames(name for scope in scopes for name in scope.defined)
-        self._stored = {tensor.name: tensor for tensor in model.graph.initializer}
-        self._computed = {
-            name: node
-            for node, is_constant in zip(model.graph.node, scopes[0].constant_node, strict=True)
-            if is_constant
-            for name in node.output
-        }
-        listed = {value.name for value in model.graph.input} if model.ir_version >= FREE_INITIALIZERS else set()
-        # Callers may replace what is listed as an input.
-        self._constants = scopes[0].constants - listed
+        computing = list(itertools.compress(model.graph.node, scopes[0].constant_node))
+        self._values = ComputedConstants(model, computing, None, _FORMS)
+        # Callers may replace what is listed as an input, and with it what is computed of that.
+        open_ = {value.name for value in model.graph.input} if model.ir_version >= FREE_INITIALIZERS else set()
+        for node in computing:
+            if not open_.isdisjoint(node.input):
+                open_.update(node.output)
+        self._constants = scopes[0].constants - open_
         captured = {name for scope in scopes[1:] for name in scope.free}
         self._fixed = captured | {value.name for value in model.graph.output}
 
@@ -185,35 +185,11 @@ class _Scales:
             return _by_channel(scale.op_type, weights, bias, values[-1])
 
     def _value(self, name: str) -> Array | None:
-        """Return a constant's value; None where the file does not hold it in a simple form."""
-        import numpy as np
-
-        node = self._computed.get(name)
-        if node is None or node.op_type != "Unsqueeze":
-            return self._held(name)
-        value = self._held(node.input[0])
-        stated = [one.ints for one in node.attribute if one.name == "axes"]
-        axes = stated[0] if stated else self._held(node.input[1]) if len(node.input) > 1 else None
-        if value is None or axes is None:
-            return None
+        """Return a constant's value; None where the file does not hold it, or a node computes more than its form."""
         try:
-            return np.expand_dims(value, tuple(int(axis) for axis in axes))
-        except (TypeError, ValueError):  # there are no such axes
+            return self._values.get(name)
+        except NoValueError:
             return None
-
-    def _held(self, name: str) -> Array | None:
-        """Return what the file stores, or a node fills with one value."""
-        if name in self._stored:
-            return _array(self._stored[name])
-        node = self._computed.get(name)
-        given = None if node is None else next((one.t for one in node.attribute if one.name == "value"), None)
-        if node is None or given is None:
-            return None
-        if node.op_type == "Constant":
-            return _array(given)
-        if node.op_type != "ConstantOfShape" or node.input[0] not in self._stored:
-            return None
-        return _filled(_array(self._stored[node.input[0]]), _array(given))
 
     def _store(self, node: NodeProto, weights: Array, bias: Array | None) -> list[str]:
         from onnx import numpy_helper
@@ -228,32 +204,6 @@ class _Scales:
 
 def _epsilon(node: NodeProto) -> float:
     return next((one.f for one in node.attribute if one.name == "epsilon"), _EPSILON)
-
-
-def _array(tensor: TensorProto) -> Array | None:
-    from onnx import numpy_helper
-
-    if tensor.data_location == _EXTERNAL:
-        return None
-    try:
-        return numpy_helper.to_array(tensor)
-    except (KeyError, TypeError, ValueError):  # it does not hold what it states, or numpy lacks its type
-        return None
-
-
-def _filled(shape: Array | None, value: Array | None) -> Array | None:
-    """Return what a ConstantOfShape computes."""
-    import numpy as np
-
-    if shape is None or value is None:
-        return None
-    try:
-        lengths = [int(length) for length in shape]
-        if min(lengths, default=0) < 0 or math.prod(lengths) > _MOST_ELEMENTS:
-            return None
-        return np.full(lengths, value.reshape(()))
-    except (TypeError, ValueError):  # it is no shape, or not one value
-        return None
 
 
 def _normalised(

@@ -191,6 +191,24 @@ def test_scales_by_channel_as_caffe2_exports_them(opset: int) -> None:
     np.testing.assert_array_equal(run(given, LEVELS.ORT_ENABLE_BASIC)[0], run(model, LEVELS.ORT_ENABLE_BASIC)[0])
 
 
+@pytest.mark.parametrize("opset", [9, 13])
+def test_scales_that_several_nodes_give_their_form(opset: int) -> None:
+    net = Net(0)
+    net.weights |= {"ends": np.array([6, 1, 1]), "first": np.array([0])}
+    row = net.node("Transpose", [net.weight("column", 1, 1, 6, 1)], "row", perm=[0, 1, 3, 2])
+    flat = net.node(
+        "Squeeze", [row, "first"][: 2 if opset >= 13 else 1], "flat", **({} if opset >= 13 else {"axes": [0]})
+    )
+    factor = net.node("Identity", [net.node("Reshape", [flat, "ends"], "high")], "factor")
+    given = net.model([net.node("Mul", [net.node("Conv", ["x", net.weight("w", 6, 4, 3, 3)], "c"), factor], "y")])
+    given.opset_import[0].version = opset
+    model = ModelProto.FromString(given.SerializeToString())
+    assert scale_weights(model) == {"c": "y"}
+    assert [node.op_type for node in model.graph.node] == ["Conv"]
+    assert [tensor.name for tensor in model.graph.initializer] == ["w_scaled"]
+    np.testing.assert_array_equal(run(given, LEVELS.ORT_ENABLE_BASIC)[0], run(model, LEVELS.ORT_ENABLE_BASIC)[0])
+
+
 def read_twice(net: Net) -> list[str]:
     convolution = net.node("Conv", ["x", net.weight("w", 6, 4, 3, 3)], "c")
     return [net.normalised(convolution, "y"), net.node("Relu", [convolution], "z")]
@@ -245,6 +263,19 @@ def replaceable(model: ModelProto) -> None:
     model.graph.input.append(helper.make_tensor_value_info("mean", FLOAT, [6]))
 
 
+def replaceable_further_up(model: ModelProto) -> None:
+    replaceable(model)
+    model.graph.node.insert(0, helper.make_node("Identity", ["mean"], ["middle"]))
+    for node in model.graph.node[1:]:
+        node.input[:] = ["middle" if name == "mean" else name for name in node.input]
+
+
+def of_arithmetic(model: ModelProto) -> None:
+    model.graph.node.insert(0, helper.make_node("Sqrt", ["variance"], ["root"]))
+    for node in model.graph.node[1:]:
+        node.input[:] = ["root" if name == "variance" else name for name in node.input]
+
+
 def elsewhere(model: ModelProto) -> None:
     tensor = next(tensor for tensor in model.graph.initializer if tensor.name == "w")
     tensor.ClearField("raw_data")
@@ -283,7 +314,9 @@ WRONG = (stated("w", 6, 4, 3, 5), stated("w", 6), stated("mean", 3), stated("mea
 
 
 @pytest.mark.parametrize(
-    "change", [training, replaceable, elsewhere, doubled, huge, constant, *WRONG], ids=lambda one: one.__name__
+    "change",
+    [training, replaceable, replaceable_further_up, of_arithmetic, elsewhere, doubled, huge, constant, *WRONG],
+    ids=lambda one: one.__name__,
 )
 def test_other_forms_stay(change: Any) -> None:
     model = pieces(0, bias=False, group=1, scales=["BatchNormalization"])
