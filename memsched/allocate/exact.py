@@ -31,6 +31,7 @@ def solve(
     capacity: int | None = None,
     lower_bound: int,
     incumbent: Sequence[int] | None = None,
+    enough: int = 0,
 ) -> Packing:
     """Return the lowest packing of ``blocks``, or with ``capacity`` the first one found that fits.
 
@@ -41,6 +42,7 @@ def solve(
         run: When to end, with the best so far.
         lower_bound: Bytes that no packing is lower than, of the caller.
         incumbent: Addresses of the best packing known; by default greedy planning finds one.
+        enough: Bytes of a packing that need not be lowered further, although it may be.
 
     Raises:
         UsageError: Given addresses that overlap or contradict an alignment.
@@ -49,12 +51,12 @@ def solve(
     whole = without_overlaps(blocks)
     check_given(whole)
     search = _PackingSolver(run)
-    goal = lower_bound if capacity is None else max(lower_bound, capacity)
+    goal = max(lower_bound, enough if capacity is None else capacity)
     if incumbent is None:
         incumbent = GreedyPlanner(whole).run(goal)[1]
     best = _PackingIncumbent(tuple(incumbent), height_of(whole, incumbent), lower_bound, "given bound", "incumbent")
     if (capacity is None or lower_bound <= capacity) and best.height > goal:
-        best = search.improve(whole, best, capacity)
+        best = search.improve(whole, best, goal, capacity)
     seconds = time.monotonic() - began
     if capacity is not None and best.bound > capacity:
         return Packing((), 0, best.bound, "infeasible", best.proof, search.method, search.states, seconds)
@@ -79,7 +81,9 @@ class _PackingSolver:
         self.states = 0
         self.method = "exact search"
 
-    def improve(self, blocks: Sequence[Block], best: _PackingIncumbent, capacity: int | None) -> _PackingIncumbent:
+    def improve(
+        self, blocks: Sequence[Block], best: _PackingIncumbent, goal: int, capacity: int | None
+    ) -> _PackingIncumbent:
         """Return the packing put together from those of the components, the highest bound first."""
         used = [index for index, block in enumerate(blocks) if block.parts]
         parts, bottom = _components([blocks[index] for index in used])
@@ -89,7 +93,7 @@ class _PackingSolver:
         bounds = [part.base + live_bound([blocks[used[index]] for index in part.members]) for part in parts]
         unused = max((block.size + (block.offset or 0) for block in blocks if not block.parts), default=0)
         bound, proof = max(best.bound, unused, *bounds), best.proof
-        enough = bound if capacity is None else max(bound, capacity)
+        enough = max(bound, goal)
         for number in sorted(range(len(parts)), key=lambda number: (-bounds[number], number)):
             part = parts[number]
             members = [used[index] for index in part.members]

@@ -105,12 +105,13 @@ class _PackingPortfolio:
             highest = max(parts, key=lambda part: part.height)
             if self.height <= max(goal, self.bound) or highest.finished:
                 break
-            self._improve(highest, max(goal, self.bound))
+            others = max([part.height for part in parts if part is not highest], default=0)
+            self._improve(highest, max(goal, self.bound), others)
             self._tell(highest.method)
         self._combine(parts, bottom)
 
-    def _improve(self, part: _ComponentPacking, goal: int) -> None:
-        """Do the next thing that may lower the highest component."""
+    def _improve(self, part: _ComponentPacking, goal: int, others: int) -> None:
+        """Do the next thing that may lower the highest component; it matters no more once it is below ``others``."""
         if not part.searched:
             effort, left = _EFFORT if self._exactly() else _SHORT_EFFORT, self._run.effort()
             if left is not None:
@@ -119,21 +120,23 @@ class _PackingPortfolio:
             self._run.spend(tried / _TRIES_PER_SECOND)
             self.states += tried
         else:
+            enough = max(goal, others - 1)
             if self._exactly():
-                self._solve(part)
-            part.finished = True
+                self._solve(part, enough)
+            part.finished = part.height > enough
 
     def _exactly(self) -> bool:
         """Whether an exact search may follow."""
         return self._run.limits.rounds != 0
 
-    def _solve(self, part: _ComponentPacking) -> None:
+    def _solve(self, part: _ComponentPacking, enough: int) -> None:
         solved = exact.solve(
             part.blocks,
             self._run,
             capacity=None if self._room is None else self._room - part.base,
             lower_bound=max(self.bound, part.bound) - part.base,
             incumbent=part.offsets,
+            enough=enough - part.base,
         )
         self.states += solved.states
         self._raise_bound(solved.lower_bound + part.base, solved.proof)

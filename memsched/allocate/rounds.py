@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from memsched.allocate.cpsat import fit, preferred
 from memsched.allocate.growth import grow
@@ -29,8 +29,8 @@ _ALONE_EFFORT = 0.5
 
 _POLL_SECONDS = 0.05
 
-_ROUNDS_ALONE = 12
-"""Rounds of the own search before CP-SAT joins in, whose first conflicts take longer on a tight instance than these."""
+_ROUNDS_BEFORE_CPSAT = 12
+"""Rounds of the own searches before CP-SAT joins, whose first conflicts take longer on a tight instance than these."""
 
 _FIRST_CONFLICTS = 150
 
@@ -40,11 +40,8 @@ _ROUNDS_BEFORE_GROWTH = 2
 _SHARE_OF_GROWTH = 4
 """Nodes of a growth for each node of all other attempts of its round."""
 
-_EFFORT_OF_A_NODE = 2e-6
-"""What `Limits.effort` is charged per item of the problem: a node looks at all items."""
-
-_EFFORT_OF_A_CONFLICT = 1e-6
-"""The same for CP-SAT."""
+_PRICES: Final = {"search": 5e-8, "growth": 5e-8, "solver": 3e-6}
+"""What `Limits.effort` is charged for a node or a conflict per item of the problem: each looks at all items."""
 
 MOST_FOR_CPSAT = 2000
 """Blocks of which CP-SAT builds the model in a second."""
@@ -77,14 +74,13 @@ class PackingTask:
 
 @dataclass(frozen=True, slots=True)
 class _SolverAttempt:
-    """One attempt of either solver: ``nodes`` for the own search, from window to window or not, or ``conflicts``."""
+    """One attempt: of ``most`` nodes of the own searches, or conflicts of CP-SAT."""
 
+    way: Literal["search", "growth", "solver"]
     number: int
     seed: int
     capacity: int
-    nodes: int = 0
-    conflicts: int = 0
-    grown: bool = False
+    most: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +95,9 @@ class _Result:
 
 
 def _make(task: PackingTask, wanted: _SolverAttempt, run: Run) -> _Result:
-    if wanted.nodes and task.problem is not None:
-        asked = Attempt(wanted.number, wanted.seed, wanted.capacity, wanted.nodes)
-        outcome = (grow if wanted.grown else attempt)(task.problem, asked, run.over)
+    if wanted.way != "solver" and task.problem is not None:
+        asked = Attempt(wanted.number, wanted.seed, wanted.capacity, wanted.most)
+        outcome = (grow if wanted.way == "growth" else attempt)(task.problem, asked, run.over)
         pairs = zip(outcome.positions, task.problem.shifts, strict=True) if outcome.positions else ()
         offsets = tuple([(position - shift) * task.unit for position, shift in pairs])
         return _Result(outcome.status, offsets, outcome.least * task.unit, outcome.nodes, outcome.stopped)
@@ -112,7 +108,7 @@ def _make(task: PackingTask, wanted: _SolverAttempt, run: Run) -> _Result:
         task.unit,
         order,
         seed=wanted.seed,
-        conflicts=wanted.conflicts,
+        conflicts=wanted.most,
         run=run,
     )
     least = (wanted.capacity + 1) * task.unit
@@ -175,23 +171,27 @@ class Rounds:
 
     def _count(self, made: _SolverAttempt, result: _Result) -> None:
         self.states += result.states
-        count = len(self._task.blocks)
-        work = count * (result.states * _EFFORT_OF_A_NODE + made.conflicts * _EFFORT_OF_A_CONFLICT)
+        # CP-SAT takes its time without conflicts, too.
+        counted = made.most if made.way == "solver" else result.states
+        work = len(self._task.blocks) * counted * _PRICES[made.way]
         self._effort += work
         self._run.spend(work)
 
     def _tries(self, capacity: int, number: int) -> list[_SolverAttempt]:
-        seed = self._limits.seed
-        tries = []
+        seed, count = self._limits.seed, len(self._task.blocks)
+        tries: list[_SolverAttempt] = []
+
+        def add(way: Literal["search", "growth", "solver"], numbers: Iterable[int], most: int) -> None:
+            most = self._most(most, _PRICES[way])
+            tries.extend([_SolverAttempt(way, one, seed, capacity, most) for one in numbers])
+
         if self._task.problem is not None:
-            nodes = self._most(int(_FIRST_NODES * len(self._task.blocks)) << number // 2, _EFFORT_OF_A_NODE)
-            tries = [_SolverAttempt(number * ATTEMPTS + index, seed, capacity, nodes) for index in range(ATTEMPTS)]
-            if number >= _ROUNDS_BEFORE_GROWTH and len(self._task.blocks) <= MOST_FOR_GROWTH:
-                nodes = self._most(nodes * ATTEMPTS * _SHARE_OF_GROWTH, _EFFORT_OF_A_NODE)
-                tries.append(_SolverAttempt(number, seed, capacity, nodes, grown=True))
-        if len(self._task.blocks) <= MOST_FOR_CPSAT and (number >= _ROUNDS_ALONE or not tries):
-            conflicts = self._most(_FIRST_CONFLICTS << number // 2, _EFFORT_OF_A_CONFLICT)
-            tries += [_SolverAttempt(2 * number + index, seed, capacity, conflicts=conflicts) for index in range(2)]
+            nodes = int(_FIRST_NODES * count) << number // 2
+            add("search", range(number * ATTEMPTS, (number + 1) * ATTEMPTS), nodes)
+            if number >= _ROUNDS_BEFORE_GROWTH and count <= MOST_FOR_GROWTH:
+                add("growth", [number], nodes * ATTEMPTS * _SHARE_OF_GROWTH)
+        if count <= MOST_FOR_CPSAT and (number >= _ROUNDS_BEFORE_CPSAT or not tries):
+            add("solver", [2 * number, 2 * number + 1], _FIRST_CONFLICTS << number // 2)
         return tries
 
     def _most(self, wanted: int, price: float) -> int:

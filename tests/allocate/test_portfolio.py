@@ -21,6 +21,7 @@ from memsched.graph.packing import Block, BlockPart, Packing, height_of
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
 from memsched.search.run import Run
+from scripts.bench.allocate import generate
 from tests.allocate.packings import any_blocks, cells, is_valid, least_height, tiny_blocks
 
 LIMITS = Limits(time_limit=None, rounds=3)
@@ -223,3 +224,22 @@ def test_local_search_ends_with_the_time(monkeypatch: pytest.MonkeyPatch) -> Non
     found = pack(hard_blocks(), Run(Limits(time_limit=0.5), started=0.0))
     check_packing(hard_blocks(), found)
     assert 14 < found.states < 50
+
+
+def test_components_are_lowered_in_turns() -> None:
+    one = generate(300, 4)
+    other = [
+        replace(block, parts=tuple([replace(part, begin=part.begin + 200, end=part.end + 200) for part in block.parts]))
+        for block in generate(300, 5)
+    ]
+    blocks = [*one, *other]
+
+    def heights(packing: Packing) -> tuple[int, int]:
+        return height_of(one, packing.offsets[: len(one)]), height_of(other, packing.offsets[len(one) :])
+
+    before = heights(pack(blocks, None))
+    packing = pack(blocks, Run(Limits(None, effort=2.0)))
+    check_packing(blocks, packing)
+    after = heights(packing)
+    assert packing.status == "feasible"
+    assert all(new < 0.95 * old for old, new in zip(before, after, strict=True))

@@ -20,7 +20,7 @@ __all__ = ["ComputedConstants", "NoValueError"]
 _EXTERNAL: Final = 1  # TensorProto.DataLocation.EXTERNAL
 
 _MOST_ELEMENTS: Final = 1 << 28
-"""Elements at most that a node makes of a few: a file of some bytes can state any number."""
+"""Elements at most that a node makes of a few where no other number is told: a file of some bytes can state any."""
 
 
 class NoValueError(Exception):
@@ -34,6 +34,7 @@ class ComputedConstants:
         nodes: Those that compute constants from constants alone.
         folder: Where weights outside the file lie; None: they are not read.
         kinds: Operators whose results are computed; None for all.
+        most: Elements at most that a node makes of a few.
     """
 
     def __init__(
@@ -42,8 +43,9 @@ class ComputedConstants:
         nodes: Iterable[NodeProto],
         folder: Path | None,
         kinds: Container[str] | None = None,
+        most: int = _MOST_ELEMENTS,
     ) -> None:
-        self._folder, self._kinds, self._opset = folder, kinds, opset(model)
+        self._folder, self._kinds, self._opset, self._most = folder, kinds, opset(model), most
         self._stored = {tensor.name: tensor for tensor in model.graph.initializer}
         self._made = {name: node for node in nodes for name in node.output if name}
         self._known: dict[str, Array] = {}
@@ -85,7 +87,7 @@ class ComputedConstants:
         given = [self._known.get(read) for read in node.input]
         made = None
         if self._kinds is None or node.op_type in self._kinds:
-            small = node.op_type not in GROWING or stays_within(node.op_type, given, _MOST_ELEMENTS)
+            small = node.op_type not in GROWING or stays_within(node.op_type, given, self._most)
             made = evaluate(node, self._opset, given) if small else None
         if made is None:
             raise NoValueError(f"constant '{node.output[0]}' cannot be computed")

@@ -40,6 +40,9 @@ _FORMS: Final = frozenset(
 )
 """Operators that compute constants without arithmetic, which might round otherwise than the runtime's."""
 
+_MOST_FILLED: Final = 1 << 16
+"""Elements at most of weights that a node fills with one value: scaled, the file holds all of them."""
+
 
 def scale_weights(model: ModelProto) -> dict[str, str]:
     """Make what scales the outputs of convolutions part of their weights, in place.
@@ -92,7 +95,7 @@ class _Scales:
         self._scope = scopes[0]
         self._names = FreeNames(name for scope in scopes for name in scope.defined)
         computing = list(itertools.compress(model.graph.node, scopes[0].constant_node))
-        self._values = ComputedConstants(model, computing, None, _FORMS)
+        self._values = ComputedConstants(model, computing, None, _FORMS, _MOST_FILLED)
         # Callers may replace what is listed as an input, and with it what is computed of that.
         open_ = {value.name for value in model.graph.input} if model.ir_version >= FREE_INITIALIZERS else set()
         for node in computing:

@@ -288,7 +288,15 @@ def doubled(model: ModelProto) -> None:
 
 
 def huge(model: ModelProto) -> None:
-    shape = numpy_helper.from_array(np.array([6, 4, 1 << 20, 1 << 20]), "shape")
+    filled(model, 1 << 20, 1 << 20)
+
+
+def large_in_the_file_alone(model: ModelProto) -> None:
+    filled(model, 64, 64)
+
+
+def filled(model: ModelProto, *image: int) -> None:
+    shape = numpy_helper.from_array(np.array([6, 4, *image]), "shape")
     model.graph.initializer.append(shape)
     value = helper.make_tensor("value", FLOAT, [1], [1.0])
     model.graph.node.insert(0, helper.make_node("ConstantOfShape", ["shape"], ["filled"], value=value))
@@ -315,7 +323,18 @@ WRONG = (stated("w", 6, 4, 3, 5), stated("w", 6), stated("mean", 3), stated("mea
 
 @pytest.mark.parametrize(
     "change",
-    [training, replaceable, replaceable_further_up, of_arithmetic, elsewhere, doubled, huge, constant, *WRONG],
+    [
+        training,
+        replaceable,
+        replaceable_further_up,
+        of_arithmetic,
+        elsewhere,
+        doubled,
+        huge,
+        large_in_the_file_alone,
+        constant,
+        *WRONG,
+    ],
     ids=lambda one: one.__name__,
 )
 def test_other_forms_stay(change: Any) -> None:
