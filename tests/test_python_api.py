@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -53,6 +54,82 @@ def test_public_functions_are_typed_and_documented() -> None:
         keywords = [name for name, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY]
         text = inspect.getdoc(function) or ""
         assert "Raises:" in text or not keywords, f"{function.__name__} does not say what it raises"
+
+
+# What is given wrongly -----------------------------------------------------------------------------------------------
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "said"),
+    [
+        (
+            "onnx",
+            {"order_guarantee": "sesion"},
+            "--order-guarantee sesion .* choose one of none, session, pins, default",
+        ),
+        ("tflite", {"order_guarantee": "x"}, "--order-guarantee x .* choose one of none, session, pins, default"),
+        ("onnx", {"session": "zzz"}, "--session zzz .* choose one of default, all, extended, basic"),
+        ("tflite", {"target": "tflm", "budget_for": "q"}, "--budget-for q .* choose one of arena, activations"),
+        ("tflite", {"target": "tflm", "tflm_plan": 3}, "--tflm-plan 3 .* choose one of True, False"),
+        ("onnx", {"solver": "fast"}, "--solver fast .* choose one of auto, "),
+        ("onnx", {"partitions": "two"}, "--partitions two is not possible: give 1 or more, or auto"),
+        ("onnx", {"time_limit": NAN}, "--time-limit nan"),
+        ("onnx", {"effort": NAN}, "--effort nan"),
+        ("onnx", {"max_extra_macs": NAN}, "--max-extra-macs nan"),
+        ("onnx", {"max_slowdown": NAN}, "--max-slowdown nan"),
+        ("onnx", {"budget": 1.5}, "a whole number of bytes or text such as '256KB', not 1.5"),
+        ("onnx", {"input_shapes": {"x": 5}}, "input_shapes: x: a shape is a list of numbers, not 5"),
+        ("onnx", {"dims": {"x": "12"}}, "dims: x: a length is a number, not '12'"),
+        ("onnx", {"dims": {"x": (1, "8")}}, "dims: x: a length is a number, not '8'"),
+    ],
+)
+def test_optimize_says_what_may_be_given(kind: str, values: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        memsched.optimize(MODELS[kind], verify=False, **values)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"budget_for": "q"}, "--budget-for q .* choose one of arena, activations"),
+        ({"time_limit": NAN}, "--time-limit nan"),
+        ({"input_shapes": {"x": 5}}, "a shape is a list of numbers, not 5"),
+    ],
+)
+def test_analyze_says_what_may_be_given(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        memsched.analyze(TFLITE, **values)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"runtime": "foo"}, "--runtime foo .* choose one of onnxruntime, litert, tflm"),
+        ({"rtol": NAN}, "--rtol nan is not possible: give 0 or more"),
+        ({"atol": -1.0}, "--atol -1.0 is not possible: give 0 or more"),
+        ({"runs": 0}, "--runs 0 is not possible: give 1 or more"),
+        ({"input_shapes": {"x": 5}}, "a shape is a list of numbers, not 5"),
+    ],
+)
+def test_verify_says_what_may_be_given(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        memsched.verify(MODELS["onnx"], MODELS["onnx"], **values)
+
+
+@pytest.mark.parametrize("name", ["scheduler", "balance", "profile", "skips"])
+def test_pipeline_says_what_may_be_given(name: str) -> None:
+    wrong: dict[str, Any] = {name: "zz"}
+    with pytest.raises(UsageError, match=f"--{name} zz does not exist: choose one of "):
+        pipeline(MODELS["onnx"], stages=2, verify=False, **wrong)
+
+
+@pytest.mark.parametrize("name", ["method", "metric"])
+def test_distribute_says_what_may_be_given(name: str) -> None:
+    wrong: dict[str, Any] = {name: "zz"}
+    with pytest.raises(UsageError, match=f"--{name} zz does not exist: choose one of "):
+        distribute(MODELS["onnx"], "pi4x4", **wrong)
 
 
 # Orders of one's own -------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from memsched.cli.state import State
-from memsched.commands.declared import shown
+from memsched.commands.declared import flag_of, shown
 from memsched.commands.levels import ALLOWED, BY_CALLERS, BY_NAME, LEVELS, LONG_SEARCH
 from memsched.errors import UsageError
 from memsched.suggestions import did_you_mean
@@ -161,8 +161,7 @@ def options_of(command: type[Any], *names: str) -> Callable[[_Function], _Functi
 
 
 def _declared(field: dataclasses.Field[Any]) -> Callable[[_Function], _Function]:
-    said, default = shown(field), field.default
-    flag = said.flag or f"--{field.name.replace('_', '-')}"
+    said, default, flag = shown(field), field.default, flag_of(field)
     more: dict[str, Any] = {"help": said.help, "metavar": said.metavar}
     required = dataclasses.MISSING is default is field.default_factory
     if said.kind in {"texts", "shapes", "dims", "ranges"}:

@@ -6,7 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-__all__ = ["REQUIRED", "CommandOptions", "Shown", "option", "said", "shown"]
+from memsched.errors import UsageError
+
+__all__ = ["REQUIRED", "CommandOptions", "Shown", "check_given", "flag_of", "option", "said", "shown"]
 
 
 Kind = Literal[
@@ -88,6 +90,30 @@ def shown(field: dataclasses.Field[Any]) -> Shown:
     """Return what the command line says about an option."""
     one: Shown = field.metadata["option"]
     return one
+
+
+def flag_of(field: dataclasses.Field[Any]) -> str:
+    """Return the name of an option on the command line."""
+    return shown(field).flag or f"--{field.name.replace('_', '-')}"
+
+
+def check_given(of: type[Any], **values: Any) -> None:
+    """Check values of a command's options, as the command line does for what is typed.
+
+    Raises:
+        UsageError: One is none of those that there are.
+    """
+    for name, value in values.items():
+        field: dataclasses.Field[Any] = of.__dataclass_fields__[name]
+        known, flag = shown(field), flag_of(field)
+        if value is None and field.default is None:
+            continue
+        if known.choices and value not in known.choices:
+            raise UsageError(f"{flag} {value} does not exist: choose one of {', '.join(known.choices)}")
+        if known.kind == "switch" and not isinstance(value, bool):
+            raise UsageError(f"{flag} {value} does not exist: choose one of True, False")
+        if known.least is not None and not (isinstance(value, int | float) and value >= known.least):
+            raise UsageError(f"{flag} {value} is not possible: give {known.least:g} or more")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from memsched import __version__
+from memsched.commands.optimize.reading import stated
 from memsched.commands.options import DoctorOptions
 from memsched.commands.results import Report
 from memsched.commands.session_rows import session_row
 from memsched.errors import ModelError, UsageError
 from memsched.formats.files import read_source
 from memsched.formats.known import format_in
-from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.session_code import cpp_lines, csharp_lines, options_text, python_lines
 from memsched.report.values.doctor import DoctorReport, DoctorRow, SessionChoice, SplitSection
@@ -91,7 +91,7 @@ def diagnose(
     if written is not None:
         session_maker_of(format_in(read_source(written)[0]).name)
         files["written"] = Path(written)
-    options = LoadOptions({name: tuple(shape) for name, shape in (input_shapes or {}).items()}, dict(dims or {}))
+    options = stated(input_shapes, dims)
     started = time.monotonic()
     deadline = None if time_limit is None or effort is not None else started + time_limit
     found: list[_Measured] = []

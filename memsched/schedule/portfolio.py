@@ -72,7 +72,7 @@ def schedule_graph(
     """
     if solver not in SOLVERS:
         raise UsageError(f"--solver {solver} does not exist: choose one of {', '.join(SOLVERS)}")
-    if partitions != "auto" and partitions < 1:
+    if partitions != "auto" and not (isinstance(partitions, int) and partitions >= 1):
         raise UsageError(f"--partitions {partitions} is not possible: give 1 or more, or auto")
     if storage is None:
         dag.validate(graph)

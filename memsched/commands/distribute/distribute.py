@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from memsched import __version__
+from memsched.commands.declared import check_given
 from memsched.commands.distribute.calibrate import (
     LatencyComparison,
     calibrated,
@@ -25,6 +26,7 @@ from memsched.commands.distribute.expressed import inexpressible
 from memsched.commands.distribute.follow import ResolvedPlan, follow
 from memsched.commands.distribute.memory import activations_of
 from memsched.commands.distribute.step_models import StepModel, step_model
+from memsched.commands.optimize.reading import stated
 from memsched.commands.options import DistributeOptions
 from memsched.distribute import shares as rules
 from memsched.distribute.checking import StepWork, check_plan, work_of
@@ -36,7 +38,7 @@ from memsched.errors import UsageError, VerificationError
 from memsched.formats.files import load_module, read_source
 from memsched.formats.format import PartWriter
 from memsched.formats.known import format_of
-from memsched.formats.module import LoadOptions, Module
+from memsched.formats.module import Module
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.graph.distribution import Distribution
 from memsched.report.outputs import TOLERANCE
@@ -211,6 +213,7 @@ def distribute(
         NoPlanFitsError: No plan fits the devices' memories; it says what would do.
         UsageError: There is no such device, or none is left.
     """
+    check_given(DistributeOptions, method=method, metric=metric)
     started = time.monotonic()
     limits = Limits(None if effort is not None else time_limit, seed, workers, effort=effort)
     given, path = (
@@ -219,8 +222,7 @@ def distribute(
     left, dropped = _without(given, drop)
     request = DistributionRequest(method, metric, limits, _number(left, home))
     data, name = read_source(source)
-    shapes = {tensor: tuple(shape) for tensor, shape in (input_shapes or {}).items()}
-    module = load_module(data, name, LoadOptions(shapes, dict(dims or {})))
+    module = load_module(data, name, stated(input_shapes, dims))
     writer = format_of(module).part_writer(module)
     return _planned(module, data, writer, left, path, dropped, request, Run.of(request.limits, started, stop=stop))
 

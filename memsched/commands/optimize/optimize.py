@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from memsched.commands.curve import Curve, find_curve
+from memsched.commands.declared import check_given
 from memsched.commands.levels import named
 from memsched.commands.optimize.branch import finished, guarantee_of
 from memsched.commands.optimize.choose import Permissions, find
@@ -21,7 +22,7 @@ from memsched.commands.optimize.over_sizes import OneSizeOptions, RangeRequest, 
 from memsched.commands.optimize.place import ModulePlan, Request, prepare, required_as_given
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.possible import possible
-from memsched.commands.optimize.reading import budget_of, check_percentage, load_options, split_ranges, stated
+from memsched.commands.optimize.reading import budget_of, check_percentages, load_options, split_ranges, stated
 from memsched.commands.optimize.report import Outcome, build, on_chip_section
 from memsched.commands.optimize.session import SessionName, SessionRequest, optimize_for_session
 from memsched.commands.optimize.session_candidates import SessionSource
@@ -140,9 +141,10 @@ def analyze(
     Raises:
         MemschedError: The subclass and its message say which file, tensor or option is at fault.
     """
+    check_given(AnalyzeOptions, budget_for=budget_for)
     started = time.monotonic()
     limits = Limits(None if effort is not None else time_limit, seed, effort=effort)
-    check_percentage(max_extra_macs)
+    check_percentages(max_extra_macs)
     asked = budget_of(budget)
     data, path = read_source(source)
     fixed, ranges = split_ranges(dims)
@@ -306,11 +308,13 @@ def optimize(
         MemschedError: The subclass and its message say which file, tensor or option is at fault.
         VerificationError: The outputs differ.
     """
+    check_given(
+        OptimizeOptions, budget_for=budget_for, session=session, order_guarantee=order_guarantee, tflm_plan=tflm_plan
+    )
     started = time.monotonic()
     limits = Limits(None if effort is not None else time_limit, seed, workers, executor=executor, effort=effort)
     run = Run.of(limits, started, stop=stop, on_progress=on_progress)
-    check_percentage(max_extra_macs)
-    check_percentage(max_slowdown or 0.0, "--max-slowdown")
+    check_percentages(max_extra_macs, max_slowdown)
     asked = budget_of(budget)
     data, path = read_source(source)
     fixed, ranges = split_ranges(dims)
@@ -489,6 +493,7 @@ def verify(
         RuntimeUnavailableError: The runtime is not installed.
         UsageError: The models are of two formats.
     """
+    check_given(VerifyOptions, runtime=runtime, runs=runs, rtol=rtol, atol=atol)
     sources = [source if isinstance(source, bytes) else os.fspath(source) for source in (first, second)]
     options = stated(input_shapes, dims)
     return compare(sources[0], sources[1], options, runs=runs, rtol=rtol, atol=atol, seed=seed, runtime=runtime)

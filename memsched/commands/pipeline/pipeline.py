@@ -11,14 +11,16 @@ from typing import Literal
 import msgspec
 
 from memsched.check.stages import check_rows, check_stages
+from memsched.commands.declared import check_given
 from memsched.commands.optimize.choose import Permissions, find
 from memsched.commands.optimize.place import Request, prepare
+from memsched.commands.optimize.reading import stated
 from memsched.commands.options import PipelineOptions
 from memsched.errors import RuntimeUnavailableError, UsageError, VerificationError
 from memsched.formats.files import load_module, read_source
 from memsched.formats.format import Cutter
 from memsched.formats.known import format_of
-from memsched.formats.module import LoadOptions, Module
+from memsched.formats.module import Module
 from memsched.formats.segment import Segment
 from memsched.formats.segments import check_segments
 from memsched.formats.weights import weights
@@ -204,11 +206,11 @@ def pipeline(
     Raises:
         MemschedError: The subclass and its message say which file, operator or option is at fault.
     """
+    check_given(PipelineOptions, scheduler=scheduler, balance=balance, profile=profile, skips=skips)
     started = time.monotonic()
     run = Run.of(Limits(None if effort is not None else time_limit, seed, workers, effort=effort), started, stop=stop)
     data, path = read_source(source)
-    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
-    module = load_module(data, path, LoadOptions(shapes, dict(dims or {})))
+    module = load_module(data, path, stated(input_shapes, dims))
     rules = load_target(target or _DEFAULT_TARGET)
     if rules.pipeline is None:
         raise UsageError(f"target '{rules.name}' states no pipeline: add a [pipeline] table, as in {_DEFAULT_TARGET}")
