@@ -55,7 +55,7 @@ class UnknownShapeError(ModelError):
 
 
 class TargetError(MemschedError):
-    """A target's name or TOML file is wrong."""
+    """A target's TOML file is wrong."""
 
 
 class OutputError(MemschedError):

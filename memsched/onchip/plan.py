@@ -35,7 +35,7 @@ def plan(
         objective: What the best cut minimises; the other decides between equals.
 
     Raises:
-        TargetError: The target has no on-chip memory.
+        UsageError: The target has no on-chip memory.
     """
     run = Run(limits)
     machine = Machine.of(target)

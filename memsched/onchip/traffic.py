@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from memsched.errors import TargetError
+from memsched.errors import UsageError
 from memsched.onchip.model import Cost
 from memsched.onchip.network import OnChipNetwork
 from memsched.targets.model import Target
@@ -41,10 +41,10 @@ class Machine:
         """Return the machine that ``target`` describes.
 
         Raises:
-            TargetError: The target has no on-chip memory.
+            UsageError: The target has no on-chip memory.
         """
         if not target.on_chip_bytes:
-            raise TargetError(
+            raise UsageError(
                 f"target '{target.name}' has no on-chip memory: give key 'on_chip_bytes', or use 'diannao'"
             )
         return Machine(

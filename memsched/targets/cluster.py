@@ -52,7 +52,7 @@ Seconds = Annotated[float, Meta(ge=0, le=1e6)]
 
 
 class ClusterError(MemschedError):
-    """A cluster's name or TOML file is wrong."""
+    """A cluster's TOML file is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,8 @@ def load_cluster(name_or_path: str) -> Cluster:
     """Return the built-in cluster of that name, or the one that a .toml file describes.
 
     Raises:
-        ClusterError: An unknown name, an unreadable file, or a key that is missing, unknown or out of range.
+        UsageError: No cluster has that name.
+        ClusterError: An unreadable file, or a key that is missing, unknown or out of range.
     """
     if name_or_path in builtin_clusters():
         path = _FOLDER / f"{name_or_path}.toml"
@@ -226,7 +227,7 @@ def load_cluster(name_or_path: str) -> Cluster:
         path = Path(name_or_path)
     else:
         names = builtin_clusters()
-        raise ClusterError(
+        raise UsageError(
             f"unknown cluster '{name_or_path}'{did_you_mean(name_or_path, names)}; built-in clusters: "
             f"{', '.join(names)}; or give the path of a .toml file"
         )

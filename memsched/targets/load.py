@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from memsched.errors import TargetError
+from memsched.errors import TargetError, UsageError
 from memsched.suggestions import did_you_mean
 from memsched.targets.model import Pool, Target
 from memsched.targets.tables import BadTableError, read_table
@@ -16,6 +16,9 @@ __all__ = ["Target", "builtin_targets", "default_target", "load_target"]
 
 _FOLDER = Path(__file__).parent
 _DEFAULTS = {"onnx": "onnxruntime", "tflite": "litert"}
+_EXTENDS = "extends"
+"""The key that is no rule but says where to take the others from."""
+
 _LARGEST_ALIGNMENT = 2**30
 _LEAST_RATE = 1.0
 
@@ -40,7 +43,8 @@ def load_target(name_or_path: str) -> Target:
     """Return the built-in target of that name, or the one that a .toml file describes.
 
     Raises:
-        TargetError: The name is unknown, the file is unreadable, or a key is unknown, of the wrong type or contradicts
+        UsageError: No target has that name.
+        TargetError: The file is unreadable, or a key is unknown, of the wrong type or contradicts
             another.
     """
     if name_or_path in builtin_targets():
@@ -48,7 +52,7 @@ def load_target(name_or_path: str) -> Target:
     elif name_or_path.endswith(".toml"):
         path = Path(name_or_path)
     else:
-        raise TargetError(_unknown(name_or_path))
+        raise UsageError(_unknown(name_or_path))
     values = _read(path, ())
     values.setdefault("name", path.stem)
     values.setdefault("description", "")
@@ -83,7 +87,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
         raise TargetError(f"{path}: cannot be read: {reason}") from None
     except ValueError as error:
         raise TargetError(f"{path}: not valid TOML: {error}") from None
-    base = values.pop("extends", None)
+    base = values.pop(_EXTENDS, None)
     if base is None:
         return values
     if not isinstance(base, str):
@@ -102,7 +106,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
 
 def _build(path: Path, values: dict[str, Any]) -> Target:
     try:
-        target = read_table(values, Target)
+        target = read_table(values, Target, (_EXTENDS,))
     except BadTableError as error:
         raise TargetError(f"{path}: {error}") from None
     problem = _contradiction(target)

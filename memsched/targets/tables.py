@@ -34,8 +34,11 @@ class BadTableError(ValueError):
     """A table does not hold what it must; the message says in a line where in the file, and why."""
 
 
-def read_table(values: dict[str, Any], kind: type[_Kind]) -> _Kind:
+def read_table(values: dict[str, Any], kind: type[_Kind], read: tuple[str, ...] = ()) -> _Kind:
     """Return the values of a TOML file as ``kind``; sizes may be written as text, such as "256KB".
+
+    Args:
+        read: Keys that the file may have as well, and that were taken out of it.
 
     Raises:
         BadTableError: A key is unknown, missing, of another type or beyond a bound.
@@ -43,7 +46,7 @@ def read_table(values: dict[str, Any], kind: type[_Kind]) -> _Kind:
     try:
         return converted(_sized(values, kind, ()), kind)
     except UnfitError as error:
-        raise BadTableError(_worded(error.fault)) from None
+        raise BadTableError(_worded(error.fault, read)) from None
 
 
 def _sized(value: Any, kind: Any, path: tuple[str | int, ...]) -> Any:
@@ -62,12 +65,13 @@ def _sized(value: Any, kind: Any, path: tuple[str | int, ...]) -> Any:
     return {key: _sized(item, known[key], (*path, key)) if key in known else item for key, item in value.items()}
 
 
-def _worded(fault: Fault) -> str:
+def _worded(fault: Fault, read: tuple[str, ...]) -> str:
     """Return a line on where a table is wrong, and why."""
     if fault.reason == "missing":
         return f"{_where(fault.path)}key '{fault.key}' is missing"
     if fault.reason == "unknown":
-        hint = did_you_mean(fault.key, fault.known) or f"; known keys: {', '.join(fault.known)}"
+        known = fault.known if fault.path else (*read, *fault.known)
+        hint = did_you_mean(fault.key, known) or f"; known keys: {', '.join(known)}"
         return f"{_where(fault.path)}unknown key {shown_value(fault.key)}{hint}"
     return f"{_key(fault.path)} {_reason(fault)}"
 

@@ -237,7 +237,7 @@ OPTIONS: dict[str, tuple[list[str], int, tuple[str, ...]]] = {
     "two models": (["net.onnx", "net.onnx"], 2, ()),
     "unknown option": (["net.onnx", "--bugdet", "1"], 2, ("--budget",)),
     "unknown solver": (["net.onnx", "--solver", "magic"], 2, ("cpsat",)),
-    "unknown target": (["net.onnx", "--target", "onnxruntme"], 1, ("did you mean 'onnxruntime'",)),
+    "unknown target": (["net.onnx", "--target", "onnxruntme"], 2, ("did you mean 'onnxruntime'",)),
     "target file missing": (["net.onnx", "--target", "none.toml"], 1, ("none.toml",)),
     "target file broken": (["net.onnx", "--target", "broken.toml"], 1, ("broken.toml",)),
     "budget no size": (["net.onnx", "--budget", "lots"], 2, ("256KB",)),

@@ -335,7 +335,7 @@ def test_targets(run: Run, tmp_path: Path) -> None:
         file.write_text(run("targets", name).out)
         assert load_target(str(file)) == load_target(name)
         assert json.loads(run("targets", name, "--json").out)["name"] == name
-    assert run("targets", "idael").code == 1
+    assert run("targets", "idael").code == 2
 
 
 def test_a_target_shown_is_a_target_file(run: Run, model: Path) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from memsched.commands.optimize.report import on_chip_section
-from memsched.errors import InternalError, TargetError
+from memsched.errors import InternalError, UsageError
 from memsched.formats.onnx.reader import read
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.lowering.apply import apply_target
@@ -255,7 +255,7 @@ def test_weights_of_a_product_are_loaded_in_parts_and_a_matrix_has_no_channels()
 
 
 def test_a_target_without_on_chip_memory_is_refused() -> None:
-    with pytest.raises(TargetError, match="target 'tflm' has no on-chip memory"):
+    with pytest.raises(UsageError, match="target 'tflm' has no on-chip memory"):
         plan(random_net(0), load_target("tflm"), LIMITS)
 
 

@@ -131,5 +131,5 @@ def test_bad_files(tmp_path: Path) -> None:
     (tmp_path / "folder.toml").mkdir()
     with pytest.raises(MemschedError, match="folder"):
         load_cluster(str(tmp_path / "folder.toml"))
-    with pytest.raises(ClusterError, match="did you mean 'pi4x4'"):
+    with pytest.raises(UsageError, match="did you mean 'pi4x4'"):
         load_cluster("pi4x5")

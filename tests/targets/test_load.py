@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import fields
 
-from memsched.errors import TargetError
+from memsched.errors import TargetError, UsageError
 from memsched.targets.load import Target, builtin_targets, default_target, load_target
 from memsched.targets.model import InPlaceRule, PartViewRule, PipelineRules, ViewRule, WorkspaceRule
 
@@ -89,7 +89,7 @@ def test_targets_are_frozen() -> None:
     ],
 )
 def test_an_unknown_name_gets_a_suggestion_and_the_list(name: str, hint: str) -> None:
-    with pytest.raises(TargetError) as caught:
+    with pytest.raises(UsageError) as caught:
         load_target(name)
     assert hint in str(caught.value)
     assert ", ".join(builtin_targets()) in str(caught.value)
@@ -183,7 +183,8 @@ utilisation = {share}
 
 BAD_FILES = {
     "aligment_bytes = 4": "unknown key 'aligment_bytes' (did you mean 'alignment_bytes'?)",
-    "qqq = 4": "unknown key 'qqq'; known keys: name",
+    "extend = 'tflm'": "unknown key 'extend' (did you mean 'extends'?)",
+    "qqq = 4": "unknown key 'qqq'; known keys: extends, name",
     'alignment_bytes = "16"': "key 'alignment_bytes' must be of type int, not '16'",
     "alignment_bytes = 16.0": "key 'alignment_bytes' must be of type int",
     "alignment_bytes = true": "key 'alignment_bytes' must be of type int, not True",
