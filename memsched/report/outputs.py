@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from memsched.report.values.optimize import OptimizeReport
+from memsched.runtimes.values import EXECUTED_TOLERANCE
 
-__all__ = ["EXECUTED_TOLERANCE", "TOLERANCE", "compared", "may_differ", "was_rewritten"]
+__all__ = ["TOLERANCE", "compared", "may_differ", "was_rewritten"]
 
 TOLERANCE = 1e-5
 """Error of outputs that rewritten layers may have, relative to the largest magnitude: a piece may add up its products
 in another order."""
-
-
-EXECUTED_TOLERANCE: Final = 1e-3
-"""The same where ONNX Runtime optimised the model: kernels round differently in other surroundings."""
 
 
 def was_rewritten(report: OptimizeReport) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
-__all__ = ["MeasuredArena", "OtherSize", "RunnerName", "Verification"]
+__all__ = ["EXECUTED_TOLERANCE", "MeasuredArena", "OtherSize", "RunnerName", "Verification"]
 
 RunnerName = Literal["onnxruntime", "litert", "tflm"]
 """What runs models, as the command line has it."""
+
+EXECUTED_TOLERANCE: Final = 1e-3
+"""Relative error of outputs where the runtime optimised the model: kernels of the same level that run in another order,
+or with other threads, round alike; those of another level do not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -322,13 +322,9 @@ def test_refusals(
     assert names(folder) == before
 
 
-def test_replanning_in_python() -> None:
-    found = distributing.distribute(classifier(), cluster_of(3), method="even", home="board-2")
-    again = distributing.replan(found, ["board-1"])
-    assert [device.name for device in again.cluster.devices] == ["board-0", "board-2"]
-    assert again.plan.home == 1
-    last = distributing.replan(again, ["board-2"])
-    assert last.dropped == ("board-1", "board-2")
-    assert last.plan.home == 0
+def test_devices_that_have_dropped_out_in_python() -> None:
+    found = distributing.distribute(classifier(), cluster_of(3), method="even", home="board-2", drop=["board-1"])
+    assert [device.name for device in found.cluster.devices] == ["board-0", "board-2"]
+    assert (found.dropped, found.plan.home) == (("board-1",), 1)
     with pytest.raises(UsageError, match="only one device"):
-        distributing.replan(last, [0])
+        distributing.distribute(classifier(), cluster_of(3), method="even", drop=["board-0", "board-1", "board-2"])

@@ -57,7 +57,6 @@ __all__ = [
     "calibrated_text",
     "distribute",
     "latency_of",
-    "replan",
     "run_plan",
     "runtime_missing",
 ]
@@ -225,28 +224,6 @@ def distribute(
     module = load_module(data, name, stated(input_shapes, dims))
     writer = format_of(module).part_writer(module)
     return _planned(module, data, writer, left, path, dropped, request, Run.of(request.limits, started, stop=stop))
-
-
-def replan(
-    earlier: DistributedNetwork, drop: Sequence[str | int], *, stop: Callable[[], bool] | None = None
-) -> DistributedNetwork:
-    """Plan again for the devices that are left once those in ``drop`` have dropped out as well.
-
-    Where the device that should get the outputs has dropped out, the first that is left gets them.
-
-    Raises:
-        NoPlanFitsError: No plan fits the memories that are left.
-        UsageError: There is no such device, or none is left.
-    """
-    started = time.monotonic()
-    left, gone = _without(earlier.cluster, drop)
-    names = [device.name for device in left.devices]
-    home = earlier.cluster.devices[earlier.request.home].name
-    request = dataclasses.replace(earlier.request, home=names.index(home) if home in names else 0)
-    dropped = (*earlier.dropped, *gone)
-    run = Run.of(request.limits, started, stop=stop)
-    given = (earlier.module, earlier.data, earlier.models.writer)
-    return _planned(*given, left, earlier.cluster_path, dropped, request, run)
 
 
 def _planned(

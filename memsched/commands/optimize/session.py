@@ -22,7 +22,6 @@ from memsched.formats.known import format_in, format_of
 from memsched.formats.module import LoadOptions
 from memsched.formats.read_back import check_written
 from memsched.formats.staging import STANDARD_STREAM
-from memsched.report.outputs import EXECUTED_TOLERANCE
 from memsched.report.values.sessions import ExecutedSection, SessionRow
 from memsched.runtimes.known import runtime_of, session_maker_of
 from memsched.runtimes.onnxruntime.executed import ExecutedModel
@@ -30,7 +29,7 @@ from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
 from memsched.runtimes.onnxruntime.session_points import EXECUTED, SessionPoint
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.runtime import Opening, Requirement
-from memsched.runtimes.values import Verification
+from memsched.runtimes.values import EXECUTED_TOLERANCE, Verification
 from memsched.targets.model import Target
 from memsched.units import Percentage
 

@@ -62,7 +62,6 @@ class ModelSlot:
     SUBGRAPHS = _Slot("Model", "subgraphs")
     DESCRIPTION = _Slot("Model", "description")
     BUFFERS = _Slot("Model", "buffers")
-    METADATA_BUFFER = _Slot("Model", "metadata_buffer")
     METADATA = _Slot("Model", "metadata")
     SIGNATURE_DEFS = _Slot("Model", "signature_defs")
     EXTERNAL_BUFFER_GROUPS = _Slot("Model", "external_buffer_groups")
@@ -92,7 +91,6 @@ class TensorSlot:
     IS_VARIABLE = _Slot("Tensor", "is_variable")
     SPARSITY = _Slot("Tensor", "sparsity")
     SHAPE_SIGNATURE = _Slot("Tensor", "shape_signature")
-    VARIANT_TENSORS = _Slot("Tensor", "variant_tensors")
     EXTERNAL_BUFFER = _Slot("Tensor", "external_buffer")
 
 
@@ -117,7 +115,6 @@ class OperatorSlot:
     OPTIONS_TYPE = _Slot("Operator", "builtin_options_type")
     OPTIONS = _Slot("Operator", "builtin_options")
     CUSTOM_OPTIONS = _Slot("Operator", "custom_options")
-    MUTATING_VARIABLES = _Slot("Operator", "mutating_variable_inputs")
     INTERMEDIATES = _Slot("Operator", "intermediates")
     LARGE_CUSTOM_OPTIONS_OFFSET = _Slot("Operator", "large_custom_options_offset")
     LARGE_CUSTOM_OPTIONS_SIZE = _Slot("Operator", "large_custom_options_size")

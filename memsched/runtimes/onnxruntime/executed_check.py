@@ -13,13 +13,9 @@ from memsched.runtimes.onnxruntime.executed import Level, opening_lines
 from memsched.runtimes.onnxruntime.session_points import EXECUTED, SessionPoint
 from memsched.runtimes.onnxruntime.verification import order_matches
 from memsched.runtimes.package import ONNXRUNTIME
-from memsched.runtimes.values import Verification
+from memsched.runtimes.values import EXECUTED_TOLERANCE, Verification
 
-__all__ = ["TOLERANCE", "verify_executed"]
-
-TOLERANCE: Final = 1e-3
-"""Relative error of outputs: kernels of the same level that run in another order, or with other threads, round alike;
-those of another level do not."""
+__all__ = ["verify_executed"]
 
 _EXECUTE: Final = "memsched.runtimes.onnxruntime.sessions:execute"
 _TIMEOUT: Final = 600.0
@@ -56,7 +52,7 @@ def verify_executed(
         "sessions": [_session(0, SessionPoint(level)), _session(1, EXECUTED)],
         "runs": _RUNS,
         "seed": seed,
-        "rtol": TOLERANCE,
+        "rtol": EXECUTED_TOLERANCE,
         "atol": 0.0,
         "input_shapes": {name: list(shape) for name, shape in options.input_shapes.items()},
         "dims": dict(options.dims),

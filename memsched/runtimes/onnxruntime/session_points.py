@@ -156,8 +156,8 @@ def draw_feeds(data: bytes, folder: Path | None, options: LoadOptions, file: Pat
         UsageError: There are none.
     """
     request = {
-        "model": {"bytes": data, "folder": None if folder is None else str(folder)},
-        "file": str(file),
+        "model": {"bytes": data, "folder": None if folder is None else str(folder.absolute())},
+        "file": str(file.absolute()),
         "seed": seed,
         "input_shapes": {name: list(shape) for name, shape in options.input_shapes.items()},
         "dims": dict(options.dims),

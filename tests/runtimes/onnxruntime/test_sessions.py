@@ -15,11 +15,13 @@ from onnx import TensorProto, helper
 
 from memsched.commands.optimize.optimize import optimize
 from memsched.errors import ModelError, RuntimeUnavailableError
+from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import ChildResult
 from memsched.runtimes.onnxruntime import sessions as onnxruntime_sessions
 from memsched.runtimes.onnxruntime import verification as runtime
 from memsched.runtimes.onnxruntime.orders import default_order, priority_order
 from memsched.runtimes.onnxruntime.pins import pin
+from memsched.runtimes.onnxruntime.session_points import draw_feeds
 from memsched.runtimes.onnxruntime.sessions import read_profile, session_options
 from tests import small_models
 from tests.commands.optimize.test_choose import skip_connection
@@ -530,3 +532,10 @@ def test_a_peak_that_chance_kept_low_is_looked_at_again(
     attempt._look_again(wanted[1])
     assert asked == [0] * opened
     assert [one["lasting_bytes"] for one in attempt.results] == [known, 12]
+
+
+def test_inputs_are_drawn_into_a_file_that_is_named_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    draw_feeds(small_models.branches(), None, LoadOptions(), Path("feeds.npz"), seed=0)
+    with np.load(tmp_path / "feeds.npz") as feeds:
+        assert feeds.files
