@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from memsched.cli.state import State
-from memsched.commands.declared import flag_of, shown
+from memsched.commands.declared import flag_of, has_range, shown
 from memsched.commands.levels import ALLOWED, BY_CALLERS, BY_NAME, LEVELS, LONG_SEARCH
 from memsched.errors import UsageError
 from memsched.suggestions import did_you_mean
@@ -242,7 +242,7 @@ def check_frontier(ctx: click.Context) -> tuple[str, ...]:
     if ctx.params["frontier"]:
         check_limits(ctx)
         return ALLOWED if ctx.get_parameter_source("allow") is ParameterSource.DEFAULT else allowed
-    ranged = any(not isinstance(one, int) for one in ctx.params["dims"].values())
+    ranged = has_range(ctx.params["dims"])
     for name in (
         ("max_extra_macs", "time_limit", "effort") if ranged else ("plot", "max_extra_macs", "time_limit", "effort")
     ):
@@ -274,8 +274,12 @@ def check_extra_work(ctx: click.Context) -> None:
     """Refuse a limit of extra work where nothing is allowed that does extra work.
 
     Raises:
-        UsageError: ``--max-extra-macs`` was given, and ``--allow`` names nothing that rewrites layers.
+        UsageError: ``--max-extra-macs`` was given, and ``--allow`` names nothing that rewrites layers, or a dimension
+            stays open.
     """
+    if has_range(ctx.params["dims"]):
+        _check_range(ctx)
+        return
     for name in ("max_extra_macs", "max_slowdown"):
         given = name in ctx.params and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
         if not given or {"tile", "remat"} & set(_permitted(ctx)):
@@ -285,6 +289,18 @@ def check_extra_work(ctx: click.Context) -> None:
         free = ctx.params["allow"] is None and ctx.params["level"] > 0
         if name == "max_extra_macs" or not free:
             raise UsageError(f"--{name.replace('_', '-')} needs -O2 or -O3, or tile or remat as in --allow all")
+
+
+def _check_range(ctx: click.Context) -> None:
+    """Refuse what a file for every size in a range does not have.
+
+    Raises:
+        UsageError: One of these options was given.
+    """
+    for name in ("max_extra_macs", "header"):
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"--dim with a range writes a file for every size in it: leave {flag} out")
 
 
 def check_level(ctx: click.Context) -> None:

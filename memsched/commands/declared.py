@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from memsched.errors import UsageError
 
-__all__ = ["REQUIRED", "CommandOptions", "Shown", "check_given", "flag_of", "option", "said", "shown"]
+__all__ = ["REQUIRED", "CommandOptions", "Shown", "check_given", "flag_of", "has_range", "option", "said", "shown"]
 
 
 Kind = Literal[
@@ -90,6 +91,11 @@ def shown(field: dataclasses.Field[Any]) -> Shown:
     """Return what the command line says about an option."""
     one: Shown = field.metadata["option"]
     return one
+
+
+def has_range(dims: Mapping[str, Any]) -> bool:
+    """Whether a dimension stays open."""
+    return any(not isinstance(one, int) for one in dims.values())
 
 
 def flag_of(field: dataclasses.Field[Any]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from memsched.commands.declared import REQUIRED, CommandOptions, option, said
+from memsched.commands.declared import REQUIRED, CommandOptions, has_range, option, said
 from memsched.commands.levels import BY_DEFAULT, BY_NAME, LEVELS
 from memsched.schedule.solvers import SOLVERS
 
@@ -203,6 +203,13 @@ class OptimizeOptions(BatchOptions):
         choices=("default", "all", "extended", "basic"),
     )
     workers: int = option(1, "Processes that search independent parts.", "number", metavar="N")
+
+    def keywords(self) -> dict[str, Any]:
+        """Return them as `memsched.optimize` takes them: with a range, a level permits no layers in pieces."""
+        values = BatchOptions.keywords(self)
+        if self.allow is None and has_range(self.dims):
+            values |= {"tile": False, "remat": False}
+        return values
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,12 @@ class Report(Generic[_Values_co]):
 
         Args:
             model_bytes: The size of the model where a C array of it is written, too.
+
+        Raises:
+            UsageError: The file is for every size in a range.
         """
+        if self.values.blocks is not None:
+            raise UsageError("a header states the sizes of one shape: this file is for every size in a range")
         return arena_header(self.values, os.fspath(path), model_bytes)
 
     def to_c_array(self: Report[OptimizeReport], model: bytes, path: str | os.PathLike[str]) -> str:

@@ -69,7 +69,7 @@ def test_what_standard_output_and_the_exit_code_say(run: Run, zoo: Path, tmp_pat
         ((), 2, "name a folder"),
         (("nothing",), 1, "no .onnx or .tflite file"),
         (("net.onnx", "--workers", "0"), 2, "--workers 0"),
-        (("net.onnx", "--target", "tfml"), 1, "did you mean 'tflm'?"),
+        (("net.onnx", "--target", "tfml"), 2, "did you mean 'tflm'?"),
         (("net.onnx", "--time-limit", "-1"), 2, "--time-limit"),
         (("net.onnx", "--dask", "tcp://127.0.0.1:1", "--workers", "2"), 2, "--workers"),
         (("net.onnx", "-o", "net.onnx"), 1, "cannot be made"),

@@ -318,20 +318,21 @@ def optimize(
     asked = budget_of(budget)
     data, path = read_source(source)
     fixed, ranges = split_ranges(dims)
+    asked_for = Permissions(
+        *(tile, remat, io, max_extra_macs, fuse, free_pieces and verify, algebra, reassociate, branch)
+    )
     if ranges:
         return optimize_over_sizes(
             *(data, path, stated(input_shapes, fixed), Request(_search_of(run), solver, partitions)),
             RangeRequest(ranges, target, in_place, fuse, reassociate, asked, max_slowdown, verify, seed, output),
-            OneSizeOptions(session, order_guarantee, shapes_from_run, control_dependencies, tflm_plan, branch),
+            OneSizeOptions(session, order_guarantee, shapes_from_run, control_dependencies, tflm_plan, asked_for),
         )
     options = load_options(data, path, stated(input_shapes, fixed), shapes_from_run, seed)
     if session is not None:
         if order_guarantee is not None:
             raise UsageError(f"--session opens the file with options that keep its order: leave {order_guarantee} out")
         rules = load_target(target or default_target(format_in(data).name))
-        permitted = Permissions(
-            *(tile, remat, io, max_extra_macs, fuse), algebra=algebra, reassociate=reassociate, branch=branch
-        )
+        permitted = dataclasses.replace(asked_for, free=False)
         asked_session = SessionRequest(session, rules, in_place, asked, permitted, verify, seed, output)
         within = _search_of(run)
         opening = Opening("session")
@@ -348,9 +349,6 @@ def optimize(
     opening = Opening(opened, plan)
     within = _search_of(run)
     request = Request(within, solver, partitions, opening, within.deadline(), slowdown=max_slowdown)
-    asked_for = Permissions(
-        *(tile, remat, io, max_extra_macs, fuse, free_pieces and verify), algebra=algebra, reassociate=reassociate
-    )
     permitted = possible(asked_for, module, options, rules, opening)
     final = find(module, data, prepared, options, request, budget_bytes, permitted)
     interrupted = request.stopped()

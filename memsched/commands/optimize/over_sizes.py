@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from memsched.commands.optimize.permissions import Permissions
 from memsched.commands.optimize.place import Request, place, prepare
 from memsched.commands.optimize.range_orders import OpenFile, RangeOrders, order_over_range
 from memsched.commands.optimize.ranged_trials import (
@@ -63,6 +64,9 @@ _LENGTHS: Final = (1, 2, 3, 7, 16, 31, 64, 97, 131, 257, 509)
 _COMPARED_VALUE: Final = 64 << 20
 """Bytes of a value at sizes at which outputs are compared, but for the largest one: there are many."""
 
+_ONE_SIZE: Final = ("tile", "remat", "io", "branch")
+"""What ``--allow`` may name that is done to a model of one size alone."""
+
 _KERNELS: Final = "attention by ONNX Runtime's own operators is not tried: permit it with --allow reorder,inplace,fuse"
 _SUMS: Final = "sums over blocks are not tried: permit them with --allow reorder,inplace,algebra,reassociate"
 _NOTHING_GROWS: Final = "nothing grows with these dimensions so that loops over blocks are worth it"
@@ -77,7 +81,7 @@ class OneSizeOptions:
     shapes_from_run: str | None
     control_dependencies: bool
     tflm_plan: bool | None
-    branch: bool
+    permitted: Permissions
 
     def refuse(self) -> None:
         """Check that none was given.
@@ -91,7 +95,8 @@ class OneSizeOptions:
             "--shapes-from-run": self.shapes_from_run is not None,
             "--control-dependencies": self.control_dependencies,
             "--tflm-plan": bool(self.tflm_plan),
-            "--allow branch": self.branch,
+            **{f"--allow {name}": getattr(self.permitted, name) for name in _ONE_SIZE},
+            "--max-extra-macs": self.permitted.extra_percent != Permissions().extra_percent,
         }
         for option in (option for option, asked in given.items() if asked):
             raise UsageError(f"--dim with a range writes a file for sessions without options: leave {option} out")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -205,19 +206,25 @@ def test_a_coarser_range_is_pointed_out(images: Path) -> None:
     assert OnnxFormat().open_model((images / "net.onnx").read_bytes(), "net.onnx", {}, finer).coarser() == 1
 
 
-def test_a_model_in_which_nothing_grows_stays_as_it_is(tmp_path: Path) -> None:
+def _grows_nowhere() -> ModelProto:
     graph = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["y"], name="relu")],
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4])],
     )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_a_model_in_which_nothing_grows_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(_grows_nowhere(), path)
     result = memsched.optimize(path, dims={"n": (1, 4096)})
     assert result.model == path.read_bytes()
     assert result.report["output"]["unchanged"]
     assert any("nothing grows" in note for note in result.report["notes"])
+    with pytest.raises(UsageError, match="a header states the sizes of one shape"):
+        result.report.to_header("sizes.h")
 
 
 @pytest.mark.parametrize(
@@ -234,6 +241,12 @@ def test_a_model_in_which_nothing_grows_stays_as_it_is(tmp_path: Path) -> None:
         (["--dim", "length=1..8", "--order-guarantee", "session"], "leave --order-guarantee session out"),
         (["--dim", "length=1..8", "--shapes-from-run", "random"], "leave --shapes-from-run out"),
         (["--dim", "length=1..8", "--target", "tflm"], "is for --target onnxruntime"),
+        (["--dim", "length=1..8", "--allow", "reorder,inplace,tile"], "leave --allow tile out"),
+        (["--dim", "length=1..8", "--allow", "reorder,inplace,remat"], "leave --allow remat out"),
+        (["--dim", "length=1..8", "--allow", "reorder,inplace,io"], "leave --allow io out"),
+        (["--dim", "length=1..8", "-O2", "--max-extra-macs", "50"], "leave --max-extra-macs out"),
+        (["--dim", "length=1..8", "--max-extra-macs", "15"], "leave --max-extra-macs out"),
+        (["--dim", "length=1..8", "--header", "sizes.h"], "leave --header out"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_line(
@@ -263,6 +276,19 @@ def test_python_takes_a_pair(written: Path) -> None:
         memsched.optimize(written / "net.onnx", dims={"length": (0, 0)})
     with pytest.raises(MemschedError, match="states every size"):
         memsched.optimize("models/person_detect.tflite", dims={"n": (1, 5)}, target="onnxruntime")
+    wrong: list[dict[str, Any]] = [{"tile": True}, {"remat": True}, {"io": True}, {"max_extra_macs": 50.0}]
+    for values in wrong:
+        with pytest.raises(UsageError, match="leave --"):
+            memsched.optimize(written / "net.onnx", dims={"length": (1, 8)}, **values)
+
+
+@pytest.mark.parametrize("more", [("-O2",), ("-O3",), ("--allow", "reorder,inplace,fuse", "--max-slowdown", "60")])
+def test_a_level_and_a_limit_of_time_may_be_named_with_a_range(tmp_path: Path, more: tuple[str, ...]) -> None:
+    model = tmp_path / "net.onnx"
+    onnx.save(_grows_nowhere(), model)
+    words = ["optimize", str(model), "--dim", "n=1..4096", *more, "-q", "-o", str(tmp_path / "out.onnx")]
+    assert main(words) == 0
+    assert (tmp_path / "out.onnx").exists()
 
 
 def test_dimensions_without_names_stay_open_too(tmp_path: Path) -> None:
