@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper
 from rich.console import Console
 
 from tests.tools.claims.__main__ import MOST_APART, TARGETS, Case, apart
@@ -39,12 +42,12 @@ _PAGE = """# Predicted and measured
 Every model of the repository through `memsched optimize`, in bytes: of ONNX Runtime what a session requests for
 activations, the given file's without options, the written one's with those that are printed (`--session default`); of
 LiteRT its arena without delegates; of TensorFlow Lite Micro the whole arena, 64 bit. All were measured in fresh
-processes, on the file that was written. `make truth` makes this page anew, and fails where a row is more than 2 % off;
-with `MODELS=folder` it prints the table of your models.
+processes, on the file written. `make truth` remakes this page, and fails where a row is over 2 % off;
+`MODELS=folder` prints your models' table.
 
 {table}
 
-With {versions}.
+With {versions} on a processor with blocks of {channels} channels.
 """
 
 
@@ -116,7 +119,23 @@ def page_of(rows: Sequence[TruthRow]) -> str:
     """Return the page of the documentation."""
     table = [_HEAD, "|---|---|---:|---:|---:|---:|---:|", *(row.line() for row in rows)]
     versions = ", ".join(dict.fromkeys(row.version for row in rows if row.version))
-    return _PAGE.format(table="\n".join(table), versions=versions)
+    return _PAGE.format(table="\n".join(table), versions=versions, channels=_channels())
+
+
+def _channels() -> int:
+    """Return the channels of the blocks in which ONNX Runtime computes convolutions here: figures depend on them."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.optimized_model_filepath = str(Path(folder) / "blocked.onnx")
+        # Filters for one channel are padded to a block.
+        filters = helper.make_tensor("w", TensorProto.FLOAT, (1, 16, 1, 1), [1.0] * 16)
+        ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, None, 4, 4)) for name in ("x", "y")]
+        graph = helper.make_graph([helper.make_node("Conv", ["x", "w"], ["y"])], "g", ends[:1], ends[1:], [filters])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        stored = onnx.load(options.optimized_model_filepath).graph.initializer
+    return max(int(one.dims[0]) for one in stored)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
