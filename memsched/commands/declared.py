@@ -107,7 +107,7 @@ def check_given(of: type[Any], **values: Any) -> None:
     """Check values of a command's options, as the command line does for what is typed.
 
     Raises:
-        UsageError: One is none of those that there are.
+        UsageError: An option has no such value.
     """
     for name, value in values.items():
         field: dataclasses.Field[Any] = of.__dataclass_fields__[name]

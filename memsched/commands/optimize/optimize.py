@@ -372,7 +372,7 @@ def optimize(
     helpful: tuple[SuggestionRow, ...] = ()
     if words is not None and time_limit != 0:
         names = named(solver != "file", in_place, tile, remat, fuse, io, algebra, reassociate, branch)
-        trial = TrialRequest(names, tuple(words), permitted, budget_bytes)
+        trial = TrialRequest(names, tuple(words), permitted, budget_bytes, limits)
         tried = RunOutcome(module, rules, prepared, final.placed, options, request, trial, final.whole)
         source_read = SessionSource(data, path, options, "default", rules, in_place, permitted, None, seed)
         helpful = suggested(tried, done, source_read if order_guarantee is None and not branch else None)

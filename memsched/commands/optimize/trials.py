@@ -3,7 +3,8 @@
 What only a caller can permit, inputs and outputs in another form, is tried whatever was gained.
 
 A trial is bounded by work, never by seconds, and takes the first steps of the search that its command runs in full:
-the same rewrites and the same figures, in the order in which they are made. So the command gives no less.
+the same rewrites and the same figures, in the order in which they are made. So the command gives no less; where the
+user's limit would end its searches before those of the trials, it has a limit that suffices.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from memsched.planning.orders import plan_allocation
 from memsched.planning.values import TargetModule
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.known import runtime_of
-from memsched.search.limits import Limits
+from memsched.search.limits import QUICK, Limits
 from memsched.targets.model import Target
 
 __all__ = ["RunOutcome", "Suggestion", "TrialRequest", "suggestions", "too_large"]
@@ -54,6 +55,9 @@ _PIECES_EFFORT = 0.12
 
 _LOOPS_EFFORT, _LOOPS_OPS = 2.0, 150
 """The same for loops, and the largest graphs in which they are tried: of firmware, for which a second is well spent."""
+
+_ENOUGH = 5.0
+"""Limit of a command, as effort or in seconds, whose searches do all that trials do: loops get a quarter of it."""
 
 _PIECES_OPS = 450
 """Larger graphs in pieces take longer to write, read and place than a trial may take."""
@@ -83,16 +87,26 @@ class TrialRequest:
         allow: The names in ``--allow``.
         words: The command line without the program's name.
         budget: Bytes; None where none was given.
+        limits: Of the whole command.
     """
 
     allow: tuple[str, ...]
     words: tuple[str, ...]
     permitted: Permissions
     budget: int | None = None
+    limits: Limits = QUICK
+
+    @property
+    def _limit(self) -> tuple[str, ...]:
+        """The option with a limit that suffices; () where the user's does."""
+        effort, seconds = self.limits.effort, self.limits.time_limit
+        option, given = ("--time-limit", seconds) if effort is None else ("--effort", effort)
+        return () if given is None or given >= _ENOUGH else (option, f"{_ENOUGH:g}")
 
     def command(self, *, add: Sequence[str] = (), options: Sequence[str] = ()) -> str:
-        """Return a command line that permits ``add``, too, and is otherwise the same."""
+        """Return a command line that permits ``add``, too, and is otherwise the same but for a limit that suffices."""
         name, *words = self.words
+        options = (*options, *self._limit)
         words = _without(words, "--allow", *(option for option in options if option.startswith("--")))
         if self.permitted.only_free and add and "tile" not in add:
             # The list takes the place of what is permitted by default.

@@ -19,6 +19,7 @@ from memsched.commands.optimize import trials
 from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.rewritten import attempt
 from memsched.errors import InternalError
+from memsched.search.limits import Limits
 from tests import small_models
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run  # noqa: PLC0414 the fixture
@@ -210,3 +211,44 @@ def test_extra_work_is_tried_where_pieces_without_it_save_too_little(monkeypatch
 def test_the_user_s_own_options_are_kept(words: str, expected: str) -> None:
     asked = trials.TrialRequest(("reorder", "inplace"), tuple(shlex.split(words)), Permissions())
     assert asked.command(add=("tile",)) == expected
+
+
+@pytest.mark.parametrize(
+    ("limits", "given", "expected"),
+    [
+        (Limits(None, effort=0.5), "--effort=0.5 -q", "-q --allow reorder,inplace,tile --effort 5"),
+        (Limits(None, effort=8.0), "--effort 8", "--effort 8 --allow reorder,inplace,tile"),
+        (Limits(2.0), "--time-limit 2", "--allow reorder,inplace,tile --time-limit 5"),
+        (Limits(60.0), "--time-limit 60", "--time-limit 60 --allow reorder,inplace,tile"),
+    ],
+)
+def test_the_command_has_a_limit_that_suffices(limits: Limits, given: str, expected: str) -> None:
+    words = ("optimize", "m.onnx", *given.split())
+    asked = trials.TrialRequest(("reorder", "inplace"), words, Permissions(), limits=limits)
+    assert asked.command(add=("tile",)) == f"memsched optimize m.onnx {expected}"
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("person detect.tflite", "tflm-reference"),
+        ("skip.onnx", "onnxruntime"),
+        ("convolutions.onnx", "onnxruntime"),
+    ],
+)
+def test_with_little_effort_the_printed_command_keeps_what_is_printed(
+    run: Run, tmp_path: Path, name: str, target: str
+) -> None:
+    path, report = tmp_path / name, tmp_path / "r.json"
+    path.write_bytes(SOURCES[name]())
+    kept: dict[str, int] = {}
+    for effort in (0, 0.5, 1, 2):
+        words = ("optimize", path, "--target", target, "--effort", effort, "--no-verify", "--report", report)
+        assert run(*words).code == 0
+        found = json.loads(report.read_text())["suggestions"]
+        assert found
+        for one in found:
+            if one["command"] not in kept:
+                assert run(*shlex.split(one["command"])[1:]).code == 0
+                kept[one["command"]] = required(json.loads(report.read_text()))
+            assert kept[one["command"]] <= one["requirement_bytes"]
