@@ -410,7 +410,9 @@ def _slice_attributes(geometry: Geometry, op: Op, region: Region) -> dict[str, A
     if op.type == "STRIDED_SLICE":
         masks = {"begin_mask": 0, "end_mask": sum(1 << axis for axis in range(rank))}
         return {"begin": tuple(begins), "end": tuple(ends), "steps": tuple(steps), **masks}
-    return {"starts": tuple(begins), "ends": tuple(ends), "axes": tuple(range(rank)), "steps": tuple(steps)}
+    # Old forms have no steps: where they can be given, they are stated.
+    stepped: dict[str, AttributeValue] = {"steps": tuple(steps)} if "steps" in op.attributes else {}
+    return {"starts": tuple(begins), "ends": tuple(ends), "axes": tuple(range(rank)), **stepped}
 
 
 def _macs(geometry: Geometry, op: Op, region: Region, spans: _Spans) -> int:
