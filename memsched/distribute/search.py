@@ -23,7 +23,7 @@ from memsched.search.run import Run
 from memsched.targets.cluster import Cluster
 from memsched.units import format_size
 
-__all__ = ["METHODS", "Method", "improved", "search", "shares_in_order"]
+__all__ = ["METHODS", "Method", "by_rule", "improved", "search", "shares_in_order"]
 
 Method = Literal["auto", "genetic", "exact", "even", "single"]
 METHODS: tuple[Method, ...] = ("auto", "genetic", "exact", "even", "single")
@@ -97,6 +97,15 @@ def search(
     else:
         plans = task.everything(fuse=fuse)
     return task.best(plans)
+
+
+def by_rule(
+    space: Space, cluster: Cluster, run: Run, method: Literal["even", "single"], *, home: int = 0
+) -> Distribution:
+    """Return the plan that a rule makes: what `search` finds by it, or the fastest where none fits."""
+    task = _SearchGoal(space, cluster, home, run)
+    plans = task.single() if method == "single" else task.even()
+    return task.fastest([one for one in plans if task.fits(one.memory)] or plans)
 
 
 def shares_in_order(order: Sequence[int], shares: Sequence[Share]) -> tuple[Share, ...]:
@@ -318,11 +327,14 @@ class _SearchGoal:
         fitting = [one for one in plans if self.fits(one.memory)]
         if not fitting:
             raise self._too_small(plans)
-        # Of plans that differ only by rounding, the one that synchronises least.
-        found = min(fitting, key=lambda one: (float(f"{one.latency:.9e}"), len(one.steps)))
+        found = self.fastest(fitting)
         if found.lower_bound:
             return found
         return replace(found, lower_bound=min(found.latency, latency_bound(self.space, self.cluster)))
+
+    def fastest(self, plans: Sequence[Distribution]) -> Distribution:
+        """Return the fastest of ``plans``; of those that differ only by rounding, the one that synchronises least."""
+        return min(plans, key=lambda one: (float(f"{one.latency:.9e}"), len(one.steps)))
 
     def _begins_with_its_inputs(self) -> bool:
         """Whether all inputs must be there first in every order: there is one, and every op reads something."""

@@ -28,11 +28,9 @@ from memsched.commands.distribute.memory import activations_of
 from memsched.commands.distribute.step_models import StepModel, step_model
 from memsched.commands.optimize.reading import stated
 from memsched.commands.options import DistributeOptions
-from memsched.distribute import shares as rules
 from memsched.distribute.checking import StepWork, check_plan, work_of
 from memsched.distribute.orders import OrderedPlan, plan_in_best_order
-from memsched.distribute.plan import plan_in
-from memsched.distribute.search import Method
+from memsched.distribute.search import Method, by_rule
 from memsched.distribute.space import NoPlanFitsError, Space
 from memsched.errors import UsageError, VerificationError
 from memsched.formats.files import load_module, read_source
@@ -147,10 +145,11 @@ class DistributedNetwork:
         cluster_path: Name or path of the cluster's file; "" for one given as a value.
         dropped: Names of the devices that have dropped out.
         ordered: The order of execution that the plan is for, and what became of the other one.
-        single: The fastest device by itself, in the plan's order.
+        single: The fastest device by itself in the plan's order, of those whose memory does if any does.
         memory: Per device the most bytes in use while the plan runs, as the runtime will show them: what the plan
             counts, and what the runtime cuts out and joins beside it.
-        even: Even shares for all in that order, by the rule of "MemoriaNova", section 3.3.1.
+        even: Even shares for all in that order, the faster of two: by the rule of "MemoriaNova", section 3.3.1, and by
+            rows.
         executed: The run, where there was one.
         interrupted: Whether ``stop`` ended the search early.
     """
@@ -268,7 +267,7 @@ def _planned(
             search = run.within(_AGAIN ** (attempt + 2))
     else:
         raise _too_small(graph.name, cluster, needed)
-    single, even = _baselines(Space.of(graph, [share.op for share in plan.shares], weights, refused), cluster, home)
+    space = Space.of(graph, [share.op for share in plan.shares], weights, refused)
     return DistributedNetwork(
         module=module,
         data=data,
@@ -281,8 +280,8 @@ def _planned(
         followed=followed,
         models=models,
         memory=memory,
-        single=single,
-        even=even,
+        single=_baseline(by_rule(space, cluster, run, "single", home=home), cluster),
+        even=_baseline(by_rule(space, cluster, run, "even", home=home), cluster),
         executed=None,
         interrupted=run.stop(),
         seconds=run.elapsed(),
@@ -347,19 +346,6 @@ def _less_reading(run: Run) -> Run:
         return run
     left = limit - min(3 * run.elapsed(), limit / 3)
     return dataclasses.replace(run, limits=dataclasses.replace(run.limits, time_limit=left))
-
-
-def _baselines(space: Space, cluster: Cluster, home: int) -> tuple[RuleBaseline, RuleBaseline]:
-    """Return the fastest device by itself, and even shares for all."""
-    count = len(cluster.devices)
-    alone = [
-        plan_in(space, rules.single(space, device, count), cluster, home=home)
-        for device in sorted(rules.different_devices(cluster, home))
-    ]
-    memory = sum(device.memory for device in cluster.devices)
-    axes = [rules.axis_by_memory(space, place, memory) for place in range(len(space.order))]
-    even = plan_in(space, rules.even(space, axes, count), cluster, home=home)
-    return _baseline(min(alone, key=lambda one: one.latency), cluster), _baseline(even, cluster)
 
 
 def _baseline(plan: Distribution, cluster: Cluster) -> RuleBaseline:

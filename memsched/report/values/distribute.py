@@ -91,8 +91,8 @@ class DistributionResult(Section, frozen=True, kw_only=True):
         latency_seconds: What the cluster's model predicts: the sum over steps of the slowest device.
         lower_bound_seconds: No plan of the space searched, in the orders that were tried, is faster by that model; 0
             where nothing is known.
-        single_device: The fastest device by itself.
-        even_split: Equal shares for all devices, the axis chosen by memory; memory_bytes is the largest of any device.
+        single_device: The fastest device by itself, of those whose memory does if any does.
+        even_split: Equal shares for all devices, the axes by memory or rows; memory_bytes is the largest of any device.
         transmitted_bytes: Of all transfers, each counted once however many devices receive it.
         delivered_bytes: Of all transfers, each counted for every device that receives it.
         home: The device that has the outputs in the end.

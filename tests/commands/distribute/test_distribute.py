@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -14,9 +15,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
+from memsched.commands.distribute.distribute import distribute
+from memsched.commands.distribute.expressed import inexpressible
 from memsched.commands.distribute.follow import follow
 from memsched.commands.distribute.step_models import given_sends, program_of, step_model
 from memsched.distribute.plan import plan_in
+from memsched.distribute.search import search
 from memsched.distribute.shares import even
 from memsched.distribute.space import Space
 from memsched.formats.files import load_module
@@ -26,6 +30,9 @@ from memsched.formats.onnx.rewriter import dialect
 from memsched.graph.distribution import Axis, Distribution
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.compare import compare, relative_error
+from memsched.search.limits import Limits
+from memsched.search.run import Run
+from memsched.targets.cluster import LinearTime
 from tests.distributed_nets import Net, classifier, cluster_of, play, random_net, random_plan, reference
 from tests.small_models import external_branches
 from tests.tiling.onnx_layers import random_layer
@@ -130,3 +137,39 @@ def test_an_output_that_nobody_reads_needs_no_size() -> None:
     module = load_module(model, "net.onnx", LoadOptions())
     error, _, _ = executed(model, module, random_plan(module.graph, 3))
     assert error <= TOLERANCE
+
+
+def late_inputs() -> bytes:
+    """A sum of inputs, each of which is read only once the sum before it is there."""
+    net = Net()
+    x = net.same("Relu", net.given(1, 8, 16, 16))
+    for _ in range(4):
+        x = net.same("Add", x, net.given(1, 8, 16, 16))
+    return net.model(x)
+
+
+@pytest.mark.parametrize("data", [late_inputs(), classifier(), *map(random_net, (1, 2, 5))])
+@pytest.mark.parametrize("method", ["single", "even"])
+def test_other_plans_are_those_that_the_methods_find(data: bytes, method: Literal["single", "even"]) -> None:
+    found = distribute(data, cluster_of(3), effort=0.5)
+    order = [share.op for share in found.plan.shares]
+    weights = found.models.writer.constant_bytes()
+    refused = inexpressible(found.module.graph, dialect(found.module), weights)
+    run = Run.of(Limits(None, effort=0.5))
+    plan = search(
+        *(found.module.graph, found.cluster, run), method=method, order=order, weights=weights, refused=refused
+    )
+    told = found.single if method == "single" else found.even
+    assert (told.latency, told.memory, told.fits) == (plan.latency, plan.memory, True)
+    assert found.plan.latency <= told.latency * (1 + 1e-8)
+
+
+def test_the_other_plan_on_one_device_is_on_one_that_has_the_memory() -> None:
+    data, equal = classifier(), cluster_of(2)
+    needed = max(distribute(data, equal, method="single", effort=0.5).plan.memory)
+    quick, slow = equal.devices
+    small = replace(quick, memory=needed - 1)
+    other = replace(slow, default=LinearTime(1e-6, 2e-9, 2e-10))
+    found = distribute(data, replace(equal, devices=(small, other)), effort=0.5)
+    assert found.single.fits
+    assert found.single.memory[1] == needed
