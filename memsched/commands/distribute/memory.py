@@ -41,13 +41,10 @@ def _most(program: DeviceProgram, sizes: Mapping[str, int], running: Sequence[in
     held: set[str] = set()
     most = 0
     for number, step in enumerate(program.steps):
-        held.update(one.key for one in step.receives)
+        held.update(one.key for one in (*step.receives, *step.receives_ahead))
         held.update(one.key for one in step.gathers)
-        now = sum(sizes[key] for key in held)
-        most = max(most, now)
-        held.difference_update(step.sent)
-        held.update(one.key for one in step.receives_ahead)
         most = max(most, sum(sizes[key] for key in held))
+        held.difference_update(step.sent)
         if step.run is not None:
             now = sum(sizes[key] for key in held)
             most = max(most, now + running[number])

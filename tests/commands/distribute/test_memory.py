@@ -85,3 +85,12 @@ def test_what_fits_fits_with_the_copies() -> None:
     assert distribute(data, small, method="even", time_limit=3.0).memory == even.memory
     with pytest.raises(NoPlanFitsError):
         distribute(data, cluster_of(4, memory=6_500_000), time_limit=3.0)
+
+
+@pytest.mark.parametrize("seed", [34, 69, 118])
+def test_what_comes_for_later_steps_lies_beside_what_is_dropped_in_this_one(seed: int) -> None:
+    cluster = cluster_of(3)
+    cluster = replace(cluster, router=replace(cluster.router, bandwidth=1e7, overlap=True))
+    found = distribute(random_net(seed), cluster, method="even", effort=0.2)
+    assert any(step.ahead for step in found.plan.steps)
+    assert shown(found) == list(found.memory)
