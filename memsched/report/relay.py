@@ -78,7 +78,7 @@ def _findings(report: RelayReport, columns: int) -> list[tuple[str, str | None]]
             else (f"budget {budget.budget_bytes:,} B: exceeded by {budget.exceeded_bytes:,} B", "red")
         )
     if budget is None or not budget.met:
-        lines.append((_proven(result), None))
+        lines.append((_proven(result, report.request.stages), None))
     lines += border_lines(report.io, columns, verbose=False, of="as one file")
     if report.runner.custom_operators:
         custom = ", ".join(report.runner.custom_operators)
@@ -88,16 +88,19 @@ def _findings(report: RelayReport, columns: int) -> list[tuple[str, str | None]]
     return lines
 
 
-def _proven(result: RelayResult) -> str:
-    """Return how the search ended, and of which stages it is proven that they need no less."""
+def _proven(result: RelayResult, most: int | None) -> str:
+    """Return how the search ended, and of which stages, ``most`` at most, it is proven that they need no less."""
     tried = "in the model's order" if result.orders_tried == 1 else f"in the {result.orders_tried} orders tried"
     ended = "the search ended by itself" if result.finished else "the search was ended before it was through"
+    stages = "stages" if most is None else "single stage" if most == 1 else f"{most} stages or fewer"
+    need = "needs" if most == 1 else "need"
     if result.least_bytes is None:
-        about = f"by an estimate stages {tried} need about {result.estimated_bound_bytes:,} B at least"
-        return f"{ended}; nothing is proven where layers may be rewritten: {about}"
+        about = f"{'a ' if most == 1 else ''}{stages} {tried} {need} about {result.estimated_bound_bytes:,} B at least"
+        return f"{ended}; nothing is proven where layers may be rewritten: by an estimate {about}"
     if result.least_bytes == result.block_bytes:
-        return f"proven: no stages {tried} need less without rewriting layers"
-    return f"{ended}; proven: no stages {tried} need less than {result.least_bytes:,} B without rewriting layers"
+        return f"proven: no {stages} {tried} {need} less without rewriting layers"
+    least = f"{result.least_bytes:,} B"
+    return f"{ended}; proven: no {stages} {tried} {need} less than {least} without rewriting layers"
 
 
 def _verdict(verification: RelayVerification) -> list[tuple[str, str | None]]:

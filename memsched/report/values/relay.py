@@ -58,8 +58,8 @@ class RelayResult(Section, frozen=True, kw_only=True):
         given_bytes: The arena of the file as given.
         single_file_bytes: The least arena of one file for the whole model that was met on the way.
         orders_tried: Orders in which the model was cut.
-        least_bytes: No stages in these orders need less, in whatever order and at whatever addresses each is executed;
-            null where layers may be rewritten, of which nothing is proven.
+        least_bytes: No stages in these orders, as many as requested at most, need less, in whatever order and at
+            whatever addresses each is executed; null where layers may be rewritten, of which nothing is proven.
         estimated_bound_bytes: About what stages in these orders need at least, with all that is permitted: nothing is
             proven by it.
         finished: The search ended by itself in every order, not by a limit or the user.

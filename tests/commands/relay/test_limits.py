@@ -131,6 +131,16 @@ def test_it_is_said_what_is_proven(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"need less than {ended.least:,} B without rewriting layers" in words
 
 
+@pytest.mark.parametrize(("most", "words"), [(1, "no single stage"), (2, "no 2 stages or fewer")])
+def test_what_is_proven_is_of_as_many_stages_as_were_permitted(
+    most: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = relay((MODELS / "micro_speech_quantized.tflite").read_bytes(), RelayOptions(stages=most, verify=False))
+    assert found.least == found.needed
+    need = "needs" if most == 1 else "need"
+    assert f"proven: {words} in the model's order {need} less without rewriting layers" in said(found, capsys)
+
+
 def test_nothing_is_proven_where_layers_may_be_rewritten(capsys: pytest.CaptureFixture[str]) -> None:
     found = relay(random_net(4), RelayOptions(effort=1, allow=TILE, verify=False))
     assert found.least is None
