@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from memsched.errors import UsageError
+from memsched.errors import ModelError, UsageError
 from memsched.formats.module import LoadOptions
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
@@ -57,7 +57,7 @@ def measured_sessions(
         made.write_bytes(written)
         try:
             maker.draw_feeds(given.read_bytes(), given.absolute().parent, options, feeds, seed=seed)
-        except UsageError:
+        except (ModelError, UsageError):
             return ()
         for one in sessions:
             beside = (given, DEFAULT) if (one.file, one.point) != ("given", DEFAULT) else None

@@ -76,3 +76,15 @@ def test_a_model_without_caches_is_told_so(run: Run, model: Path) -> None:
     assert done.code == 2
     assert "keeps no keys and values" in done.err
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [("decoder",), ("doctor",), ("optimize", "--dim", "n=1..4")])
+def test_a_file_that_is_no_model_is_one_line(run: Run, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    junk = tmp_path / "junk.onnx"
+    junk.write_bytes(b"this is no model")
+    done = run(*arguments, junk)
+    assert done.code == 1
+    assert "internal error" not in done.err
+    assert "random inputs" not in done.err
+    assert done.err.count("\n") == 1
+    assert names(tmp_path) == ["junk.onnx"]

@@ -16,6 +16,7 @@ from memsched.formats.onnx.dimensions import OpenDimension, fix_named, open_inpu
 from memsched.formats.onnx.external import folder_of
 from memsched.formats.onnx.light import lighten
 from memsched.formats.onnx.raised import raised
+from memsched.formats.onnx.reader import parse
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
@@ -39,11 +40,10 @@ def open_decoder(data: bytes, path: str, dims: Mapping[str, int], length: str | 
         length: The dimension that is the number of new tokens; None to find it.
 
     Raises:
+        ModelError: It is no model.
         UsageError: The model has no caches, or it can't be seen what lies along its dimensions.
     """
-    from onnx import ModelProto
-
-    model = ModelProto.FromString(data)
+    model = parse(data, path)
     if functions.calls_functions(model):
         model = functions.inline(model)
     fix_named(model, dims)

@@ -24,7 +24,7 @@ from memsched.search.heap import give_back
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["read"]
+__all__ = ["parse", "read"]
 
 _NAMED: Final = 5
 """Notes name this many values and count the rest."""
@@ -44,7 +44,7 @@ def read(data: bytes, path: str, options: LoadOptions | None = None) -> Module:
     try:
         return _read(data, path, options or LoadOptions())
     except MemschedError as error:
-        where = "standard input" if path == "-" else path
+        where = _where(path)
         said = " ".join((error.what if isinstance(error, UnknownShapeError) else str(error)).split())
         if isinstance(error, UnknownShapeError):
             raise UnknownShapeError(f"{where}: {said}", error.options) from error
@@ -117,6 +117,25 @@ def _computed_bytes(scopes: Sequence[Scope], shapes: onnx_shapes.Shapes) -> Iter
             lengths = value.lengths()
             if name and value.kind == "tensor" and value.element and lengths is not None:
                 yield name, tensor_bytes(value.element, lengths)
+
+
+def parse(data: bytes, path: str) -> ModelProto:
+    """Return the model in the bytes of an ONNX file, as it is there.
+
+    Args:
+        path: Used in messages.
+
+    Raises:
+        ModelError: It is none.
+    """
+    try:
+        return _parse(data)
+    except ModelError as error:
+        raise ModelError(f"{_where(path)}: {error}") from error
+
+
+def _where(path: str) -> str:
+    return "standard input" if path == "-" else path
 
 
 def _parse(data: bytes) -> ModelProto:

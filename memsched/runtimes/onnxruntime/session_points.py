@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from memsched.errors import UsageError
+from memsched.errors import ModelError, UsageError
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import run_in_child
 
@@ -153,6 +153,7 @@ def draw_feeds(data: bytes, folder: Path | None, options: LoadOptions, file: Pat
     """Store random inputs that a model takes in ``file``.
 
     Raises:
+        ModelError: ONNX Runtime does not load the model.
         UsageError: There are none.
     """
     request = {
@@ -163,6 +164,8 @@ def draw_feeds(data: bytes, folder: Path | None, options: LoadOptions, file: Pat
         "dims": dict(options.dims),
     }
     result = run_in_child(_DRAW, request, _TIMEOUT)
+    if result.ok and not result.value["loaded"]:
+        raise ModelError(f"onnxruntime does not load the model: {result.value['failed']}")
     said = result.reason if not result.ok else result.value["failed"]
     if said is not None:
         raise UsageError(f"the model cannot be run on random inputs: {' '.join(said.split())}")

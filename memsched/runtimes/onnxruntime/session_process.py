@@ -37,7 +37,7 @@ def draw(request: Mapping[str, Any]) -> dict[str, Any]:
         request: "model" with "bytes" and "folder"; "file"; "seed", "input_shapes", "dims".
 
     Returns:
-        "failed": why there are none; None where there are.
+        "failed": why there are none; None where there are. "loaded": whether the runtime loads the model.
     """
     import numpy as np
     import onnx
@@ -45,24 +45,27 @@ def draw(request: Mapping[str, Any]) -> dict[str, Any]:
 
     onnxruntime.set_default_logger_severity(4)
     model = request["model"]
-    proto = onnx.load_model_from_string(model["bytes"])
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     find_data(options, model["folder"])
+    try:
+        proto = onnx.load_model_from_string(model["bytes"])
+        session = onnxruntime.InferenceSession(model["bytes"], options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # the runtime raises classes of its own
+        return {"failed": " ".join(str(error).split()), "loaded": False}
     failed = "there are no inputs that it takes"
     for bound in _INTEGER_BOUNDS:
         try:
-            session = onnxruntime.InferenceSession(model["bytes"], options, providers=["CPUExecutionProvider"])
             feed = random_feed(session, proto, request, np.random.default_rng(request["seed"]), bound)
             if not all(isinstance(value, np.ndarray) for value in feed.values()):
-                return {"failed": "its inputs are not all tensors"}
+                return {"failed": "its inputs are not all tensors", "loaded": True}
             run_once(session, feed)
         except Exception as error:  # the runtime raises classes of its own
             failed = " ".join(str(error).split())
             continue
         np.savez(request["file"], **feed)
-        return {"failed": None}
-    return {"failed": failed}
+        return {"failed": None, "loaded": True}
+    return {"failed": failed, "loaded": True}
 
 
 def measure(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from memsched.formats.onnx.external import folder_of
 from memsched.formats.onnx.large_weights import weights_first
 from memsched.formats.onnx.light import lighten
 from memsched.formats.onnx.raised import raised
+from memsched.formats.onnx.reader import parse
 from memsched.formats.onnx.types import element_bits, is_symbol, length_of
 
 __all__ = ["open_model"]
@@ -47,7 +48,7 @@ def open_model(data: bytes, path: str, dims: Mapping[str, int], ranges: Mapping[
         UsageError: The model has no open dimension of such a name, or functions of its own.
         ModelError: It contradicts itself at some size.
     """
-    model = ModelProto.FromString(data)
+    model = parse(data, path)
     if functions.calls_functions(model):
         model = functions.inline(model)
     names = {one.name for one in free_inputs(model)}
