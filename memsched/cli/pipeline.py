@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +13,7 @@ from memsched.commands.options import PipelineOptions
 
 if TYPE_CHECKING:
     from memsched.commands.pipeline.report import FileNames
+    from memsched.formats.format import Format
 
 __all__ = ["command"]
 
@@ -47,11 +47,12 @@ def command(**options: Any) -> int:
     from memsched.cli.terminal import write_standard_output
     from memsched.commands.pipeline.pipeline import pipeline
     from memsched.commands.pipeline.report import report_of, save_pipeline
+    from memsched.formats.known import format_of
     from memsched.report.pipeline import print_pipeline
 
     check_extra_work(click.get_current_context())
     check_limits(click.get_current_context())
-    names = _names(taken(_PipelineFiles, options))
+    names = _names(taken(_PipelineFiles, options), _format_of(options["model"]))
     display = taken(Display, options)
     print_report = display.as_json or options["report"] == _STANDARD
     with search_end(options["memory_limit"]) as end:
@@ -63,7 +64,8 @@ def command(**options: Any) -> int:
         end.passed()
         if options["model"] == _STANDARD:
             # Only now is it known which format a stream holds.
-            names = _names(taken(_PipelineFiles, {**options, "model": f"model.{staged.module.format}"}))
+            files = taken(_PipelineFiles, {**options, "model": f"model.{staged.module.format}"})
+            names = _names(files, format_of(staged.module))
         report = report_of(staged, names)
         save_pipeline(staged, report, names)
     if print_report:
@@ -85,14 +87,26 @@ class _PipelineFiles:
     annotate: bool
 
 
-def _names(files: _PipelineFiles) -> FileNames:
-    """Decide where the results go, and refuse early what cannot work."""
+def _format_of(source: str) -> Format | None:
+    """Return the format of a file, which its content tells and not its name; None for a stream, not read yet."""
+    from memsched.formats.files import read_source
+    from memsched.formats.known import format_in
+
+    return None if source == _STANDARD else format_in(read_source(source)[0])
+
+
+def _names(files: _PipelineFiles, held: Format | None) -> FileNames:
+    """Decide where the results go, and refuse early what cannot work.
+
+    Args:
+        held: The model's format; None where it is not known yet.
+    """
     from memsched.commands.pipeline.report import file_names
     from memsched.formats.staging import check_new_files
 
     source, folder = files.model, files.output
     check_home(source, folder, "segments")
-    onnx = Path(source).suffix != ".tflite"
-    names = file_names(source, folder, files.stages, files.report, annotated=onnx and files.annotate)
+    annotated = files.annotate and (held is None or held.holds_stages)
+    names = file_names(source, folder, files.stages, files.report, annotated=annotated)
     check_new_files(names.all(), source)
     return names

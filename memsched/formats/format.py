@@ -55,6 +55,7 @@ class Format(Protocol):
         names_kept: An op keeps its name through writing and reading.
         for_firmware: Microcontrollers' runtimes take such files.
         bodies_follow_ops: A body is numbered where its op is stored, so that its number changes with the order.
+        holds_stages: A file has a place for the stage of every op.
     """
 
     @property
@@ -69,6 +70,8 @@ class Format(Protocol):
     def for_firmware(self) -> bool: ...  # noqa: D102 - above
     @property
     def bodies_follow_ops(self) -> bool: ...  # noqa: D102 - above
+    @property
+    def holds_stages(self) -> bool: ...  # noqa: D102 - above
 
     def recognises(self, data: bytes) -> bool:
         """Return whether ``data`` begins as a file of this format."""

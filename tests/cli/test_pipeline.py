@@ -132,6 +132,17 @@ def test_the_report_must_not_be_the_model(run: Run, model: Path) -> None:
     assert model.read_bytes() == before
 
 
+@pytest.mark.parametrize("annotate", [True, False])
+def test_the_format_is_told_by_the_content_and_not_by_the_name(run: Run, tmp_path: Path, annotate: bool) -> None:
+    path = tmp_path / "net.tflite"
+    path.write_bytes(residual())
+    result = run("pipeline", path, "--stages", "2", *([] if annotate else ["--no-annotate"]))
+    assert result.code == 0, result.err
+    assert "None" not in result.out
+    assert ("whole model with stages" in result.out) == annotate
+    assert (tmp_path / "net_pipeline.tflite").exists() == annotate
+
+
 @pytest.mark.parametrize("columns", [60, 80, 160])
 def test_widths(run: Run, model: Path, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))

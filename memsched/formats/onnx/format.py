@@ -28,6 +28,7 @@ class OnnxFormat:
     axes: Final[tuple[str, ...]] = ("batch", "channels", "rows", "columns")
     order_binds: Final = False
     bodies_follow_ops: Final = True
+    holds_stages: Final = True
     for_firmware: Final = False
     names_kept: Final = True
 

@@ -30,6 +30,7 @@ class TfliteFormat:
     axes: Final[tuple[str, ...]] = ("batch", "rows", "columns", "channels")
     order_binds: Final = True
     bodies_follow_ops: Final = False
+    holds_stages: Final = False
     for_firmware: Final = True
     names_kept: Final = False
 
