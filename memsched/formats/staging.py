@@ -84,12 +84,25 @@ def check_new_files(paths: Sequence[str], source: str) -> None:
     Raises:
         OutputError: A folder cannot be made or written, or a file would be the model itself or written twice.
     """
-    for number, path in enumerate(paths):
-        if source != STANDARD_STREAM and same_file(source, path):
+    given = frozenset[object]() if source == STANDARD_STREAM else _identities(source)
+    known: set[object] = set()
+    for path in paths:
+        own = _identities(path)
+        if not own.isdisjoint(given):
             raise OutputError(f"'{path}' is the model itself: give another folder with -o, or another --report")
-        if any(same_file(path, other) for other in paths[:number]):
+        if not own.isdisjoint(known):
             raise OutputError(f"'{path}' would be written twice: name another file with --report")
+        known |= own
         check_writable(path)
+
+
+def _identities(path: str) -> frozenset[object]:
+    """Return what two paths of one file have in common: its real path, and where it exists the file itself."""
+    found: list[object] = [os.path.realpath(path)]
+    with contextlib.suppress(OSError, ValueError):
+        status = Path(path).stat()
+        found.append((status.st_dev, status.st_ino))
+    return frozenset(found)
 
 
 def make_folders(folder: Path, made: list[Path]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from memsched.errors import ModelError, OutputError
 from memsched.formats.files import read_source
 from memsched.formats.known import format_in
-from memsched.formats.staging import check_writable, is_regular, same_file, staged_files
+from memsched.formats.staging import check_new_files, check_writable, is_regular, same_file, staged_files
 
 
 def test_a_format_is_told_by_its_content() -> None:
@@ -107,3 +107,31 @@ def test_same_file(tmp_path: Path) -> None:
         assert same_file(tmp_path / "a", tmp_path / other)
     assert not same_file(tmp_path / "a", tmp_path / "d")
     assert same_file(tmp_path / "d", tmp_path / "." / "d")
+
+
+def test_new_files_are_each_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+    real = os.path.realpath
+
+    def counting(path: str) -> str:
+        nonlocal calls
+        calls += 1
+        return real(path)
+
+    monkeypatch.setattr(os.path, "realpath", counting)
+    check_new_files([str(tmp_path / f"part_{number}") for number in range(200)], str(tmp_path / "model"))
+    assert calls <= 3 * 201
+
+
+def test_new_files_that_are_one_another_or_the_model(tmp_path: Path) -> None:
+    model, link, other = tmp_path / "model", tmp_path / "link", tmp_path / "other"
+    model.write_bytes(b"")
+    link.hardlink_to(model)
+    with pytest.raises(OutputError, match="link' is the model itself"):
+        check_new_files([str(tmp_path / "new"), str(link)], str(model))
+    with pytest.raises(OutputError, match="link' would be written twice"):
+        check_new_files([str(model), str(link)], "-")
+    other.symlink_to(tmp_path / "new")
+    with pytest.raises(OutputError, match="new' would be written twice"):
+        check_new_files([str(other), str(tmp_path / "new")], str(model))
+    check_new_files([str(tmp_path / "new"), str(tmp_path / "newer")], str(model))
