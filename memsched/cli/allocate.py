@@ -38,6 +38,7 @@ def command(**options: Any) -> int:
 
     The file names each buffer's id, lower, upper and size; its lifetime is [lower, upper). It may state alignments,
     gaps in lifetimes and addresses, too. Exit code 3: they do not fit, or no addresses that fit were found in time.
+    A stated address above the capacity is a contradiction in what was given: exit code 1.
     """
     from memsched.commands.allocate import allocate_buffers, save_allocation
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from memsched.report.text import print_line
 from memsched.report.values.allocate import AllocateReport, PackingSection
+from memsched.units import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,7 +45,7 @@ def print_allocation(console: Console, report: AllocateReport, *, report_path: s
 
     source, result, output = report.input, report.result, report.output
     given = f", {source.given:,} with given addresses" if source.given else ""
-    print_line(console, f"{source.path}: {source.buffers:,} buffers{given}", style="bold")
+    print_line(console, f"{source.path}: {counted(source.buffers, 'buffer')}{given}", style="bold")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)

@@ -308,3 +308,19 @@ def test_many_buffers(run: Run, tmp_path: Path) -> None:
     done = run("allocate", path, "--time-limit", 2, "-o", tmp_path / "out.csv")
     assert done.code == 0, done.err
     check((tmp_path / "out.csv").read_text())
+
+
+def test_one_buffer_is_counted_as_one(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "one.csv"
+    path.write_text("id,lower,upper,size\na,0,1,8\n")
+    done = run("allocate", path)
+    assert done.code == 0
+    assert "1 buffer\n" in done.out
+
+
+def test_a_stated_address_above_the_capacity_is_no_failed_search(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "given.csv"
+    path.write_text("id,lower,upper,size,offset\na,0,1,8,24\n")
+    done = run("allocate", path, "--capacity", "31")
+    refused(done, 1, "column 'offset'", "above the capacity of 31 bytes")
+    assert "address above the capacity is a contradiction" in " ".join(run("allocate", "--help").out.split())

@@ -302,6 +302,10 @@ def test_a_cluster_without_devices(run: Run, folder: Path) -> None:
         (("missing.onnx", "--cluster", "cluster.toml"), 1, "does not exist"),
         (("net.tflite", "--cluster", "cluster.toml"), 1, "executes other graphs"),
         (("net.onnx", "--cluster", "cluster.toml", "--home", "9" * 5000), 2, "no device"),
+        (
+            ("net.onnx", "--cluster", "pi4x4", *(word for board in "0123" for word in ("--without", board))),
+            *(2, "all 4 devices of cluster"),
+        ),
     ],
 )
 def test_refusals(

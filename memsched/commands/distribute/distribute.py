@@ -355,6 +355,8 @@ def _baseline(plan: Distribution, cluster: Cluster) -> RuleBaseline:
 
 def _without(cluster: Cluster, drop: Sequence[str | int]) -> tuple[Cluster, tuple[str, ...]]:
     gone = dict.fromkeys(cluster.devices[_number(cluster, one)].name for one in drop)
+    if len(gone) == len(cluster.devices) > 1:
+        raise UsageError(f"all {len(gone)} devices of cluster '{cluster.name}' have dropped out: leave one")
     for name in gone:
         cluster = without(cluster, [device.name for device in cluster.devices].index(name))
     return cluster, tuple(gone)
