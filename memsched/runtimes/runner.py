@@ -132,8 +132,8 @@ class RowRunner(Runner, Protocol):
     @property
     def package(self) -> RuntimePackage: ...  # noqa: D102 - above
 
-    def part_bytes(self, graph: Graph, data: Callable[[], bytes]) -> int:
-        """Return the bytes in use beside its inputs while a part of a model runs; ``data`` makes its file."""
+    def part_bytes(self, module: Module, graph: Graph, data: Callable[[], bytes]) -> int:
+        """Return the bytes in use beside its inputs while a part of ``module`` runs; ``data`` makes its file."""
 
     def row_request(self, module: Module) -> Mapping[str, Any]:
         """Return what `row` must know of the model beside its bytes."""

@@ -311,7 +311,7 @@ def _memory(module: Module, followed: ResolvedPlan, models: DeviceModels) -> tup
     runner, result = row_runner_of(module.format), []
     for device, steps in enumerate(models.steps):
         running = [
-            0 if one is None else runner.part_bytes(one.graph, partial(models.file, device, step))
+            0 if one is None else runner.part_bytes(module, one.graph, partial(models.file, device, step))
             for step, one in enumerate(steps)
         ]
         result.append(activations_of(followed, device, steps, running))

@@ -30,9 +30,9 @@ class LiteRtRunner(TfliteRunner):
         """Return the runtime's name and version; see `Runner.installed`."""
         return LITERT.require()
 
-    def part_bytes(self, graph: Graph, data: Callable[[], bytes]) -> int:
+    def part_bytes(self, module: Module, graph: Graph, data: Callable[[], bytes]) -> int:
         """Return what a part of a model takes beside its inputs; see `RowRunner.part_bytes`."""
-        del graph
+        del module, graph
         from memsched.runtimes.litert.part_memory import part_bytes
 
         return part_bytes(data())

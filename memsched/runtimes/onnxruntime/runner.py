@@ -36,12 +36,11 @@ class OnnxRuntimeRunner:
         """Return the runtime's name and version; see `Runner.installed`."""
         return ONNXRUNTIME.require()
 
-    def part_bytes(self, graph: Graph, data: Callable[[], bytes]) -> int:
+    def part_bytes(self, module: Module, graph: Graph, data: Callable[[], bytes]) -> int:
         """Return what a part of a model takes beside its inputs; see `RowRunner.part_bytes`."""
-        del data
         from memsched.runtimes.onnxruntime.part_memory import part_bytes
 
-        return part_bytes(graph)
+        return part_bytes(module, graph, data)
 
     def verify(
         self,

@@ -7,7 +7,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
+from onnx import helper, numpy_helper
 
 from memsched.commands.distribute.distribute import DistributedNetwork, distribute, run_plan
 from memsched.commands.distribute.execute import execute
@@ -15,13 +17,14 @@ from memsched.commands.distribute.follow import follow
 from memsched.commands.distribute.memory import activations_of
 from memsched.commands.distribute.report import report_of
 from memsched.commands.distribute.step_models import StepModel, step_model
+from memsched.distribute.search import Method
 from memsched.distribute.space import NoPlanFitsError
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx.parts import PartsWriter
 from memsched.formats.onnx.rewriter import dialect
 from memsched.runtimes.onnxruntime.part_memory import part_bytes
-from tests.distributed_nets import classifier, cluster_of, random_net, random_plan
+from tests.distributed_nets import Net, classifier, cluster_of, random_net, random_plan
 from tests.distributed_nets import wide_first as wide
 
 NETWORKS = Path(__file__).resolve().parents[3] / "models" / "networks"
@@ -51,11 +54,15 @@ def test_copies_of_slices_are_counted() -> None:
         followed, steps = follow(module.graph, plan, words), range(len(plan.steps))
         models = [[step_model(followed, device, step, words) for step in steps] for device in range(plan.devices)]
         weights = [0] * plan.devices
-        run = execute(module, module.native.data, followed, models, partial(written, writer, models, weights)).run
+        file = partial(written, writer, models)
+        run = execute(module, module.native.data, followed, models, partial(file, weights)).run
         for device, one in enumerate(run.devices):
             told = activations_of(
                 *(followed, device, models[device]),
-                [0 if one is None else part_bytes(one.graph) for one in models[device]],
+                [
+                    0 if one is None else part_bytes(module, one.graph, partial(file, [0] * plan.devices, device, step))
+                    for step, one in enumerate(models[device])
+                ],
             )
             assert one.activations == pytest.approx(told, rel=0.02, abs=128)
             more += told + weights[device] > 1.02 * plan.memory[device]
@@ -94,3 +101,39 @@ def test_what_comes_for_later_steps_lies_beside_what_is_dropped_in_this_one(seed
     found = distribute(random_net(seed), cluster, method="even", effort=0.2)
     assert any(step.ahead for step in found.plan.steps)
     assert shown(found) == list(found.memory)
+
+
+def computed_weights() -> bytes:
+    """A classifier with filters that nodes fill and scale: no session of a part does that before it runs."""
+    net = Net()
+    sizes = numpy_helper.from_array(np.array([16, 4, 3, 3], np.int64), "sizes")
+    third = numpy_helper.from_array(np.array([1 / 3], np.float32))
+    x = net.given(1, 4, 8, 8)
+    stored = net.weights(16, 16, 3, 3)
+    net.constants.append(sizes)
+    nodes = [
+        helper.make_node("ConstantOfShape", ["sizes"], ["filled"], "fill", value=third),
+        helper.make_node("Identity", ["filled"], ["same"], "same"),
+        helper.make_node("Mul", [stored, stored], ["squared"], "square"),
+        helper.make_node("Shape", [stored], ["lengths"], "lengths"),
+        helper.make_node("ConstantOfShape", ["lengths"], ["as_long"], "fill_as_long"),
+        helper.make_node("Reshape", ["as_long", "lengths"], ["formed"], "form"),
+    ]
+    for weights in ("same", "squared", "formed"):
+        x = net.node("Conv", [x, weights], (1, 16, 8, 8), pads=[1, 1, 1, 1])
+    net.nodes = [*nodes, *net.nodes]
+    return net.model(net.head(x, 10))
+
+
+@pytest.mark.parametrize("method", ["single", "even"])
+def test_constants_that_nodes_compute_are_counted(method: Method) -> None:
+    found = distribute(computed_weights(), cluster_of(2), method=method, effort=0.5)
+    assert shown(found) == list(found.memory)
+
+
+def test_no_plan_is_written_for_a_device_that_computed_constants_exceed() -> None:
+    needed = distribute(computed_weights(), cluster_of(1), effort=0.5)
+    assert needed.memory[0] > needed.plan.memory[0]
+    with pytest.raises(NoPlanFitsError, match="with what the runtime copies"):
+        distribute(computed_weights(), cluster_of(1, memory=needed.memory[0] - 1), effort=0.5)
+    assert distribute(computed_weights(), cluster_of(1, memory=needed.memory[0]), effort=0.5).memory == needed.memory
