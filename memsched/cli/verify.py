@@ -70,7 +70,8 @@ def _print(console: Console, found: ModelComparison) -> None:
         ("B", verification.measured_peak_after_bytes),
     ):
         if peak is not None:
-            line(f"measured peak of {name}: {peak:,} B")
+            what = "smallest arena that runs" if verification.arenas else "measured peak of"
+            line(f"{what} {name}: {peak:,} B")
     for name, arena in zip("AB", verification.arenas, strict=False):
         text = f"arena of {name}: measured {arena.measured_head or 0:,} B head + {arena.measured_tail or 0:,} B tail"
         if arena.as_predicted:

@@ -61,7 +61,11 @@ def measured_text(report: OptimizeReport, verification: VerificationSection) -> 
 
 
 def _as_predicted(verification: VerificationSection) -> str:
-    known = [one.as_predicted for one in (verification.arena_before, verification.arena_after) if one is not None]
+    known = [
+        one.as_predicted and one.measured_least_bytes == one.predicted_least_bytes
+        for one in (verification.arena_before, verification.arena_after)
+        if one is not None
+    ]
     return " (64 bit), to the byte as predicted" if all(known) else " (64 bit)"
 
 

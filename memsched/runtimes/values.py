@@ -40,12 +40,15 @@ class MeasuredArena:
     Attributes:
         measured_head: None where the model was refused.
         predicted_head: What should have been measured; None where nothing predicts it, as with unknown kernels.
+        measured_least: The smallest arena that runs: planning may take more for a moment than both parts.
     """
 
     measured_head: int | None
     measured_tail: int | None
     predicted_head: int | None
     predicted_tail: int | None
+    measured_least: int | None = None
+    predicted_least: int | None = None
 
     @property
     def measured_total(self) -> int | None:

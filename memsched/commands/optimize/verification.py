@@ -46,5 +46,7 @@ def _arena_section(arena: MeasuredArena) -> MeasuredArenaSection:
         predicted_head_bytes=arena.predicted_head,
         predicted_tail_bytes=arena.predicted_tail,
         predicted_total_bytes=arena.predicted_total,
+        measured_least_bytes=arena.measured_least,
+        predicted_least_bytes=arena.predicted_least,
         as_predicted=arena.as_predicted,
     )

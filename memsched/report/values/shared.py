@@ -61,6 +61,7 @@ class MeasuredArenaSection(Section, frozen=True, kw_only=True):
     Attributes:
         measured_head_bytes: Its planned part; null where the model was refused.
         measured_tail_bytes: What stays at its end.
+        measured_least_bytes: The smallest arena that runs: planning may take more for a moment than head and tail.
         predicted_head_bytes: null where an operator's own needs are not known.
         as_predicted: Whether head and tail are those predicted, to the byte; anything else is an error of memsched's.
             null where one of them is not known.
@@ -72,6 +73,8 @@ class MeasuredArenaSection(Section, frozen=True, kw_only=True):
     predicted_head_bytes: Count | None
     predicted_tail_bytes: Count | None
     predicted_total_bytes: Count | None
+    measured_least_bytes: Count | None = None
+    predicted_least_bytes: Count | None = None
     as_predicted: bool | None
 
 
@@ -99,7 +102,7 @@ class VerificationSection(Section, frozen=True, kw_only=True):
         outputs_vary: Whether outputs differ from input to input, so that equal ones say something; null when that is
             unknown.
         arena_before: The whole arena of the model as given, where it was run in TensorFlow Lite Micro: the measured
-            peak is its total.
+            peak is the smallest one that runs.
         arena_after: That of the model written.
         runs: Input sets that were compared.
         feeds: The file that these are from; null where they are random.

@@ -22,6 +22,7 @@ from memsched.graph.prices import Kept
 from memsched.runtimes.tflm.kernel_sets import kernel_set
 from memsched.runtimes.tflm.kernels import DETECTION_POSTPROCESS, custom_integers, operator_tensor, scratch_requests
 from memsched.runtimes.tflm.plan import needs_memory
+from memsched.runtimes.tflm.planner import round_up
 from memsched.runtimes.tflm.resource_variables import assigned_bytes, variables
 from memsched.runtimes.tflm.signal_kernels import SIGNAL_KERNELS, signal_data
 
@@ -31,6 +32,7 @@ __all__ = [
     "estimates",
     "kept_by",
     "kept_by_kind",
+    "least_in_wheel",
     "least_kept",
     "tail_in_wheel",
     "unknown_kernels",
@@ -180,25 +182,42 @@ def assumptions(kernels: str = "") -> tuple[str, ...]:
 def estimates(model: FileModel, kernels: str = "") -> dict[int, Estimate]:
     """Return estimates for pointers of 64 and of 32 bits, with the kernels that a target names.
 
-    While it plans, TFLM holds the requests that one more kernel might make, a record per tensor and request and one
-    per planned buffer; inputs and outputs get their persistent part only afterwards. Measured as the smallest arenas
-    that work.
+    While it plans, TFLM holds the requests that one more kernel might make, an offset per subgraph, a record per tensor
+    and request and one per planned buffer; inputs and outputs get their persistent part only afterwards. Measured as
+    the smallest arenas that work.
     """
     counts = _quantization_counts(model)
     requests = _requests(model, kernels)
-    tensors = [(graph, number) for graph in model.subgraphs for number in range(len(graph.tensors))]
-    planned = sum(needs_memory(graph, number) for graph, number in tensors) + requests
     found = {}
     for bits, widths in _WIDTHS.items():
-        room = widths.request * (_REQUESTS_OF_ONE_KERNEL + requests) + widths.record * (len(tensors) + requests)
-        room = -(-(room + _PLANNED_BUFFER * planned) // _ALIGNMENT) * _ALIGNMENT + _ALIGNMENT
+        room = _planning_room(model, widths, requests)
         tail = _until_planning(model, bits, counts, requests, kernels)
-        before = tail.used
+        before = round_up(tail.used)
         _inputs_and_outputs(tail, model, widths, counts[0])
         apart = _until_planning(model, bits, counts, requests, kernels, allocators=_TWO_ARENAS[bits])
         _inputs_and_outputs(apart, model, widths, counts[0])
         found[bits] = Estimate(tail.used, max(0, room + before - tail.used), apart.used, room)
     return found
+
+
+def least_in_wheel(model: FileModel, head: int) -> int:
+    """Return the bytes of the smallest arena in which the package tflite-micro runs a model.
+
+    Args:
+        head: Bytes of its planned part.
+    """
+    requests = _requests(model, "")
+    before = _until_planning(model, 64, _quantization_counts(model), requests, "", recorded=True).used
+    planning = round_up(before) + _planning_room(model, _WIDTHS[64], requests)
+    return max(planning, round_up(head) + round_up(tail_in_wheel(model)))
+
+
+def _planning_room(model: FileModel, widths: _Widths, requests: int) -> int:
+    """Return what planning takes for a moment: what it knows of tensors, then the planner's own records."""
+    tensors = [(graph, number) for graph in model.subgraphs for number in range(len(graph.tensors))]
+    planned = sum(needs_memory(graph, number) for graph, number in tensors) + requests
+    known = widths.request * (_REQUESTS_OF_ONE_KERNEL + requests) + widths.pointer * len(model.subgraphs)
+    return round_up(known + widths.record * (len(tensors) + requests)) + round_up(_PLANNED_BUFFER * planned)
 
 
 def tail_in_wheel(model: FileModel) -> int:

@@ -27,6 +27,9 @@ __all__ = ["InputDraws", "Trial", "attempt", "run", "try_once"]
 _INVOKES: Final = 2
 """Runs in a row on one input: what the first leaves behind, the second meets."""
 
+_STEP: Final = 16
+"""Bytes to which everything in an arena is aligned."""
+
 _USUAL_RANGE, _SAFE_RANGE = 4, 1
 """Exclusive bounds tried for integer inputs: they may be indices into an axis of unknown length."""
 
@@ -36,7 +39,7 @@ _RECORDS = "[RecordingMicroAllocator]"
 
 @dataclass(frozen=True, slots=True)
 class InputDraws:
-    """How inputs are drawn: integers that are not quantised below ``high``.
+    """How inputs are drawn: integers that are not quantised below ``high``; a model runs ``invokes`` times on each.
 
     Attributes:
         borders: What callers do instead of the model, whose outputs then are those of the model as given; see
@@ -45,6 +48,7 @@ class InputDraws:
 
     runs: int
     seed: int
+    invokes: int = _INVOKES
     high: int = _USUAL_RANGE
     draw: Draw = "noise"
     borders: tuple[Mapping[str, Any], ...] = ()
@@ -90,7 +94,8 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
         "before_error" or "after_error" (a model could not be loaded or run, in TFLM's words), or "runs", "equal",
         "max_abs_error", "relative_error", "repeatable" (the model as given gives the same outputs twice), "steady" (the
         second run on an input gives the outputs of the first) and "vary" (the outputs of the model as given vary from
-        input to input; None for a single one); per model that ran "head_before" and so on, "tail_..", "seconds_..".
+        input to input; None for a single one); per model that ran "head_before" and so on, "tail_..", "least_.." (bytes
+        of the smallest arena that runs), "seconds_..".
     """
     from memsched.runtimes.compare import compare, relative_error
 
@@ -98,8 +103,9 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     drawn, before, varies = _as_given(request["before"], before_arena, InputDraws(request["runs"], request["seed"]))
     if before.outputs is None:
         return {"before_error": before.words}
-    after = attempt(request["after"], after_arena, replace(drawn, borders=tuple(request["borders"])))
-    measured = _measured("before", before)
+    written = replace(drawn, borders=tuple(request["borders"]))
+    after = attempt(request["after"], after_arena, written)
+    measured = _measured("before", before, _least(request["before"], before_arena, drawn, before))
     if after.outputs is None:
         return {"after_error": after.words, **measured}
     expected, found = _flat(before.outputs), _flat(after.outputs)
@@ -114,7 +120,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
         "steady": compare(_flat(after.outputs[::_INVOKES]), _flat(after.outputs[1::_INVOKES]))[0],
         "vary": varies,
         **measured,
-        **_measured("after", after),
+        **_measured("after", after, _least(request["after"], after_arena, written, after)),
     }
 
 
@@ -123,8 +129,34 @@ def try_once(request: Mapping[str, Any]) -> str | None:
     return _as_given(request["model"], request["arena"], InputDraws(1, 0))[1].refusal
 
 
-def _measured(name: str, trial: Trial) -> dict[str, Any]:
-    return {f"head_{name}": trial.head, f"tail_{name}": trial.tail, f"seconds_{name}": trial.seconds}
+def _measured(name: str, trial: Trial, least: int | None) -> dict[str, Any]:
+    found = {"head": trial.head, "tail": trial.tail, "least": least, "seconds": trial.seconds}
+    return {f"{what}_{name}": value for what, value in found.items()}
+
+
+def _least(model: bytes, arena: int, drawn: InputDraws, trial: Trial) -> int | None:
+    """Return the smallest arena, a multiple of 16, in which a model runs; None where nothing says what it used.
+
+    Most run in what they use, and are run once more for that; planning needs more than small ones use.
+    """
+    if trial.head is None or trial.tail is None:
+        return None
+    once = replace(drawn, runs=1, invokes=1)
+
+    def refused(size: int) -> bool:
+        return attempt(model, size, once).refused
+
+    least = -(-(trial.head + trial.tail) // _STEP) * _STEP
+    if not refused(least):
+        return least
+    step = _STEP
+    while least + step < arena and refused(least + step):
+        least, step = least + step, 2 * step
+    most = min(least + step, arena)
+    while most - least > _STEP:
+        middle = (least + most) // (2 * _STEP) * _STEP
+        least, most = (middle, most) if refused(middle) else (least, middle)
+    return most
 
 
 def _as_given(model: bytes, arena: int, drawn: InputDraws) -> tuple[InputDraws, Trial, bool | None]:
@@ -272,7 +304,7 @@ def _outputs(model: bytes, ports: tuple[int, int], arena: int, drawn: InputDraws
         )
         if number:
             interpreter.reset()
-        for _ in range(_INVOKES):
+        for _ in range(drawn.invokes):
             # The inputs' memory is used again within a run.
             for index, value in enumerate(values):
                 interpreter.set_input(value, index)

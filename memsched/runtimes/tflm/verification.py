@@ -14,7 +14,7 @@ from memsched.runtimes.borders import told as told_borders
 from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.package import TFLM
 from memsched.runtimes.tflm.limits import refusals
-from memsched.runtimes.tflm.persistent import tail_in_wheel, unknown_kernels
+from memsched.runtimes.tflm.persistent import least_in_wheel, tail_in_wheel, unknown_kernels
 from memsched.runtimes.tflm.plan import kernel_scratch, predict
 from memsched.runtimes.tflm.planner import round_up
 from memsched.runtimes.tflm.resolver import resolver
@@ -50,7 +50,7 @@ def verify(
     """Run a model as given and as optimised in TensorFlow Lite Micro, in child processes, and compare.
 
     Outputs must be equal bit by bit over ``runs`` random inputs, on each of which both are run twice in a row. Head
-    and tail of each arena are measured, in bytes, and stand beside those predicted.
+    and tail of each arena are measured, in bytes, and the smallest that runs, and stand beside those predicted.
 
     Args:
         before: The model's file as given.
@@ -140,11 +140,11 @@ def _judge(
         why = _why(found["before_error"], models[_GIVEN])
         refused = None if _lacks_custom_kernels(models[_GIVEN]) else _shorten(found["before_error"])
         return replace(_unknown(runtime, f"it refuses the model as given: {why}"), refused=refused)
-    before = _measured(_GIVEN, found, told)
+    before = _measured(_GIVEN, found, models, told)
     if "after_error" in found:
         why = _why(found["after_error"], models[_WRITTEN])
         return _refuted(runtime, 0, None, f"it refuses the optimised model only: {why}", before)
-    after = _measured(_WRITTEN, found, told)
+    after = _measured(_WRITTEN, found, models, told)
     if not found["equal"]:
         if not found["repeatable"]:
             reason = "the model as given gives other outputs each time it is run on the same inputs"
@@ -158,12 +158,12 @@ def _judge(
         runs=found["runs"],
         outputs_equal=found["equal"],
         max_abs_error=found["max_abs_error"],
-        measured_peak_before_bytes=before.measured_total,
-        measured_peak_after_bytes=after.measured_total,
+        measured_peak_before_bytes=before.measured_least,
+        measured_peak_after_bytes=after.measured_least,
         executed_order_matches=None,
         reason=None,
-        predicted_peak_before_bytes=before.predicted_total,
-        predicted_peak_after_bytes=after.predicted_total,
+        predicted_peak_before_bytes=before.predicted_least,
+        predicted_peak_after_bytes=after.predicted_least,
         relative_error=found["relative_error"],
         outputs_vary=found["vary"],
         arenas=(before, after),
@@ -174,9 +174,15 @@ def _refuted(runtime: str, runs: int, error: float | None, reason: str, *arenas:
     return Verification(runtime, runs, False, error, None, None, None, _shorten(reason), arenas=arenas)
 
 
-def _measured(name: str, found: Mapping[str, Any], told: Mapping[str, tuple[int, int] | None]) -> MeasuredArena:
+def _measured(
+    name: str,
+    found: Mapping[str, Any],
+    models: Mapping[str, FileModel],
+    told: Mapping[str, tuple[int, int] | None],
+) -> MeasuredArena:
     head, tail = told[name] or (None, None)
-    return MeasuredArena(found[f"head_{name}"], found[f"tail_{name}"], head, tail)
+    least = None if head is None else least_in_wheel(models[name], head)
+    return MeasuredArena(found[f"head_{name}"], found[f"tail_{name}"], head, tail, found[f"least_{name}"], least)
 
 
 def _why(words: str, model: FileModel) -> str:

@@ -11,7 +11,7 @@ import memsched
 from memsched.errors import RuntimeUnavailableError
 from memsched.formats.tflite.metadata import OFFLINE_PLAN
 from memsched.report.refusals import refusal_lines
-from memsched.runtimes.tflm import verification
+from memsched.runtimes.tflm import session, verification
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build, int32s, options
 from tests.runtimes.tflm.interpreter import needs_tflm
 from tests.runtimes.tflm.test_limits import join, softmax
@@ -48,7 +48,38 @@ def test_what_is_written_runs_there_and_its_arena_is_the_one_predicted(name: str
         assert arena["measured_head_bytes"] == arena["predicted_head_bytes"]
         assert arena["measured_tail_bytes"] == arena["predicted_tail_bytes"]
     assert found["arena_after"]["measured_head_bytes"] == result.report["tflm"]["head_bytes"]
-    assert found["measured_peak_after_bytes"] == found["arena_after"]["measured_total_bytes"]
+    assert found["measured_peak_after_bytes"] == found["arena_after"]["measured_least_bytes"]
+
+
+@pytest.mark.parametrize("subgraphs", [0, 4])
+def test_the_arena_told_is_the_smallest_that_runs(subgraphs: int) -> None:
+    """Planning takes more for a moment than head and tail of small models; it holds an offset for each subgraph."""
+    branches = [Sub([T("x"), T("y")], [O("NEG", [0], [1])], [0], [1]) for _ in range(subgraphs)]
+    ops = [
+        O("IF", [0, n + 1], [n + 2], options("IfOptions", thenSubgraphIndex=n + 1, elseSubgraphIndex=n + 1))
+        for n in range(subgraphs)
+    ]
+    tensors = [T("c", (1,), "BOOL"), *(T(f"t{n}") for n in range(subgraphs + 2))]
+    ops.append(O("NEG", [subgraphs + 1], [len(tensors)]))
+    tensors.append(T("y"))
+    data = build(Sub(tensors, ops, [0, 1], [len(tensors) - 1]), *branches)
+    found = verification.verify(data, data)
+    assert found.outputs_equal is True
+    peaks = (found.measured_peak_before_bytes, found.measured_peak_after_bytes)
+    for arena, peak in zip(found.arenas, peaks, strict=True):
+        assert peak == arena.measured_least == arena.predicted_least
+        assert arena.measured_total is not None
+        assert arena.measured_least is not None
+        assert arena.measured_least > arena.measured_total
+        once = session.InputDraws(1, 0)
+        assert session.attempt(data, arena.measured_least, once).outputs is not None
+        assert session.attempt(data, arena.measured_least - 16, once).outputs is None
+
+
+def test_an_arena_that_planning_does_not_fill_is_head_and_tail() -> None:
+    data = (MODELS / "person_detect.tflite").read_bytes()
+    for arena in verification.verify(data, data).arenas:
+        assert arena.measured_least == arena.predicted_least == arena.measured_total == 85_264
 
 
 def test_other_outputs_are_told() -> None:

@@ -138,7 +138,8 @@ class Case:
         arena = (report["verification"] or {}).get("arena_after")
         if head.wrong or not arena or arena["predicted_total_bytes"] is None:
             return head
-        return _judged(row, arena["predicted_total_bytes"], _allocated(found.stderr, "total"), said)
+        both = _judged(row, arena["predicted_total_bytes"], _allocated(found.stderr, "total"), said)
+        return both if both.wrong else _judged(row, arena["predicted_least_bytes"], found.value["least"], said)
 
     def _held_by_onnxruntime(self, row: Row, options: Sequence[str], claimed: int | None, written: Path) -> Row:
         paths = [str(self.model.resolve()), str(written)]

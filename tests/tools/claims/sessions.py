@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ __all__ = ["run_onnxruntime", "run_tflm"]
 
 _RUNS = 3
 _TOLERANCE = 1e-5
+_ARENA, _STEP = 1 << 26, 16
 
 
 def run_onnxruntime(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,14 +68,14 @@ def run_tflm(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run the models at "paths" with "inputs" inputs in TensorFlow Lite Micro, each set of inputs twice in a row.
 
     Returns:
-        "same": all outputs are bit-equal; "vary": they differ from input to input. What the allocator recorded of the
-        arena goes to standard error.
+        "same": all outputs are bit-equal; "vary": they differ from input to input; "least": bytes of the smallest arena
+        that the last can be allocated in. What the allocator recorded of the arena goes to standard error.
     """
     from tflite_micro.python.tflite_micro import runtime
 
     outputs = []
     for path in request["paths"]:
-        interpreter = runtime.Interpreter.from_file(path, arena_size=1 << 26)
+        interpreter = runtime.Interpreter.from_file(path, arena_size=_ARENA)
         random, found = np.random.default_rng(0), []
         for _ in range(_RUNS):
             values = [_values(interpreter.get_input_details(number), random) for number in range(request["inputs"])]
@@ -85,7 +87,27 @@ def run_tflm(request: Mapping[str, Any]) -> dict[str, Any]:
         outputs.append(found)
     interpreter.print_allocations()
     same = all(map(np.array_equal, *outputs))
-    return {"same": same, "vary": any(not np.array_equal(outputs[0][0], one) for one in outputs[0][2:])}
+    vary = any(not np.array_equal(outputs[0][0], one) for one in outputs[0][2:])
+    return {"same": same, "vary": vary, "least": _least(request["paths"][-1])}
+
+
+def _least(path: str) -> int:
+    from tflite_micro.python.tflite_micro import runtime
+
+    refused, granted = 0, _ARENA
+    while granted - refused > _STEP:
+        size = (refused + granted) // (2 * _STEP) * _STEP
+        child = os.fork()
+        if not child:
+            # What is said of refused sizes is not what was recorded.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            try:
+                runtime.Interpreter.from_file(path, arena_size=size)
+            except RuntimeError:
+                os._exit(1)
+            os._exit(0)
+        refused, granted = (size, granted) if os.waitpid(child, 0)[1] else (refused, size)
+    return granted
 
 
 def _values(detail: Mapping[str, Any], random: np.random.Generator) -> np.ndarray[Any, Any]:
