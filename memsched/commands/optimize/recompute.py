@@ -13,8 +13,9 @@ from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
 from memsched.errors import InternalError
 from memsched.graph.border import Border
 from memsched.graph.model import Graph, Op
+from memsched.lowering.apply import apply_target
 from memsched.remat.apart import apart
-from memsched.remat.cost import RematPoint, judge, work_of
+from memsched.remat.cost import RematPoint, judge, least_peak, work_of
 from memsched.remat.found import RematResult, untried
 from memsched.remat.rewrite import rematerialise, repeatable
 from memsched.remat.search import SMALL, search
@@ -208,6 +209,10 @@ def _section(
     """
     macs = sum(op.macs for op in graph.ops)
     point = used or found.frontier[0]
+    # Where a runtime lays out loops or its kernels' buffers otherwise, what the search proved is of another memory.
+    executed = base.placed.plans[0].graph
+    alike = executed == apply_target(graph, base.prepared.target)
+    bound = found.lower_bound if alike else least_peak(executed, repeatable(graph))
     return RematSection(
         applied=used is not None and used.cost > 0,
         max_extra_work_percent=round(float(percent), 3),
@@ -215,10 +220,10 @@ def _section(
         extra_macs_percent=percent_of(point.extra_macs, macs),
         extra_bytes_moved=point.extra_bytes,
         extra_work_percent=percent_of(point.cost, found.total),
-        status=point.status if used is not None else "feasible",
-        extra_work_bound_percent=percent_of(min(point.cost_bound, point.cost), found.total),
-        proof=point.proof,
-        lower_bound_bytes=found.lower_bound,
+        status=point.status if used is not None and alike else "feasible",
+        extra_work_bound_percent=percent_of(min(point.cost_bound, point.cost), found.total) if alike else 0.0,
+        proof=point.proof if alike else "",
+        lower_bound_bytes=bound,
         without=FiguresSection(peak_bytes=base.peak, arena_bytes=base.placed.allocation.arena),
         copies=tuple(_copies(graph, point)),
         frontier=tuple(
@@ -232,7 +237,7 @@ def _section(
         refusals=tuple(refused),
         judged=found.judged,
         finished=found.finished,
-        settled=found.settled,
+        settled=found.settled and alike,
     )
 
 

@@ -234,3 +234,14 @@ def test_the_whole_arena_is_the_one_that_is_told(one: LoopModel) -> None:
     assert found["arena_before"]["as_predicted"]
     assert found["arena_after"]["as_predicted"]
     assert found["arena_after"]["measured_head_bytes"] < found["arena_before"]["measured_head_bytes"]
+
+
+@pytest.mark.parametrize("one", [LoopModel(), LoopModel(stride=2), LoopModel(again=True)])
+def test_no_bound_of_repetitions_counts_what_a_loop_does_not_copy(one: LoopModel) -> None:
+    report = compiler.optimize(
+        looped(one), target="tflm-reference", remat=True, max_extra_macs=50, effort=1, verify=False
+    ).report
+    remat = report["remat"]
+    assert remat["lower_bound_bytes"] <= report["result"]["peak_bytes"]
+    assert not remat["settled"]
+    assert remat["status"] == "feasible"
