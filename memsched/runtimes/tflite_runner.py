@@ -4,15 +4,33 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
-from memsched.errors import UsageError
+from memsched.errors import ModelError, UsageError
 from memsched.formats.module import FormatName, LoadOptions
+from memsched.formats.tflite.model import parse
 from memsched.graph.border import Border
 from memsched.runtimes.values import Verification
 
-__all__ = ["TfliteRunner", "VerifyFiles"]
+__all__ = ["BEFORE_AND_AFTER", "ModelWords", "TfliteRunner", "VerifyFiles"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWords:
+    """What reasons call two models.
+
+    Attributes:
+        elsewhere: What is said where one is refused: where else it may run.
+    """
+
+    first: str
+    second: str
+    elsewhere: str = ""
+
+
+BEFORE_AND_AFTER: Final = ModelWords("the model as given", "the optimised model")
 
 
 class VerifyFiles(Protocol):
@@ -27,6 +45,7 @@ class VerifyFiles(Protocol):
         seed: int,
         tolerance: float = ...,
         borders: Sequence[Border],
+        words: ModelWords = ...,
     ) -> Verification: ...
 
 
@@ -34,6 +53,7 @@ class TfliteRunner(ABC):
     """Compares two TFLite files by the verification of a runtime."""
 
     format: Final[FormatName] = "tflite"
+    elsewhere: ClassVar[str] = ""
 
     @property
     @abstractmethod
@@ -57,5 +77,23 @@ class TfliteRunner(ABC):
         if rtol:
             raise UsageError("--rtol is for ONNX: state the tolerance of TFLite outputs with --atol")
         one, other = (given if isinstance(given, bytes) else given.read_bytes() for given in (first, second))
-        found = self.verify_files(one, other, runs=runs, seed=seed, borders=borders)
+        names = [
+            letter if isinstance(given, bytes) else f"{letter} ('{given}')"
+            for letter, given in (("A", first), ("B", second))
+        ]
+        for name, data in zip(names, (one, other), strict=True):
+            _check(name, data)
+        words = ModelWords(names[0], names[1], self.elsewhere)
+        found = self.verify_files(one, other, runs=runs, seed=seed, borders=borders, words=words)
+        if not found.runs:
+            # A model that was not run has no outputs that differ.
+            found = replace(found, outputs_equal=None)
         return found.within(atol), found
+
+
+def _check(name: str, data: bytes) -> None:
+    """Check that ``data`` is a TFLite model: what runtimes say of others does not name them."""
+    try:
+        parse(data)
+    except ModelError as error:
+        raise ModelError(f"{name} cannot be read: {error}") from None

@@ -34,13 +34,33 @@ def test_verify_runs_where_it_is_told_to(run: Run, tmp_path: Path) -> None:
     path.write_bytes((MODELS / "person_detect.tflite").read_bytes())
     done = run("verify", path, path, "--runtime", "tflm")
     assert done.code == 0, done.err
+    assert "smallest arena that runs B: 85,264 B" in done.out
     assert "arena of B: measured 55,296 B head + 29,968 B tail, as predicted" in done.out
     assert "bit-equal on 3 random inputs in tflite-micro" in done.out
     # LiteRT does not load it.
-    assert run("verify", path, path).code == 1
+    other = tmp_path / "other.tflite"
+    other.write_bytes((MODELS / "hello_world_int8.tflite").read_bytes())
+    for letter, models in (("A", (path, path)), ("B", (other, path))):
+        done = run("verify", *models)
+        assert (done.code, done.out) == (1, "")
+        assert f"refuses {letter} ('{path}')" in done.err
+        assert "Was 3. Tensor 33" in done.err
+        assert "--runtime tflm" in done.err
+        assert "as given" not in done.err
     done = run("verify", path, path, "--runtime", "onnxruntime")
     assert done.code == 2
     assert "onnxruntime runs no TFLite models" in done.err
+
+
+@pytest.mark.parametrize("runtime", ["litert", "tflm"])
+def test_a_truncated_file_is_named_and_nothing_failed(run: Run, tmp_path: Path, runtime: str) -> None:
+    sound, cut = tmp_path / "sound.tflite", tmp_path / "cut.tflite"
+    sound.write_bytes((MODELS / "hello_world_int8.tflite").read_bytes())
+    cut.write_bytes(sound.read_bytes()[:1000])
+    for letter, models in (("A", (cut, sound)), ("B", (sound, cut))):
+        done = run("verify", *models, "--runtime", runtime)
+        assert (done.code, done.out) == (1, "")
+        assert f"{letter} ('{cut}') cannot be read: " in done.err
 
 
 def test_with_unknown_kernels_there_is_no_size_of_an_arena_unless_theirs_is_told(run: Run, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ class LiteRtRunner(TfliteRunner):
     kernels: Final = None
     parts: Final = "memsched.runtimes.litert.parts:LiteRtParts"
     package: Final = LITERT
+    elsewhere = "; --runtime tflm asks TensorFlow Lite Micro"
 
     def installed(self) -> str:
         """Return the runtime's name and version; see `Runner.installed`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -182,4 +183,6 @@ def _probed(answer: ModeAnswer, request: CompareRequest, mode: str, drawn: _Inpu
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    # LiteRT hands its lines over as one.
+    lines = re.sub(r"(?<=[\w)])\.(?=[A-Z])", ". ", str(error))
+    return " ".join(lines.split()) or type(error).__name__

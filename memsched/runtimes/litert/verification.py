@@ -14,6 +14,7 @@ from memsched.runtimes.borders import told
 from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.litert.answers import CompareRequest, ModeAnswer, ModeAnswers
 from memsched.runtimes.package import LITERT
+from memsched.runtimes.tflite_runner import BEFORE_AND_AFTER, ModelWords
 from memsched.runtimes.values import Verification
 
 __all__ = ["verify"]
@@ -35,6 +36,7 @@ def verify(
     tolerance: float = 0.0,
     timeout_seconds: float | None = 300.0,
     borders: Sequence[Border] = (),
+    words: ModelWords = BEFORE_AND_AFTER,
 ) -> Verification:
     """Run a model as given and as optimised in LiteRT, in a child process, and compare.
 
@@ -48,6 +50,7 @@ def verify(
         tolerance: Relative error up to which outputs that differ are looked at further; they are not equal then.
         borders: What stands between the inputs and outputs of both. What is quantised there is drawn from, and compared
             as, what its integers say exactly: LiteRT's delegates round other numbers in ways of their own.
+        words: What reasons call the models.
         timeout_seconds: For each child process; a model that takes longer counts as one that could not be run.
 
     Raises:
@@ -60,8 +63,8 @@ def verify(
         # Looking inside is the least tried part: a crash may be its own.
         result = _run(replace(request, probe=False), timeout_seconds)
     if not result.ok:
-        return _failed(runtime, request, result, timeout_seconds)
-    found = _judge(runtime, msgspec.convert(result.value, ModeAnswers), tolerance)
+        return _failed(runtime, request, result, timeout_seconds, words)
+    found = _judge(runtime, msgspec.convert(result.value, ModeAnswers), tolerance, words)
     rounded = any(step.kind in {"quantize", "dequantize"} for border in borders for step in border.steps)
     return dataclasses.replace(found, notes=(*found.notes, _ON_GRID)) if rounded else found
 
@@ -78,7 +81,9 @@ def _refuted(runtime: str, runs: int, error: float | None, reason: str) -> Verif
     return Verification(runtime, runs, False, error, None, None, None, _shorten(reason))
 
 
-def _failed(runtime: str, request: CompareRequest, result: ChildResult, timeout_seconds: float | None) -> Verification:
+def _failed(
+    runtime: str, request: CompareRequest, result: ChildResult, timeout_seconds: float | None, words: ModelWords
+) -> Verification:
     """Find out whose fault it is that the child did not answer."""
     if result.status == "error":
         return _unknown(runtime, f"LiteRT could not be used: {result.reason}")
@@ -86,19 +91,21 @@ def _failed(runtime: str, request: CompareRequest, result: ChildResult, timeout_
     if result.status == "timeout":
         return _unknown(runtime, f"running both models was {result.reason}")
     if alone.status == "crash":
-        return _unknown(runtime, f"LiteRT crashes on the model as given: {alone.reason}")
+        return _unknown(runtime, f"LiteRT crashes on {words.first}: {alone.reason}")
     if not alone.ok:
-        return _unknown(runtime, f"LiteRT crashed ({result.reason}), and the model as given alone: {alone.reason}")
-    return _refuted(runtime, 0, None, f"LiteRT crashes on the optimised model only: {result.reason}")
+        return _unknown(runtime, f"LiteRT crashed ({result.reason}), and {words.first} alone: {alone.reason}")
+    return _refuted(runtime, 0, None, f"LiteRT crashes on {words.second} only: {result.reason}")
 
 
-def _judge(runtime: str, answers: ModeAnswers, tolerance: float) -> Verification:
+def _judge(runtime: str, answers: ModeAnswers, tolerance: float, words: ModelWords) -> Verification:
     """Make one verdict of what both modes showed."""
     plain, default = answers.plain, answers.default
     modes = {"LiteRT without delegates": plain, "LiteRT with its default delegates": default}
     for mode, found in modes.items():
         if found.after_error is not None:
-            return _refuted(runtime, 0, None, f"{mode} refuses the optimised model only: {found.after_error}")
+            return _refuted(
+                runtime, 0, None, _refusal(f"{mode} refuses {words.second} only: {found.after_error}", words)
+            )
         if found.equal is False and found.repeatable and not found.near(tolerance):
             error = found.max_abs_error if math.isfinite(found.max_abs_error) else None
             return _refuted(runtime, found.runs, error, f"outputs differ in {mode}")
@@ -106,8 +113,8 @@ def _judge(runtime: str, answers: ModeAnswers, tolerance: float) -> Verification
     refused = {mode: found.before_error for mode, found in modes.items() if found.before_error is not None}
     if not ran:
         if refused:
-            return _unknown(runtime, f"LiteRT refuses the model as given: {next(iter(refused.values()))}")
-        return _unknown(runtime, "the model as given gives other outputs each time it is run on the same inputs")
+            return _unknown(runtime, _refusal(f"LiteRT refuses {words.first}: {next(iter(refused.values()))}", words))
+        return _unknown(runtime, f"{words.first} gives other outputs each time it is run on the same inputs")
     notes = [f"not run in {mode}: {_shorten(reason)}" for mode, reason in refused.items()]
     matches, reason = _order(answers, notes)
     notes += _session(plain)
@@ -155,5 +162,9 @@ def _order(answers: ModeAnswers, notes: list[str]) -> tuple[bool | None, str | N
     return None if plain is None else plain == tuple(range(len(plain))), "; ".join(unseen) or None
 
 
-def _shorten(reason: str) -> str:
-    return reason if len(reason) <= _LONGEST_REASON else reason[: _LONGEST_REASON - 3] + "..."
+def _refusal(reason: str, words: ModelWords) -> str:
+    return _shorten(reason, _LONGEST_REASON - len(words.elsewhere)) + words.elsewhere
+
+
+def _shorten(reason: str, longest: int = _LONGEST_REASON) -> str:
+    return reason if len(reason) <= longest else reason[: longest - 3] + "..."

@@ -13,6 +13,7 @@ from memsched.graph.border import Border
 from memsched.runtimes.borders import told as told_borders
 from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.package import TFLM
+from memsched.runtimes.tflite_runner import BEFORE_AND_AFTER, ModelWords
 from memsched.runtimes.tflm.limits import refusals
 from memsched.runtimes.tflm.persistent import least_in_wheel, tail_in_wheel, unknown_kernels
 from memsched.runtimes.tflm.plan import kernel_scratch, predict
@@ -46,6 +47,7 @@ def verify(
     tolerance: float = 0.0,
     timeout_seconds: float | None = 600.0,
     borders: Sequence[Border] = (),
+    words: ModelWords = BEFORE_AND_AFTER,
 ) -> Verification:
     """Run a model as given and as optimised in TensorFlow Lite Micro, in child processes, and compare.
 
@@ -57,6 +59,7 @@ def verify(
         after: The optimised model's file.
         tolerance: Relative error up to which outputs that differ are looked at further; they are not equal then.
         borders: What stands between the inputs and outputs of both.
+        words: What reasons call the models.
         timeout_seconds: For both models together; models that take longer count as models that could not be run.
 
     Raises:
@@ -77,7 +80,7 @@ def verify(
     result = run_in_child(_SESSION, request, timeout_seconds)
     if not result.ok:
         return _unknown(runtime, _failed(result))
-    return _judge(runtime, result.value, models, told, tolerance)
+    return _judge(runtime, result.value, models, told, tolerance, words)
 
 
 def refusal_words(model: FileModel) -> str | None:
@@ -134,20 +137,21 @@ def _judge(
     models: Mapping[str, FileModel],
     told: Mapping[str, tuple[int, int] | None],
     tolerance: float,
+    words: ModelWords,
 ) -> Verification:
     """Make a verdict of what both models showed."""
     if "before_error" in found:
         why = _why(found["before_error"], models[_GIVEN])
         refused = None if _lacks_custom_kernels(models[_GIVEN]) else _shorten(found["before_error"])
-        return replace(_unknown(runtime, f"it refuses the model as given: {why}"), refused=refused)
+        return replace(_unknown(runtime, f"it refuses {words.first}: {why}"), refused=refused)
     before = _measured(_GIVEN, found, models, told)
     if "after_error" in found:
         why = _why(found["after_error"], models[_WRITTEN])
-        return _refuted(runtime, 0, None, f"it refuses the optimised model only: {why}", before)
+        return _refuted(runtime, 0, None, f"it refuses {words.second} only: {why}", before)
     after = _measured(_WRITTEN, found, models, told)
     if not found["equal"]:
         if not found["repeatable"]:
-            reason = "the model as given gives other outputs each time it is run on the same inputs"
+            reason = f"{words.first} gives other outputs each time it is run on the same inputs"
             return _unknown(runtime, reason)
         if found["relative_error"] > tolerance:
             again = "" if found["steady"] else ", and the second run on an input differs from the first"
