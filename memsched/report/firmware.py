@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from memsched.report.text import print_line
 from memsched.report.values.optimize import OptimizeReport
+from memsched.units import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,8 +40,8 @@ def print_firmware(console: Console, report: OptimizeReport, *, verbose: bool) -
     if section.scratch:
         largest = max(section.scratch, key=lambda entry: sum(entry.requests_bytes))
         lines.append(
-            f"  scratch buffers for {len(section.scratch)} operators, the most for operator {largest.operator} "
-            f"({largest.type}): {sum(largest.requests_bytes):,} B"
+            f"  scratch buffers for {counted(len(section.scratch), 'operator')}, the most for operator "
+            f"{largest.operator} ({largest.type}): {sum(largest.requests_bytes):,} B"
         )
     lines += [f"  holds for: {assumption}" for assumption in section.assumptions if verbose]
     for line in lines:

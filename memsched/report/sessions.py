@@ -29,10 +29,9 @@ _DEFAULT_SESSION = "a session without options"
 
 def memory_named(report: OptimizeReport) -> str:
     """Return in words what a budget is compared with."""
-    if needed_memory(report).noun == "process":
-        return "the process"
-    if report.result.session_bytes is None:
-        return "the arena"
+    noun = needed_memory(report).noun
+    if noun == "process" or report.result.session_bytes is None:
+        return f"the {noun}"
     guarantee = report.order_guarantee
     if guarantee is None:
         return "a session with the options of --order-guarantee session"

@@ -14,7 +14,7 @@ from memsched.graph.prices import Prices
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.values import Verification
-from memsched.targets.model import Target
+from memsched.targets.model import BudgetFor, Target
 
 __all__ = [
     "AS_TOLD",
@@ -275,6 +275,16 @@ class Runtime(Protocol):
 
         Raises:
             UsageError: One is asked for where the runtime takes none.
+        """
+
+    def budgeted(self, what: BudgetFor | None) -> Target:
+        """Return the target with what a budget is for and what is made small.
+
+        Args:
+            what: None for what the target itself says.
+
+        Raises:
+            UsageError: Something is said of it where the runtime has no choice.
         """
 
     def rules(self, plan: bool | None) -> Target:

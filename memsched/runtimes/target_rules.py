@@ -13,9 +13,14 @@ from memsched.graph.prices import NOTHING_KEPT, Kept, Pace, Prices
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Opening, OrderChoice, OrderInFile, RelayRules, Requirement, SearchAllowance
-from memsched.targets.model import Target
+from memsched.targets.model import BudgetFor, Target
 
 __all__ = ["TargetRules"]
+
+_NO_PLANNER = (
+    "{} is for TFLite models and a target with TensorFlow Lite Micro's planner: "
+    "add --target tflm or --target tflm-reference"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +84,14 @@ class TargetRules:
     def wants_plan(self, asked: bool | None) -> bool | None:
         """Return False; see `Runtime.wants_plan`."""
         if asked:
-            raise UsageError(
-                "--tflm-plan is for TFLite models and a target with TensorFlow Lite Micro's planner: "
-                "add --target tflm or --target tflm-reference"
-            )
+            raise UsageError(_NO_PLANNER.format("--tflm-plan"))
         return False
+
+    def budgeted(self, what: BudgetFor | None) -> Target:
+        """Return the target; see `Runtime.budgeted`."""
+        if what is not None:
+            raise UsageError(_NO_PLANNER.format("--budget-for"))
+        return self.target
 
     def rules(self, plan: bool | None) -> Target:
         """Return the target."""

@@ -1,13 +1,16 @@
-"""``memsched optimize --tflm-plan`` from the command line."""
+"""Memory plans and arenas for TensorFlow Lite Micro from the command line."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import pytest
+
 from memsched.formats.tflite.model import parse
 from memsched.runtimes.tflm.plan import given_plan
 from tests.cli.conftest import Run
+from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
 from tests.runtimes.tflm.test_plan import three_branches
 
 
@@ -30,4 +33,38 @@ def test_a_plan_for_another_runtime_is_a_usage_error(run: Run, tmp_path: Path) -
     done = run("optimize", path, "--tflm-plan")
     assert done.code == 2
     assert "add --target tflm or --target tflm-reference" in done.err
+    assert not path.with_name("model_memsched.tflite").exists()
+
+
+@pytest.mark.parametrize(("budget", "code"), [("100KB", 0), ("1KB", 3)])
+def test_what_a_budget_for_activations_counts_is_named(run: Run, tmp_path: Path, budget: str, code: int) -> None:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(three_branches())
+    words = ("--target", "tflm", "--budget-for", "activations", "--budget", budget, "--no-verify")
+    done = run("optimize", path, *words)
+    assert done.code == code
+    said = " ".join((done.out + done.err).split())
+    assert f"budget {'exceeded' if code else 'met'}: the planned part of the arena " in said
+    assert "the arena takes" not in said.replace("part of the arena takes", "")
+
+
+def test_one_operator_is_counted_as_one(run: Run, tmp_path: Path) -> None:
+    tensors = [T("x", (1, 8, 8, 6), "INT8"), T("axes", (2,), "INT32", int32s(1, 2)), T("y", (1, 6), "INT8")]
+    path = tmp_path / "mean.tflite"
+    path.write_bytes(build(Sub(tensors, [O("MEAN", [0, 1], [2], options("ReducerOptions"))], [0], [2])))
+    assert (
+        "scratch buffers for 1 operator, the most for operator 0 (MEAN)" in run("analyze", path, "--target", "tflm").out
+    )
+
+
+@pytest.mark.parametrize("command", ["optimize", "analyze"])
+@pytest.mark.parametrize("what", ["arena", "activations"])
+def test_another_runtime_has_no_choice_of_what_a_budget_is_for(
+    run: Run, tmp_path: Path, command: str, what: str
+) -> None:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(three_branches())
+    done = run(command, path, "--target", "litert", "--budget-for", what)
+    assert done.code == 2
+    assert "--budget-for is for TFLite models" in done.err
     assert not path.with_name("model_memsched.tflite").exists()

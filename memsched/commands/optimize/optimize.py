@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Literal
 
-import msgspec
-
 from memsched.commands.curve import Curve, find_curve
 from memsched.commands.declared import check_given
 from memsched.commands.levels import named
@@ -451,8 +449,7 @@ def _on_chip(module: Module, main: GraphPlan, target: Target, limits: Limits) ->
 
 
 def _rules(module: Module, name: str | None, budget_for: BudgetFor | None) -> Target:
-    target = load_target(name or default_target(module.format))
-    return target if budget_for is None else msgspec.structs.replace(target, budget_for=budget_for)
+    return runtime_of(module, load_target(name or default_target(module.format))).budgeted(budget_for)
 
 
 def _budget_bytes(

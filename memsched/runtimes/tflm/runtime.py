@@ -15,7 +15,7 @@ from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Opening, OrderInFile, RelayRules, Requirement, SearchAllowance
 from memsched.runtimes.target_rules import TargetRules
-from memsched.targets.model import Target
+from memsched.targets.model import BudgetFor, Target
 
 if TYPE_CHECKING:
     from memsched.runtimes.tflm.arena import TflmFacts
@@ -84,6 +84,10 @@ class TensorFlowLiteMicro(TargetRules):
     def wants_plan(self, asked: bool | None) -> bool | None:
         """Return what was asked for; None for nothing."""
         return asked
+
+    def budgeted(self, what: BudgetFor | None) -> Target:
+        """Return the target with what a budget is for: the arena, or its planned part."""
+        return self.target if what is None else structs.replace(self.target, budget_for=what)
 
     def rules(self, plan: bool | None) -> Target:
         """Return the target; where no plan is written, without what shares bytes: TFLM's planner lays nothing so."""
