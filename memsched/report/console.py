@@ -16,7 +16,7 @@ from memsched.report.chart import print_footprints
 from memsched.report.frontier import frontier_rows
 from memsched.report.outputs import compared, was_rewritten
 from memsched.report.pools import pool_lines, two_arena_lines
-from memsched.report.refusals import refusal_lines, unknown_lines
+from memsched.report.refusals import plan_lines, refusal_lines, unknown_lines
 from memsched.report.remat import remat_lines
 from memsched.report.requirement import arena_column, frontier_column, needed_memory
 from memsched.report.sessions import (
@@ -148,7 +148,7 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
     rewrites += tiling_lines(report.tiling, columns, verbose=verbose)
     rewrites += remat_lines(report.remat, columns, verbose=verbose)
     refused = refusal_lines(report)
-    lines = [*refused, *_requirement_lines(report), *unknown_lines(report), *_budget_lines(report)]
+    lines = [*refused, *plan_lines(report), *_requirement_lines(report), *unknown_lines(report), *_budget_lines(report)]
     if report.command == "optimize":
         lines.append(_saving_line(report))
         lines.extend(_structure_lines(report))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from memsched.report.text import shortened
 from memsched.report.values.optimize import OptimizeReport
 
-__all__ = ["refusal_lines", "unknown_lines"]
+__all__ = ["plan_lines", "refusal_lines", "unknown_lines"]
 
 _LONGEST_NAME = 40
 
@@ -26,6 +26,14 @@ def refusal_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     rest = "" if len(refused) == 1 else f" (and {len(refused) - 1} more operators, see the report)"
     text = f"TensorFlow Lite Micro refuses this model: {where}, {one.type} '{name}': {one.reason}{rest}"
     return [(text if words is None else f"{text}; in its own words: {words}", "red")]
+
+
+def plan_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
+    """Return a warning of a memory plan that the file brings and that is wrong; empty where none is."""
+    if report.tflm is None or report.tflm.plan_fault is None:
+        return []
+    fault, target = report.tflm.plan_fault, report.target.name
+    return [(f"warning: as the file brings it, {fault} (by the rules of {target})", "yellow")]
 
 
 def unknown_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 
 import pytest
 
+from memsched.formats.tflite.metadata import OFFLINE_PLAN
 from memsched.formats.tflite.model import parse
 from memsched.runtimes.tflm.plan import given_plan
 from tests.cli.conftest import Run
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
+from tests.runtimes.tflm.interpreter import needs_tflm
 from tests.runtimes.tflm.test_plan import three_branches
 
 
@@ -55,6 +58,54 @@ def test_one_operator_is_counted_as_one(run: Run, tmp_path: Path) -> None:
     assert (
         "scratch buffers for 1 operator, the most for operator 0 (MEAN)" in run("analyze", path, "--target", "tflm").out
     )
+
+
+def planned(*offsets: int) -> bytes:
+    """Return a sum of two inputs of 1,024 bytes, with a memory plan of its own."""
+    plan = struct.pack("<3I3i", 1, 1, 3, *offsets)
+    tensors = [T(name, (16, 16)) for name in ("x", "z", "y")]
+    sub = Sub(tensors, [O("ADD", [0, 1], [2], options("AddOptions"))], [0, 1], [2])
+    return build(sub, metadata=[(OFFLINE_PLAN, plan)])
+
+
+def test_a_plan_that_is_replaced_is_not_the_planners_own(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(planned(0, 1024, 4096))
+    said = " ".join(run("optimize", path, "--target", "tflm", "--no-verify").out.split())
+    assert "the memory plan that the file brings, which lays them in 5,120 B, not in 3,072 B" in said
+    assert "its own planner" not in said
+    assert "warning" not in said
+    path.write_bytes(planned(0, 1024, 2048))
+    said = " ".join(run("optimize", path, "--target", "tflm", "--no-verify", "--force").out.split())
+    assert "--no-tflm-plan" not in said
+
+
+@pytest.mark.parametrize(
+    ("offsets", "words"),
+    [
+        ((0, 512, 2048), "lays tensor 0 'x' of subgraph 0 and tensor 1 'z' of subgraph 0 over each other"),
+        ((0, 1024, 2056), "lays tensor 2 'y' of subgraph 0 at 2056, no multiple of 16"),
+    ],
+)
+def test_a_wrong_plan_in_the_file_is_told(run: Run, tmp_path: Path, offsets: tuple[int, ...], words: str) -> None:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(planned(*offsets))
+    for command in (("analyze", path), ("optimize", path, "--no-verify")):
+        done = run(*command, "--target", "tflm")
+        assert done.code == 0, done.err
+        assert f"warning: as the file brings it, the memory plan {words}" in " ".join(done.out.split())
+
+
+@needs_tflm
+def test_a_wrong_plan_is_not_blamed_on_what_was_done(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(planned(0, 512, 4096))
+    done = run("optimize", path, "--target", "tflm")
+    said = " ".join(done.err.split())
+    assert done.code == 4
+    assert "in which the memory plan lays tensor 0 'x' of subgraph 0 and tensor 1 'z'" in said
+    assert "report it" not in said
+    assert not path.with_name("model_memsched.tflite").exists()
 
 
 @pytest.mark.parametrize("command", ["optimize", "analyze"])

@@ -248,8 +248,13 @@ def refuted(verification: Verification, *, inexact: bool) -> bool:
     return not inexact or error is None or error > TOLERANCE
 
 
-def told_apart(verification: Verification, final: FinalModel) -> str:
+def told_apart(verification: Verification, final: FinalModel, facts: TflmFacts | None) -> str:
     """Return why the model is rejected for outputs that differ, in a sentence for the user."""
+    if facts is not None and facts.plan_fault is not None:
+        return (
+            f"outputs differ from those of the model as given in {verification.runtime}, in which {facts.plan_fault}: "
+            "no model is written; take that plan out of the file"
+        )
     wrong = next((one for one in verification.other_sizes if one.outcome == "wrong"), None)
     if wrong is not None:
         return (

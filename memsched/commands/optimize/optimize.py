@@ -410,7 +410,7 @@ def optimize(
     )
     report = build(outcome, seed=seed, seconds=time.monotonic() - started)
     if verification is not None and refuted(verification, inexact=final.rewrites.inexact):
-        raise OutputsDifferError(told_apart(verification, final), report)
+        raise OutputsDifferError(told_apart(verification, final, done.facts), report)
     return OptimizeResult(
         model=done.written.model,
         report=report,

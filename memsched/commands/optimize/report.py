@@ -449,6 +449,7 @@ def _tflm_section(facts: TflmFacts, verification: Verification | None) -> TflmSe
         plan_head_bytes=facts.plan_head,
         refusal=facts.words or (None if verification is None else verification.refused),
         refused=tuple(RefusedOpRow(**dataclasses.asdict(one)) for one in facts.refusals),
+        plan_fault=facts.plan_fault,
         dropped=tuple(
             DroppedTensorRow(subgraph=one.subgraph, index=one.tensor, tensor=one.name, size_bytes=one.size)
             for one in facts.dropped

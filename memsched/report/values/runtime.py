@@ -162,6 +162,7 @@ class TflmSection(Section, frozen=True, kw_only=True):
             where it was not tried: it is not installed, or nothing was to be run.
         refused: Operators of the model as given that TensorFlow Lite Micro's reference kernels refuse: what was tried
             of them is listed in the documentation. Then its figures are those that it would have.
+        plan_fault: What is wrong with the memory plan that the model as given brings; null where nothing is.
         dropped: Tensors that no operator refers to: they would have been given memory and are empty in the model
             written.
         plan: The offsets that the model written states; empty without a plan of memsched's.
@@ -173,6 +174,7 @@ class TflmSection(Section, frozen=True, kw_only=True):
     plan_head_bytes: Count | None
     refusal: str | None = None
     refused: tuple[RefusedOpRow, ...] = ()
+    plan_fault: str | None = None
     dropped: tuple[DroppedTensorRow, ...]
     plan: tuple[PlannedTensorRow, ...]
 

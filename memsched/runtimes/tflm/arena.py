@@ -34,7 +34,7 @@ from memsched.runtimes.tflm.plan import (
     predict,
     wanted_buffers,
 )
-from memsched.runtimes.tflm.plan_check import check_plan
+from memsched.runtimes.tflm.plan_check import check_plan, plan_fault
 from memsched.runtimes.tflm.planner import round_up
 from memsched.runtimes.tflm.requirement import requirement, room_to_plan
 from memsched.targets.load import Target
@@ -42,6 +42,7 @@ from memsched.targets.load import Target
 __all__ = [
     "TflmFacts",
     "analyzed",
+    "analyzed_plan",
     "check_kernels",
     "finish",
     "lowered_for",
@@ -67,6 +68,7 @@ class TflmFacts:
         offsets: Our plan, per (subgraph, tensor); empty without one.
         names: The names of the tensors in ``offsets``.
         refusals: Operators of the file as given that TFLM is known to refuse.
+        plan_fault: What is wrong with the plan that the file brings, by the target's rules; None where nothing is.
         words: Why TFLM does not run the file as given, in its own words; None where it does, or was not asked.
     """
 
@@ -77,6 +79,7 @@ class TflmFacts:
     offsets: Mapping[Key, int] = field(default_factory=dict)
     names: Mapping[Key, str] = field(default_factory=dict)
     refusals: tuple[OperatorRefusal, ...] = ()
+    plan_fault: str | None = None
     words: str | None = None
 
 
@@ -108,6 +111,13 @@ def analyzed(module: Module, kernels: str) -> TflmFacts:
     except ModelError:
         head = None
     return TflmFacts(head, refusals=refusals(model))
+
+
+def analyzed_plan(module: Module, target: Target) -> TflmFacts:
+    """Return what TFLM makes of the file as given, and what is wrong with the memory plan that it brings."""
+    model = _native(module).model
+    fault = plan_fault(model, target, kernel_scratch(model, target.kernels))
+    return replace(analyzed(module, target.kernels), plan_fault=fault)
 
 
 def check_kernels(given: Module, written: Module) -> None:
@@ -207,8 +217,9 @@ def finish(
         added = new_refusals(_native(given).model, parse(written.model))
         if added:
             raise InternalError(f"TensorFlow Lite Micro refuses {added[0].type} '{added[0].name}' that was written")
-        first = analyzed(given, target.kernels)
-        return written, replace(facts, file_head=first.file_head, refusals=first.refusals)
+        first = analyzed_plan(given, target)
+        kept = replace(facts, file_head=first.file_head, refusals=first.refusals, plan_fault=first.plan_fault)
+        return written, kept
     except ModelError as error:
         raise ModelError(f"{describe(module.path)} cannot be written: {error}") from None
 
@@ -226,7 +237,7 @@ def _finish(
     data, dropped = drop_dead_tensors(written.model)
     model = parse(data)
     scratch = kernel_scratch(model, target.kernels)
-    facts = analyzed(module, target.kernels)
+    facts = analyzed_plan(module, target)
     notes = [*written.notes, *_notes(model, dropped)]
     if kernel_set(target.kernels) is not REFERENCE:
         words = kernel_set(target.kernels).words
@@ -245,7 +256,7 @@ def _finish(
     notes = [note for note in notes if not note.startswith(f"metadata '{tflite_metadata.OFFLINE_PLAN}'")]
     notes.append(f"metadata '{tflite_metadata.OFFLINE_PLAN}' lays {len(offsets)} tensors for TensorFlow Lite Micro")
     if plan is None:
-        notes.append(f"its own planner would lay them in {own} B, not in {planned.head} B: --no-tflm-plan has it do so")
+        notes += _without_plan(model, scratch, own, planned.head)
     facts = replace(
         facts,
         order_head=own,
@@ -300,6 +311,17 @@ def _notes(model: FileModel, dropped: tuple[DeadTensor, ...]) -> list[str]:
             f"but gives their tensors memory: {size} B, unless a memory plan lays them over each other"
         )
     return notes
+
+
+def _without_plan(model: FileModel, scratch: Scratch, own: int, head: int) -> list[str]:
+    """Say what the head would be with --no-tflm-plan, which leaves a plan that the file brings."""
+    if all(name != tflite_metadata.OFFLINE_PLAN for name, _ in model.metadata):
+        return [f"its own planner would lay them in {own:,} B, not in {head:,} B: --no-tflm-plan has it do so"]
+    brought = _own_head(model, scratch)
+    if brought is None:
+        return []
+    told = "--no-tflm-plan leaves the memory plan that the file brings"
+    return [f"{told}, which lays them in {brought:,} B, not in {head:,} B"]
 
 
 def _with_plan(data: bytes, model: FileModel, payload: bytes) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from memsched.errors import InternalError
+from memsched.errors import InternalError, ModelError
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.runtimes.tflm.limits import new_refusals
 from memsched.runtimes.tflm.plan import Scratch, given_plan, needs_memory, predict, tensor_bytes
@@ -18,7 +18,7 @@ from memsched.runtimes.tflm.plan_permissions import PlanPermissions
 from memsched.runtimes.tflm.plan_replay import replay, scratch_places
 from memsched.targets.model import Target
 
-__all__ = ["check_plan"]
+__all__ = ["check_plan", "plan_fault"]
 
 _ALIGNMENT = 16
 _Key = tuple[int, int]
@@ -56,6 +56,23 @@ def check_plan(data: bytes, target: Target, scratch: Scratch, given: FileModel |
     head = max(ends, default=0)
     replay(model, target, placed.offsets, scratch, placed.scratch, head)
     return head
+
+
+def plan_fault(model: FileModel, target: Target, scratch: Scratch) -> str | None:
+    """Return what is wrong with the memory plan that a file brings; None where nothing is, or TFLM refuses it.
+
+    Args:
+        target: Says which tensors may share bytes.
+        scratch: Per (subgraph, operator) what its kernel requests.
+    """
+    try:
+        if given_plan(model) is not None:
+            check_plan(model.data, target, scratch)
+    except ModelError:
+        return None
+    except InternalError as error:
+        return str(error)
+    return None
 
 
 def _up(size: int) -> int:

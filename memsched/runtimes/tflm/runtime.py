@@ -120,7 +120,7 @@ class TensorFlowLiteMicro(TargetRules):
         from memsched.runtimes.tflm import arena
         from memsched.runtimes.tflm.verification import refusal_words
 
-        return replace(arena.analyzed(module, self.target.kernels), words=refusal_words(module.native.model))
+        return replace(arena.analyzed_plan(module, self.target), words=refusal_words(module.native.model))
 
     def finish(
         self,

@@ -236,6 +236,13 @@ def test_the_whole_arena_is_the_one_that_is_told(one: LoopModel) -> None:
     assert found["arena_after"]["measured_head_bytes"] < found["arena_before"]["measured_head_bytes"]
 
 
+def test_a_sound_plan_in_the_file_has_no_fault() -> None:
+    data, offsets = plan_of(LoopModel())
+    for rules, sound in ((REFERENCE, True), (PLAIN, False)):
+        report = compiler.analyze(with_plan(data, offsets), target=rules.name).report
+        assert (report["tflm"]["plan_fault"] is None) is sound
+
+
 @pytest.mark.parametrize("one", [LoopModel(), LoopModel(stride=2), LoopModel(again=True)])
 def test_no_bound_of_repetitions_counts_what_a_loop_does_not_copy(one: LoopModel) -> None:
     report = compiler.optimize(
