@@ -209,7 +209,7 @@ def _required(facts: Facts) -> int:
 def _shown_in_session(facts: Facts) -> int | None:
     """Return the bytes that ONNX Runtime was seen to need under the order guarantee; None where it was not run so."""
     shown, guarantee = facts.verification, facts.order_guarantee
-    if shown is None or guarantee is None:
+    if shown is None or guarantee is None or not shown.at_stated_sizes:
         return None
     if guarantee.kind != "session":
         return shown.default_peak_after_bytes

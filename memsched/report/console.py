@@ -16,6 +16,7 @@ from memsched.report.chart import print_footprints
 from memsched.report.frontier import frontier_rows
 from memsched.report.outputs import compared, was_rewritten
 from memsched.report.pools import pool_lines, two_arena_lines
+from memsched.report.predicted import OTHER_SIZES, measured_instead, missed_by, within_without_options
 from memsched.report.refusals import plan_lines, refusal_lines, unknown_lines
 from memsched.report.remat import remat_lines
 from memsched.report.requirement import arena_column, frontier_column, needed_memory
@@ -35,6 +36,7 @@ from memsched.report.values.optimize import BudgetSection, FileOrderSection, Opt
 from memsched.report.values.rewrites import OnChipSection
 from memsched.report.values.runtime import GuaranteeSection
 from memsched.report.values.shared import FiguresSection, VerificationSection
+from memsched.runtimes.values import MOST_OFF
 from memsched.units import counted, format_size
 
 if TYPE_CHECKING:
@@ -46,8 +48,6 @@ _FAULTS_SHOWN = 5
 _FAULTS_SHOWN_VERBOSE = 50
 _WHOLE_NAMES = 10**6
 """More columns than any name has."""
-_MOST_OFF = 0.02
-"""Relative difference between measured and predicted peak from which it is mentioned."""
 
 _GUARANTEES = {
     "given": "the file as given",
@@ -201,6 +201,9 @@ def _saving_line(report: OptimizeReport) -> tuple[str, str | None]:
         return f"the file's order is kept: {why}", None
     if report.blocks is not None and report.blocks.orders is not None:
         return best_saving(report.blocks.orders), "green"
+    measured = measured_instead(report)
+    if measured is not None:
+        return measured, "yellow"
     if saved > 0:
         percent = f"{result.reduction_percent:.1f} %"
         return f"saves {format_size(saved)} of peak memory, {percent} less than the file's order", "green"
@@ -209,9 +212,9 @@ def _saving_line(report: OptimizeReport) -> tuple[str, str | None]:
         return f"saves {format_size(max(0, smaller))} of the arena, whose gaps it closes; the peak is no lower", None
     if saved < 0:
         return f"the order that runs needs {format_size(-saved)} more than the file's, which such sessions ignore", None
-    if report.tflm is not None and report.tflm.plan_head_bytes is not None:
-        return "the file's order is kept: what is saved, a memory plan saves", None
-    return "the file's order is kept: nothing better was found", None
+    planned = report.tflm is not None and report.tflm.plan_head_bytes is not None
+    why = "what is saved, a memory plan saves" if planned else "nothing better was found"
+    return f"the file's order is kept: {why}", None
 
 
 def _on_chip_text(on_chip: OnChipSection) -> str:
@@ -235,6 +238,8 @@ def _bound_text(report: OptimizeReport) -> str:
     head = None if report.tflm is None else report.tflm.plan_head_bytes
     if head is not None and head < bound:
         return "no bound is known: the memory plan lays tensors over each other that the peak counts apart"
+    if measured_instead(report) is not None:
+        return f"no order has less than {bound:,} B by the table's figures ({proof}), which do not hold in this runtime"
     if was_rewritten(report):
         rest = "proven for this rewritten model alone" if result.status == "optimal" else f"gap {gap:.1f} %"
         return f"no order of the rewritten model needs less than {bound:,} B, {rest} ({proof}); other rewrites may"
@@ -288,7 +293,7 @@ def _litert_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     if taken is None:
         return []
     pairs = ((taken.before, given.arena_bytes), (taken.after, result.arena_bytes))
-    if all(own <= (1 + _MOST_OFF) * arena for own, arena in pairs):
+    if all(own <= (1 + MOST_OFF) * arena for own, arena in pairs):
         return []
     after = f", {taken.after:,} B as optimised" if report.command == "optimize" else ""
     return [(f"LiteRT's own planner leaves gaps: it takes {taken.before:,} B as given{after}", "yellow")]
@@ -317,11 +322,22 @@ def _budget_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
 
 def budget_verdict(report: OptimizeReport, budget: BudgetSection) -> str:
     """Return in a line by how much what is required exceeds the budget, and whether another order could meet it."""
+    missed = (
+        f"budget exceeded: {memory_named(report)} requires {budget.required_bytes:,} B, "
+        f"{budget.budget_bytes:,} B are available, "
+        f"{budget.exceeded_bytes:,} B too many"
+    )
     kept = _kept(report)
     bound = report.result.lower_bound_bytes
     available = budget.budget_bytes - kept
-    if was_rewritten(report):
+    within = within_without_options(report, budget)
+    if within is not None:
+        verdict = within
+    elif was_rewritten(report):
         verdict = "no rewrite that was tried meets it"
+    elif needed_memory(report).noun == "process":
+        # The bound is one of activations alone.
+        return missed
     elif bound > available:
         beside = f", and {kept:,} B stay beside it" if kept else ""
         verdict = f"no order can meet it, as each has a peak of {bound:,} B or more{beside}"
@@ -329,11 +345,7 @@ def budget_verdict(report: OptimizeReport, budget: BudgetSection) -> str:
         verdict = f"another order may meet it, as the bound is {bound:,} B: see memsched optimize"
     else:
         verdict = "it is not proven that no order can meet it"
-    return (
-        f"budget exceeded: {memory_named(report)} requires {budget.required_bytes:,} B, "
-        f"{budget.budget_bytes:,} B are available, "
-        f"{budget.exceeded_bytes:,} B too many; {verdict}"
-    )
+    return f"{missed}; {verdict}"
 
 
 def _kept(report: OptimizeReport) -> int:
@@ -367,17 +379,13 @@ def _verification_line(report: OptimizeReport) -> tuple[str, str | None]:
 
 def _surprise(verification: VerificationSection) -> str:
     """Return by how much the measured peaks miss the predicted ones; empty where they do not, or nothing is known."""
-    pairs = (
-        (verification.measured_peak_before_bytes, verification.predicted_peak_before_bytes),
-        (verification.measured_peak_after_bytes, verification.predicted_peak_after_bytes),
-    )
-    known = [(measured, predicted) for measured, predicted in pairs if measured is not None and predicted]
-    if verification.arena_after is not None:
+    if not verification.at_stated_sizes:
+        return f", {OTHER_SIZES}"
+    off = missed_by(verification)
+    if off <= MOST_OFF:
         return ""
-    off = max((abs(measured - predicted) / predicted for measured, predicted in known), default=0.0)
-    if off <= _MOST_OFF:
-        return ""
-    shown = " -> ".join(f"{predicted:,}" for _, predicted in known)
+    pair = (verification.predicted_peak_before_bytes, verification.predicted_peak_after_bytes)
+    shown = " -> ".join(f"{predicted:,}" for predicted in pair if predicted is not None)
     return f", which is up to {100 * off:.1f} % off the {shown} B predicted: the figures above do not hold there"
 
 

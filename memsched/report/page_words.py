@@ -22,6 +22,7 @@ from memsched.report.page_parts import (
     SuggestedCommand,
 )
 from memsched.report.page_rewrites import rewrite_tables
+from memsched.report.predicted import measured_instead
 from memsched.report.requirement import arena_column, frontier_column, needed_memory
 from memsched.report.sessions import arena_text, held_back_lines
 from memsched.report.suggestions import suggestion_lines
@@ -122,6 +123,9 @@ def _verdict(report: OptimizeReport) -> tuple[str, str]:
     what = f"{'A' if needed.noun == 'session' else 'The'} {needed.noun} takes {needed.now:,} bytes"
     if report.command == "analyze":
         return f"{what} as it stands", ""
+    measured = measured_instead(report)
+    if measured is not None:
+        return measured[0].upper() + measured[1:], ""
     if needed.saved > 0:
         return f"{what}: {needed.percent:.1f} % less than as given", "good"
     if result.peak_bytes < before.peak_bytes:
@@ -155,7 +159,8 @@ def _lead(report: OptimizeReport) -> str:
             f"By the order of its ops alone the peak is {_bytes(result.peak_bytes)}, "
             f"{_bytes(before.peak_bytes)} in the file's order; no work is added."
         )
-    rest = " The search was interrupted: this is the best found so far." if result.interrupted else ""
+    rest = "" if measured_instead(report) is None else " The runtime was measured to take otherwise."
+    rest += " The search was interrupted: this is the best found so far." if result.interrupted else ""
     return how + rest
 
 
@@ -172,6 +177,8 @@ def _cards(report: OptimizeReport) -> list[Card]:
     cards = [(what, f"{needed.now:,} B", needed.parts_text() or _alignment(report))]
     if not analyzed:
         change = f"{needed.percent:.1f} % less now" if needed.saved > 0 else "no less now"
+        if measured_instead(report) is not None:
+            change = "predicted: the runtime was measured to take otherwise"
         cards.append((f"{what} as given", f"{needed.given:,} B", change))
     cards += [
         (
@@ -328,6 +335,8 @@ def _proof(report: OptimizeReport) -> str:
         if _rewritten(report)
         else (" That is about orders alone: layers in pieces, or values computed again, may need less.")
     )
+    if measured_instead(report) is not None:
+        alone += " The runtime was measured not to execute them so: the figures do not hold there."
     if result.status == "optimal":
         return (
             f"Optimal: it is proven that no order of these ops has a peak below {bound:,} bytes, and this one has "

@@ -45,8 +45,9 @@ def suggestion_lines(report: OptimizeReport) -> list[tuple[str, str]]:
 
 def _measured(one: SuggestionRow, process: int, saving: int) -> str:
     before, ratio = one.requirement_bytes + one.saving_bytes, 1 + (one.slowdown_percent or 0.0) / 100
+    # What is not saved may be more than as given, whose figure is not known then.
+    activations = f"; activations {before:,} -> {one.requirement_bytes:,} B" if one.saving_bytes else ""
     return (
         f"{one.what}, whose process takes {format_size(process)} instead of {format_size(process + saving)} "
-        f"({100 * saving / (process + saving):.1f} % less), measured at {ratio:.2f} x the processor time; "
-        f"activations {before:,} -> {one.requirement_bytes:,} B"
+        f"({100 * saving / (process + saving):.1f} % less), measured at {ratio:.2f} x the processor time{activations}"
     )

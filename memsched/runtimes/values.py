@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["EXECUTED_TOLERANCE", "MeasuredArena", "OtherSize", "RunnerName", "Verification"]
+__all__ = ["EXECUTED_TOLERANCE", "MOST_OFF", "MeasuredArena", "OtherSize", "RunnerName", "Verification", "peaks_off"]
 
 RunnerName = Literal["onnxruntime", "litert", "tflm"]
 """What runs models, as the command line has it."""
@@ -13,6 +13,15 @@ RunnerName = Literal["onnxruntime", "litert", "tflm"]
 EXECUTED_TOLERANCE: Final = 1e-3
 """Relative error of outputs where the runtime optimised the model: kernels of the same level that run in another order,
 or with other threads, round alike; those of another level do not."""
+
+MOST_OFF: Final = 0.02
+"""Share by which measured peaks may miss predicted ones before what was predicted does not hold."""
+
+
+def peaks_off(*pairs: tuple[int | None, int | None]) -> float:
+    """Return the largest share by which a measured peak misses the one predicted; 0 where nothing is known."""
+    known = [(measured, predicted) for measured, predicted in pairs if measured is not None and predicted]
+    return max((abs(measured - predicted) / predicted for measured, predicted in known), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +113,7 @@ class Verification:
         refused: Why the target's own runtime does not run the model as given, in its words; None where it does, or was
             not asked.
         feeds: The file with the inputs that both ran on; None for random ones.
+        at_stated_sizes: False where the user stated sizes of values inside, and those that ran were others.
     """
 
     runtime: str
@@ -127,6 +137,7 @@ class Verification:
     arenas: tuple[MeasuredArena, ...] = ()
     refused: str | None = None
     feeds: str | None = None
+    at_stated_sizes: bool = True
 
     def within(self, atol: float) -> bool | None:
         """Return whether no output differs by more than ``atol``; None where nothing could be run."""

@@ -37,13 +37,20 @@ _SECONDS: Final = 10.0
 
 
 def named_sessions(
-    held: HeldBackSection, given: int, asked: TrialRequest, request: Request, source: SessionSource
+    held: HeldBackSection,
+    given: int,
+    asked: TrialRequest,
+    request: Request,
+    source: SessionSource,
+    *,
+    trusted: bool = True,
 ) -> tuple[SuggestionRow, ...]:
     """Return the commands that name a session which gains by a file of its own, the one that needs least first.
 
     Args:
         given: Bytes that a session with the options of ``--order-guarantee session`` requires for the file as given.
         source: The model, and the session that is tried.
+        trusted: Whether what was measured speaks for the figures predicted.
     """
     with_options = SuggestionRow(
         command=asked.command(options=("--order-guarantee", "session")),
@@ -53,7 +60,9 @@ def named_sessions(
         extra_macs_percent=held.extra_macs_percent,
         slowdown_percent=None,
     )
-    rows = [row for row in (with_options, _executed(asked, request, source)) if row is not None]
+    # A session without options may need less for the file as given, by what it rewrites itself.
+    listed = [with_options] if trusted and held.requirement_bytes < held.default_peak_before_bytes else []
+    rows = [*listed, *(row for row in (_executed(asked, request, source),) if row is not None)]
     return tuple(sorted((row for row in rows if row.saving_bytes > 0), key=lambda row: row.requirement_bytes))
 
 

@@ -245,14 +245,29 @@ def _requirement_section(outcome: Outcome) -> RequirementSection | None:
     if outcome.requirement is None:
         return None
     given, result = outcome.requirement
+    measured = _measured_peaks(outcome)
     return RequirementSection(
         runtime=outcome.runtime,
         given_bytes=given.total,
         bytes=result.total,
         given_parts=_parts(given),
         parts=_parts(result),
+        measured_given_bytes=measured[0],
+        measured_bytes=measured[1],
         structures_bytes=max(0, result.structures),
     )
+
+
+def _measured_peaks(outcome: Outcome) -> tuple[int | None, int | None]:
+    """Return what running both models showed of that which is required; None where another quantity was shown."""
+    shown, written = outcome.verification, outcome.written
+    if shown is None or written is None or not shown.at_stated_sizes:
+        return None, None
+    if outcome.session is not None and written.guarantee.kind != "session":
+        return shown.default_peak_before_bytes, shown.default_peak_after_bytes
+    # A file that is kept is measured in a session without options, which is not the one required.
+    same = outcome.litert is not None or (outcome.session is not None and len(shown.measured_with) > 1)
+    return (shown.measured_peak_before_bytes, shown.measured_peak_after_bytes) if same else (None, None)
 
 
 def _parts(required: Requirement) -> RequirementParts:

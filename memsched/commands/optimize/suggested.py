@@ -6,6 +6,8 @@ from memsched.commands.optimize.finish import FinishedModel, opened_alone
 from memsched.commands.optimize.named_sessions import executed_in_less, named_sessions
 from memsched.commands.optimize.session_candidates import SessionSource
 from memsched.commands.optimize.trials import RunOutcome, suggestions, too_large
+from memsched.commands.optimize.verification import verification_section
+from memsched.report.predicted import holds
 from memsched.report.values.optimize import SuggestionRow
 
 __all__ = ["suggested"]
@@ -20,8 +22,11 @@ def suggested(
         done: What became of the result: where it was held back, only sessions that are named help.
         source: The model as those sessions read it; None where the user has named one.
     """
+    seen = None if done is None or done.verification is None else verification_section(done.verification)
     if done is not None and source is not None and done.held_back is not None:
-        return named_sessions(done.held_back, done.needed[1].total, outcome.asked, outcome.request, source)
+        asked, request = outcome.asked, outcome.request
+        return named_sessions(done.held_back, done.needed[1].total, asked, request, source, trusted=holds(seen))
+    # What is predicted to help is by the rules of the same memory.
     rows = tuple(
         SuggestionRow(
             command=one.command,
@@ -31,7 +36,7 @@ def suggested(
             extra_macs_percent=one.extra_macs_percent,
             slowdown_percent=None,
         )
-        for one in suggestions(outcome)
+        for one in (suggestions(outcome) if holds(seen) else ())
     )
     if done is None or source is None or not done.written.unchanged or not opened_alone(done, outcome.module):
         return rows

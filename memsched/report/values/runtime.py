@@ -90,7 +90,9 @@ class RequirementSection(Section, frozen=True, kw_only=True):
         bytes: For the model written, or for the one given where none was.
         given_parts: What ``given_bytes`` are for.
         parts: What ``bytes`` are for.
-        measured_given_bytes: What the runtime was seen to allocate for the model as given; null where it was not run.
+        measured_given_bytes: What the runtime was seen to allocate for the model as given; null where it was not run,
+            or what was seen is another quantity: TensorFlow Lite Micro's arena is measured with pointers of 64 bits, a
+            file that is kept in a session without options.
         measured_bytes: For the model written.
         structures_bytes: What the runtime's own structures are expected to take of its process beside ``bytes``, beyond
             those for the model as given: of two models the one whose sum is less is chosen where no budget is stated.

@@ -106,6 +106,9 @@ class VerificationSection(Section, frozen=True, kw_only=True):
         arena_after: That of the model written.
         runs: Input sets that were compared.
         feeds: The file that these are from; null where they are random.
+        at_stated_sizes: False where sizes of values inside were stated that follow from the inputs' data, and those
+            that ran were others: what was measured says nothing of the figures predicted. Absent in reports of older
+            versions.
         reason: Why something above is null or false.
     """
 
@@ -128,5 +131,6 @@ class VerificationSection(Section, frozen=True, kw_only=True):
     arena_after: MeasuredArenaSection | None = None
     runs: Count
     feeds: str | None = None
+    at_stated_sizes: bool = True
     reason: str | None
     notes: tuple[str, ...]

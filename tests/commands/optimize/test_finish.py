@@ -19,6 +19,9 @@ from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.values import Verification
 from tests.commands.optimize.test_session import network
 
+MUCH = 1 << 30
+"""Bytes that no session of these models needs."""
+
 LEAST = "memsched.commands.optimize.finish.LEAST_SHOWN"
 
 
@@ -90,17 +93,18 @@ def test_a_budget_that_only_a_named_session_meets_is_missed(path: Path, monkeypa
 def test_the_summary_names_the_sessions(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    worse(monkeypatch, 1_000, 1_001)
+    worse(monkeypatch, MUCH, MUCH + 1)
     assert main(["optimize", str(path)]) == 0
     shown = capsys.readouterr().out
-    assert "not written, as a session without options would need more than before (1,000 -> 1,001 B)" in shown
+    figures = f"({MUCH:,} -> {MUCH + 1:,} B)"
+    assert f"not written, as a session without options would need more than before {figures}" in shown
     assert "what was found is for other sessions" in shown
     helps = shown[shown.index("what helps, as tried") :]
     assert "--session default" in helps or "--order-guarantee session" in helps
 
 
 def test_the_suggested_commands_do_what_they_say(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    worse(monkeypatch, 1_000, 1_001)
+    worse(monkeypatch, MUCH, MUCH + 1)
     result = memsched.optimize(path, words=("optimize", str(path)))
     rows = result.report.values.suggestions
     assert rows
@@ -113,8 +117,57 @@ def test_the_suggested_commands_do_what_they_say(path: Path, monkeypatch: pytest
         assert needed.given_bytes - needed.bytes >= row.saving_bytes > 0
 
 
+def test_a_file_that_needs_more_than_sessions_without_options_is_not_suggested(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = {}
+    for before in (1_000, MUCH):
+        worse(monkeypatch, before, before + 1)
+        rows = memsched.optimize(path, words=("optimize", str(path))).report.values.suggestions
+        commands[before] = [row.command for row in rows if "--order-guarantee session" in row.command]
+        monkeypatch.undo()
+    assert not commands[1_000]
+    assert commands[MUCH]
+
+
+def test_nothing_is_suggested_by_figures_that_do_not_hold(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = verify_written
+    share = 1.0
+
+    def said(*args: object, **keywords: object) -> tuple[Verification | None, tuple[str, ...]]:
+        verification, notes = known(*args, **keywords)  # type: ignore[arg-type]
+        assert verification is not None
+        peak = verification.predicted_peak_after_bytes
+        assert peak is not None
+        return replace(verification, measured_peak_after_bytes=int(share * peak)), notes
+
+    monkeypatch.setattr(finish, "verify_written", said)
+    words = ("optimize", str(path))
+    assert memsched.optimize(path, words=words).report.values.suggestions
+    share = 1.5
+    assert not memsched.optimize(path, words=words).report.values.suggestions
+
+
+def test_what_was_measured_stands_beside_what_is_required(path: Path) -> None:
+    result = memsched.optimize(path, order_guarantee="session")
+    shown, needed = result.verification, result.report.values.requirement
+    assert shown is not None
+    assert needed is not None
+    assert needed.measured_given_bytes == shown.measured_peak_before_bytes
+    assert needed.measured_bytes == shown.measured_peak_after_bytes == needed.bytes
+    plain = memsched.optimize(path, order_guarantee="default")
+    shown, needed = plain.verification, plain.report.values.requirement
+    assert shown is not None
+    assert needed is not None
+    assert needed.measured_given_bytes == shown.default_peak_before_bytes
+    assert needed.measured_bytes == shown.default_peak_after_bytes
+    unseen = memsched.optimize(path, verify=False).report.values.requirement
+    assert unseen is not None
+    assert unseen.measured_bytes is None
+
+
 def test_suggested_sessions_are_permitted_what_they_take(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    worse(monkeypatch, 1_000, 1_001)
+    worse(monkeypatch, MUCH, MUCH + 1)
     monkeypatch.setattr(named_sessions, "required_as_given", lambda *_: Requirement(1 << 20))
     words = ("optimize", str(path), "--allow", "reorder,inplace,fuse,io")
     rows = memsched.optimize(path, fuse=True, io=True, words=words).report.values.suggestions

@@ -1,0 +1,52 @@
+"""Whether what was predicted of memory holds in the runtime, as running both models showed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from memsched.report.values.optimize import BudgetSection, OptimizeReport
+from memsched.report.values.shared import VerificationSection
+from memsched.runtimes.values import MOST_OFF, peaks_off
+
+__all__ = ["OTHER_SIZES", "holds", "measured_instead", "missed_by", "within_without_options"]
+
+OTHER_SIZES: Final = "measured at the sizes of these inputs, not at those stated"
+"""What is said of measured peaks where sizes follow from the inputs' data."""
+
+
+def missed_by(verification: VerificationSection) -> float:
+    """Return the largest share by which a measured peak misses what was predicted; 0 where nothing is known."""
+    if verification.arena_after is not None or not verification.at_stated_sizes:
+        return 0.0
+    return peaks_off(
+        (verification.measured_peak_before_bytes, verification.predicted_peak_before_bytes),
+        (verification.measured_peak_after_bytes, verification.predicted_peak_after_bytes),
+    )
+
+
+def holds(verification: VerificationSection | None) -> bool:
+    """Whether nothing that was measured speaks against what was predicted."""
+    return verification is None or missed_by(verification) <= MOST_OFF
+
+
+def measured_instead(report: OptimizeReport) -> str | None:
+    """Return what was measured where the figures predicted do not hold; None where they do."""
+    shown = report.verification
+    if shown is None or holds(shown):
+        return None
+    pair = (shown.measured_peak_before_bytes, shown.measured_peak_after_bytes)
+    peaks = " -> ".join(f"{peak:,}" for peak in pair if peak is not None)
+    return f"measured: {peaks} B; the table's figures do not hold in this runtime"
+
+
+def within_without_options(report: OptimizeReport, budget: BudgetSection) -> str | None:
+    """Return that a session without options was measured to meet a budget that is missed; None where none was."""
+    shown = report.verification
+    for_session = report.result.session_bytes is not None and report.executed is None
+    if shown is None or not for_session or not shown.at_stated_sizes:
+        return None
+    peaks = {"the file as given": shown.default_peak_before_bytes, "this file": shown.default_peak_after_bytes}
+    for file, peak in peaks.items():
+        if peak is not None and peak <= budget.budget_bytes:
+            return f"a session without options was measured to need {peak:,} B for {file}: see --session default"
+    return None

@@ -1,0 +1,126 @@
+"""What a summary and a page say where the runtime was measured to need other than what was predicted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+import memsched
+from memsched.report import page_words
+from memsched.report.console import budget_verdict, findings
+from memsched.report.page_data import page_data
+from memsched.report.suggestions import suggestion_lines
+from memsched.report.values.optimize import SuggestionRow
+from tests import small_models
+from tests.report.plain import typed
+from tests.report.test_outputs import report_with
+
+
+def measured(before: int, after: int) -> dict[str, Any]:
+    """Return a report whose peaks were measured, and predicted as in its table."""
+    report = report_with(True, 0.0, rewritten=False)
+    report["verification"] |= {
+        "measured_peak_before_bytes": before,
+        "measured_peak_after_bytes": after,
+        "predicted_peak_before_bytes": report["baselines"]["file_order"]["peak_bytes"],
+        "predicted_peak_after_bytes": report["result"]["peak_bytes"],
+    }
+    return report
+
+
+def lines(report: dict[str, Any]) -> list[str]:
+    """Return the summary's lines."""
+    return [text for text, _ in findings(typed(report), 200, verbose=False)]
+
+
+def test_a_saving_that_was_measured_to_be_none_is_not_stated() -> None:
+    report = measured(7_000, 7_000)
+    said = lines(report)
+    assert said[0] == "measured: 7,000 -> 7,000 B; the table's figures do not hold in this runtime"
+    assert not [line for line in said if line.startswith(("saves", "proven"))]
+    values = typed(report)
+    words = page_words.page_words(values, page_data(values))
+    assert words.verdict.startswith("Measured: 7,000 -> 7,000 B")
+    assert "less now" not in {card.more for card in words.cards}
+    assert "do not hold there" in words.proof
+
+
+def test_a_saving_that_was_measured_is_stated() -> None:
+    report = measured(0, 0)
+    for when in ("before", "after"):
+        shown = report["verification"]
+        shown[f"measured_peak_{when}_bytes"] = shown[f"predicted_peak_{when}_bytes"]
+    assert lines(report)[0].startswith("saves")
+
+
+def test_peaks_at_other_sizes_are_not_compared() -> None:
+    report = measured(7_000, 7_000)
+    report["verification"]["at_stated_sizes"] = False
+    said = lines(report)
+    assert said[0].startswith("saves")
+    assert any("measured at the sizes of these inputs, not at those stated" in line for line in said)
+    assert not [line for line in said if "do not hold" in line]
+
+
+def over_budget(before: int | None, after: int | None, *, executed: bool = False) -> str:
+    """Return the verdict on a budget of 1,000 bytes, a session without options being measured."""
+    report = report_with(True, 0.0, rewritten=False)
+    report["verification"] |= {"default_peak_before_bytes": before, "default_peak_after_bytes": after}
+    report["budget"] = {"budget_bytes": 1_000, "required_bytes": 9_000, "exceeded_bytes": 8_000, "met": False}
+    peak = report["result"]["peak_bytes"]
+    report["result"] = {**report["result"], "session_bytes": {"before": peak, "after": peak}}
+    if executed:
+        session = {"session": "default", "level": "all", "block_channels": None, "processor": "one"}
+        report["executed"] = session
+    values = typed(report)
+    assert values.budget is not None
+    return budget_verdict(values, values.budget)
+
+
+@pytest.mark.parametrize(
+    ("peaks", "file"),
+    [((900, 1_100), "the file as given"), ((1_100, 900), "this file"), ((900, 900), "the file as given")],
+)
+def test_a_budget_that_a_session_without_options_meets_is_not_impossible(peaks: tuple[int, int], file: str) -> None:
+    told = over_budget(*peaks)
+    assert told.endswith(f"a session without options was measured to need 900 B for {file}: see --session default")
+    assert "no order" not in told
+
+
+def test_other_budgets_stay_impossible() -> None:
+    assert "no order can meet it" in over_budget(1_100, 1_100)
+    assert "no order can meet it" in over_budget(None, None)
+    assert "see --session default" not in over_budget(900, 900, executed=True)
+
+
+def test_a_process_is_not_compared_with_a_bound_of_activations() -> None:
+    report = dict(memsched.analyze(small_models.branches()).report.data)
+    size = {"N": 8}
+    row = {"sizes": size, "requested_bytes": 500, "process_bytes": 9_000, "measured_bytes": 9_000}
+    report["curve"] = {"rows": [row], "largest_sizes": None, "growth": []}
+    for bound in (500, 2_000):
+        report["result"] = {**report["result"], "lower_bound_bytes": bound}
+        report["budget"] = {"budget_bytes": 1_000, "required_bytes": 9_000, "exceeded_bytes": 8_000, "met": False}
+        values = typed(report)
+        assert values.budget is not None
+        assert budget_verdict(values, values.budget).endswith("8,000 B too many")
+
+
+@pytest.mark.parametrize(("saving", "said"), [(0, False), (100, True)])
+def test_activations_are_left_out_where_none_are_saved(saving: int, said: bool) -> None:
+    row = SuggestionRow(
+        command="memsched",
+        what="a file",
+        requirement_bytes=500,
+        saving_bytes=saving,
+        extra_macs_percent=0.0,
+        slowdown_percent=0.0,
+        process_bytes=900,
+        process_saving_bytes=100,
+    )
+    values = msgspec.structs.replace(typed(report_with(True, 0.0, rewritten=False)), suggestions=(row,))
+    ((text, _),) = suggestion_lines(values)
+    assert ("activations 600 -> 500 B" in text) == said
+    assert ("activations" in text) == said
