@@ -162,6 +162,7 @@ def _write_pinned(
         notes.append(f"{len(pinned.unpinnable)} neighbours could not be pinned, such as '{earlier}' before '{later}'")
     guarantee = Guarantee("pins", tuple(session_instructions("pins")), pinned.pins)
     if not pinned.pins:
+        check_written(module, ordered, orders, options)
         return ModelBytes(ordered, ordered == data, guarantee, tuple(notes))
     onnx_writer.set_metadata(pinned.model, _metadata("pins", plans[0], target))
     try:

@@ -170,10 +170,11 @@ def required_as_stored(
         orders: Per graph another order in which the file stores its ops; None for the module's own.
     """
     peaks: dict[int, int] = {}
+    all_bodies = bodies_by_parent(module)
     for index in bottom_up(module):
         graph, with_options = lowered[index].graph, guarantee == "session"
         planned = PlannerGraph.of(graph, lowered[index].storage)
-        bodies = [body for body in module.bodies if body.parent == index]
+        bodies = all_bodies.get(index, ())
         stored = range(len(graph.ops)) if orders is None else orders[index]
         order = priority_order(graph, stored) if with_options else _by_default(graph, stored)
         peaks[index] = simulate_reuse(_with_bodies(planned, bodies, peaks), order, reuse=not with_options).peak
@@ -228,6 +229,7 @@ class _GuaranteeSearch:
         stop: Callable[[], bool],
     ) -> None:
         self.module, self.guarantee, self.reorder = module, guarantee, reorder
+        self.bodies = bodies_by_parent(module)
         self.effort, self.seed, self.stop = effort, seed, stop
         self.peaks: dict[str, dict[int, int]] = {way: {} for way in _WAYS}
         self.requested: dict[str, dict[int, int]] = {way: {} for way in _WAYS}
@@ -237,7 +239,7 @@ class _GuaranteeSearch:
     def graph(self, index: int, lowered: LoweredGraph, plan: GraphPlan) -> None:
         """Find the orders of one graph, after those that its ops execute, and what they cost."""
         planned = PlannerGraph.of(lowered.graph, lowered.storage)
-        bodies = [body for body in self.module.bodies if body.parent == index]
+        bodies = self.bodies.get(index, ())
         orders = self._orders(lowered, plan, _with_bodies(planned, bodies, self.peaks["given"]))
         bare = replace(planned, storage=replace(planned.storage, workspace=(0,) * len(lowered.graph.ops)))
         for way in _WAYS:
