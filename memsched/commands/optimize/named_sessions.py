@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ from memsched.commands.optimize.trials import TrialRequest
 from memsched.commands.session_rows import SessionFile, measured_sessions
 from memsched.errors import MemschedError
 from memsched.report.values.optimize import SuggestionRow
-from memsched.report.values.sessions import HeldBackSection
+from memsched.report.values.sessions import HeldBackSection, SessionRow
 from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.onnxruntime.session_points import DEFAULT, EXECUTED
 from memsched.runtimes.runtime import Opening
@@ -30,10 +31,19 @@ _EFFORT: Final = 0.25
 """Work of the search for an order, as `Limits.effort` counts it."""
 
 _LESS: Final = 0.95
-"""Share of the process that a session may take at most to be named for it: processes of one session differ by less."""
+"""Share of the process that a session may take at most to be named for it, of the least that several processes took."""
+
+_MAYBE: Final = 1.1
+"""The same after one process each, whose sizes are partly chance: 94 to 104 MB were seen of one session."""
+
+_PROCESSES: Final = 3
+"""Of each session where chance counts."""
+
+_STEADY: Final = 256_000_000
+"""Bytes of a process from which what is chance, some 10 MB, is a few percent."""
 
 _SECONDS: Final = 10.0
-"""Seconds of the run that must be left for both to be measured."""
+"""Seconds of the run that must be left for a process of both to be measured."""
 
 
 def named_sessions(
@@ -70,7 +80,8 @@ def executed_in_less(asked: TrialRequest, request: Request, source: SessionSourc
     """Return the command that writes what sessions without options execute, where that takes less of the process.
 
     What opening a session rewrites lies beside what it was rewritten from, so that a file of it takes less even where
-    activations are the same. Both are measured in fresh processes; None where nothing is gained, or it does not run.
+    activations are the same. Both are measured in fresh processes; None where nothing is gained, or it does not run,
+    is slower than permitted, or the time does not suffice to tell.
     """
     if request.remaining() < _SECONDS:
         return None
@@ -84,12 +95,27 @@ def executed_in_less(asked: TrialRequest, request: Request, source: SessionSourc
     except MemschedError:
         return None
     files = [SessionFile("given", DEFAULT), SessionFile("written", EXECUTED, predicted)]
-    rows = measured_sessions(maker, Path(source.path), written.model, source.options, files, seed=source.seed)
-    if len(rows) < len(files):
+    slowest = math.inf if request.slowdown is None else 1 + request.slowdown / 100
+    late = False
+
+    def again(rows: Sequence[SessionRow], done: int) -> bool:
+        nonlocal late
+        given, less = rows[0].process_bytes, rows[1].process_bytes
+        if given is None or less is None or done == _PROCESSES or given >= _STEADY:
+            return False
+        if less > _MAYBE * given or (rows[1].cpu_ratio or 0.0) > slowest:
+            return False
+        late = request.remaining() < _SECONDS
+        return not late
+
+    rows = measured_sessions(
+        maker, Path(source.path), written.model, source.options, files, seed=source.seed, again=again
+    )
+    if late or len(rows) < len(files):
         return None
     given, less = rows[0].process_bytes, rows[1].process_bytes
     ratio = rows[1].cpu_ratio
-    if given is None or less is None or ratio is None or less > _LESS * given:
+    if given is None or less is None or ratio is None or less > _LESS * given or ratio > slowest:
         return None
     row = _row(found, asked, source)
     return msgspec.structs.replace(

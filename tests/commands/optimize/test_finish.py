@@ -15,6 +15,8 @@ from memsched.cli.main import main
 from memsched.commands.optimize import finish, named_sessions
 from memsched.commands.verify import verify_written
 from memsched.report.values.optimize import OptimizeReport
+from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
+from memsched.runtimes.onnxruntime.session_points import MeasuredSession
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.values import Verification
 from tests.commands.optimize.test_session import network
@@ -218,7 +220,7 @@ def test_a_file_of_what_is_executed_is_named_where_its_process_takes_less(
 ) -> None:
     file = tmp_path / "weighty.onnx"
     file.write_bytes(weighty())
-    assert main(["optimize", str(file), "--effort", "0.1"]) == 0
+    assert main(["optimize", str(file), "--effort", "0.1", "--max-slowdown", "900"]) == 0
     shown = capsys.readouterr().out
     assert "nothing better was found" in shown
     report = json.loads((tmp_path / "weighty_memsched.json").read_text())
@@ -233,3 +235,42 @@ def test_a_file_of_what_is_executed_is_named_where_its_process_takes_less(
     # Who names a session is told of no other.
     named = memsched.optimize(file, order_guarantee="session", effort=0.1, words=("optimize", str(file)))
     assert not [row for row in named.report.values.suggestions if "--session" in row.command]
+
+
+@pytest.mark.parametrize(
+    ("given", "written", "ratio", "named"),
+    [
+        # Of one process each, chance would decide otherwise.
+        ((104, 100, 100), (96, 96, 97), 1.0, None),
+        ((100, 104, 104), (96, 93, 99), 1.0, (93, 100)),
+        ((100, 100, 100), (80, 80, 80), 1.3, None),
+        ((100, 100, 100), (112, 80, 80), 1.0, None),
+        ((400, 1, 1), (300, 1, 1), 1.0, (300, 400)),
+    ],
+)
+def test_the_least_of_several_processes_says_what_is_gained(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    given: tuple[int, ...],
+    written: tuple[int, ...],
+    ratio: float,
+    named: tuple[int, int] | None,
+) -> None:
+    file = tmp_path / "weighty.onnx"
+    file.write_bytes(weighty())
+    left = {True: list(given), False: list(written)}
+
+    def told(_: object, path: Path, *asked: object, **__: object) -> MeasuredSession:
+        beside = asked[2] if len(asked) > 2 else None
+        size = left[path.name == file.name].pop(0) * 1_000_000
+        return MeasuredSession(1_000, size, size, 0.01, None if beside is None else ratio)
+
+    monkeypatch.setattr(OnnxRuntimeSessions, "measure", told)
+    rows = memsched.optimize(file, effort=0.1, words=("optimize", str(file))).report.values.suggestions
+    found = [row for row in rows if row.process_bytes is not None]
+    if named is None:
+        assert not found
+    else:
+        (row,) = found
+        assert row.process_bytes == named[0] * 1_000_000
+        assert row.process_saving_bytes == (named[1] - named[0]) * 1_000_000
