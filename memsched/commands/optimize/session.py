@@ -96,15 +96,13 @@ def optimize_for_session(
     notes: tuple[str, ...] = () if asked.verify else (_NOT_RUN,)
     run = _run(maker, source, chosen, asked)
     if chosen is not plain and not run.holds(plain):
-        needed = run.verification.measured_peak_after_bytes if run.verification is not None else None
-        why = "its outputs differ" if needed is None else f"it was measured to need {needed:,} B"
-        notes = (*notes, f"the best rewritten graph is not written: {why}; the graph as it is was ordered")
+        notes = (*notes, f"the best rewritten graph is not written: {run.objection()}; the graph as it is was ordered")
         chosen, run = plain, _run(maker, source, plain, asked)
     executed, placed, written, verification = chosen.executed, chosen.final.placed, run.written, run.verification
     given, needed = required_as_given(module, prepared, Opening("none")).total, placed.required
     if verification is not None:
         shown = verification.measured_peak_before_bytes, verification.measured_peak_after_bytes
-        if shown[0] is not None and shown[1] is not None:
+        if verification.at_stated_sizes and shown[0] is not None and shown[1] is not None:
             given, needed = shown[0], max(needed, shown[1])
     saved, final = module, chosen.final
     if needed + placed.requirement.structures >= given:
@@ -168,8 +166,15 @@ class _SessionRun:
         shown = self.verification
         if shown is None or shown.outputs_equal is None:
             return True
-        measured = shown.measured_peak_after_bytes
+        measured = shown.measured_peak_after_bytes if shown.at_stated_sizes else None
         return not _refuted(shown) and (measured is None or measured < plain.final.placed.required)
+
+    def objection(self) -> str:
+        """Return in words what was measured that speaks against the candidate."""
+        shown = self.verification
+        if shown is None or _refuted(shown):
+            return (None if shown is None else shown.reason) or "its outputs differ"
+        return f"it was measured to need {shown.measured_peak_after_bytes or 0:,} B"
 
 
 def written_for_session(chosen: SessionCandidate, source: SessionSource, maker: OnnxRuntimeSessions) -> ModelBytes:

@@ -42,5 +42,8 @@ def suggested(
         return rows
     if outcome.asked.budget is not None or too_large(outcome.module):
         return rows
+    # Processes, too, would be measured at other sizes.
+    if seen is not None and not seen.at_stated_sizes:
+        return rows
     executed = executed_in_less(outcome.asked, outcome.request, source)
     return rows if executed is None else (executed, *rows)

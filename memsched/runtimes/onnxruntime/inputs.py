@@ -10,7 +10,7 @@ from memsched.formats.onnx.structure import graphs_of
 from memsched.formats.onnx.types import SHAPE_ELEMENTS, length_of
 from memsched.runtimes.inputs import Draw, random_values
 
-__all__ = ["compared_with", "dtype_of", "random_feed", "read_arrays", "read_feeds"]
+__all__ = ["compared_with", "dtype_of", "random_feed", "read_arrays", "read_feeds", "stated_inside"]
 
 _NOT_NUMPY = {
     "double": "float64",
@@ -46,6 +46,22 @@ def random_feed(
         choices = known.get(value.name)
         feed[value.name] = rng.choice(choices, drawn.shape).astype(drawn.dtype) if choices else drawn
     return feed
+
+
+def stated_inside(model: bytes, input_shapes: Mapping[str, Sequence[int]], dims: Mapping[str, int]) -> bool:
+    """Whether sizes of values inside of a model are stated, or dimensions that no input has.
+
+    Args:
+        input_shapes: Shapes by value, as the user states them.
+        dims: Sizes by dimension, as the user states them.
+    """
+    import onnx
+
+    if not input_shapes and not dims:
+        return False
+    inputs = onnx.load_model_from_string(model).graph.input
+    known = {dim.dim_param for value in inputs for dim in value.type.tensor_type.shape.dim}
+    return not (set(input_shapes) <= {value.name for value in inputs} and set(dims) <= known)
 
 
 def read_arrays(path: str) -> dict[str, Any]:

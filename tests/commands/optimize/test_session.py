@@ -14,11 +14,13 @@ from onnx import helper, numpy_helper
 
 from memsched.cli.main import main
 from memsched.commands.optimize.optimize import optimize
-from memsched.commands.optimize.session import SessionName
+from memsched.commands.optimize.session import SessionName, _SessionRun
 from memsched.errors import UsageError
 from memsched.formats.module import LoadOptions
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.onnxruntime.executed import executed_model, executed_rules
+from memsched.runtimes.output import Guarantee, ModelBytes
+from memsched.runtimes.values import Verification
 from memsched.targets.load import load_target
 
 SIDE = 24
@@ -225,3 +227,65 @@ def test_dimensions_stay_open_where_the_runtime_refuses_the_stated_ones(tmp_path
     executed = executed_model(refused_where_never_taken(), "-", stated, "default", seed=0)
     assert dict(executed.fixed) == {}
     assert [node.op_type for node in onnx.load_model_from_string(executed.data).graph.node] == ["Relu", "If"]
+
+
+def picking(side: int) -> onnx.ModelProto:
+    """Return a network whose sizes inside depend on the values of its input."""
+    nodes = [
+        helper.make_node("Greater", ["x", "least"], ["m"], "m"),
+        helper.make_node("NonZero", ["m"], ["nz"], "nz"),
+        helper.make_node("Transpose", ["nz"], ["nzt"], "nzt", perm=[1, 0]),
+        helper.make_node("GatherND", ["x", "nzt"], ["g"], "g"),
+        helper.make_node("Exp", ["g"], ["e"], "e"),
+        helper.make_node("Sigmoid", ["x"], ["s"], "s"),
+    ]
+    given = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (side, side))
+    made = [
+        helper.make_tensor_value_info("e", onnx.TensorProto.FLOAT, ("K",)),
+        helper.make_tensor_value_info("s", onnx.TensorProto.FLOAT, (side, side)),
+    ]
+    least = numpy_helper.from_array(np.float32(0.5), "least")
+    graph = helper.make_graph(nodes, "picking", [given], made, [least])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("session", [None, "default"])
+def test_what_ran_at_other_sizes_is_not_compared_with_what_is_predicted(
+    tmp_path: Path, session: SessionName | None
+) -> None:
+    onnx.save_model(picking(64), tmp_path / "picking.onnx")
+    stated = {"nz": (2, 64 * 64)}
+    result = optimize(tmp_path / "picking.onnx", session=session, effort=1.0, input_shapes=stated)
+    report = result.report.values
+    assert report.requirement is not None
+    # Indices as found, and turned about: 64 bits each.
+    assert report.requirement.given_bytes >= 2 * 2 * 8 * 64 * 64
+    assert report.requirement.measured_given_bytes is None
+    if report.verification is not None:
+        assert not report.verification.at_stated_sizes
+        assert (report.verification.measured_peak_before_bytes or 0) < report.requirement.given_bytes
+
+
+def test_sizes_that_are_those_that_ran_are_compared(tmp_path: Path) -> None:
+    onnx.save_model(network(("N", 3, SIDE, SIDE)), tmp_path / "open.onnx")
+    stated = {"x": (2, 3, SIDE, SIDE), "stem": (2, 16, SIDE, SIDE)}
+    shown = optimize(tmp_path / "open.onnx", effort=1.0, input_shapes=stated).report.values.verification
+    assert shown is not None
+    assert shown.at_stated_sizes
+
+
+@pytest.mark.parametrize(
+    ("equal", "error", "measured", "said"),
+    [
+        (False, 0.5, 7_000, "outputs differ by up to 0.5"),
+        (False, None, None, "the file written does not run: no such operator"),
+        (True, 0.0, 7_000, "it was measured to need 7,000 B"),
+    ],
+)
+def test_why_a_rewritten_graph_is_not_written(
+    equal: bool, error: float | None, measured: int | None, said: str
+) -> None:
+    reason = None if equal else said
+    shown = Verification("onnxruntime 9", 3, equal, error, 9_000, measured, None, reason, relative_error=error)
+    written = ModelBytes(b"", False, Guarantee("session"))
+    assert _SessionRun(written, shown).objection() == said
