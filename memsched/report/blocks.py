@@ -22,6 +22,9 @@ __all__ = ["best_saving", "block_lines", "curve_answer", "curve_cells", "grows_m
 
 Line = tuple[str, str | None]
 
+_INCLUDED = "the runtime's library included"
+"""What tells a process over a range from that of a session alone."""
+
 
 def block_lines(section: BlocksSection | None) -> list[Line]:
     """Return what loops there are, what both files took at the sizes that were measured, and which order it is."""
@@ -94,9 +97,10 @@ def _measured(row: SizeRow) -> str:
     at = told_sizes(row.sizes)
     before = format_size(row.given_process_bytes)
     if row.process_bytes is None or row.time_ratio is None:
-        return f"the process at {at}: {before}"
+        return f"the process at {at}, {_INCLUDED}: {before}"
     after = format_size(row.process_bytes)
-    return f"the process at {at}, in a session without options: {before} -> {after} at {row.time_ratio:.2f} x the time"
+    where = f"the process at {at}, in a session without options, {_INCLUDED}"
+    return f"{where}: {before} -> {after} at {row.time_ratio:.2f} x the time"
 
 
 def curve_answer(section: CurveSection, budget: int | None) -> Line:
@@ -125,6 +129,8 @@ def print_curve(console: Console, section: CurveSection, budget: int | None) -> 
             *curve_cells(row), style="green" if row.sizes == section.largest_sizes and budget is not None else None
         )
     console.print(table)
+    if any(row.process_bytes is not None for row in section.rows):
+        console.print(Text(f"the process: {_INCLUDED}"), soft_wrap=True)
     console.print("bytes that grow most, one tensor of each size, at the largest:")
     for one in section.growth:
         console.print(Text(f"  {one.size_bytes:>15,}  {one.tensor}: {one.expression}"), soft_wrap=True)

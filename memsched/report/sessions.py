@@ -30,7 +30,9 @@ _DEFAULT_SESSION = "a session without options"
 def memory_named(report: OptimizeReport) -> str:
     """Return in words what a budget is compared with."""
     noun = needed_memory(report).noun
-    if noun == "process" or report.result.session_bytes is None:
+    if noun == "process":
+        return "the process, the runtime's library included,"
+    if report.result.session_bytes is None:
         return f"the {noun}"
     guarantee = report.order_guarantee
     if guarantee is None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from typing import Any
 
 import msgspec
 import pytest
+from rich.console import Console
 
 import memsched
 from memsched.report import page_words
+from memsched.report.blocks import block_lines, print_curve
 from memsched.report.console import budget_verdict, findings
 from memsched.report.page_data import page_data
 from memsched.report.suggestions import suggestion_lines
+from memsched.report.values.blocks import BlocksSection, CurveRow, CurveSection, SizeRow
 from memsched.report.values.optimize import SuggestionRow
 from tests import small_models
 from tests.report.plain import typed
@@ -105,7 +109,9 @@ def test_a_process_is_not_compared_with_a_bound_of_activations() -> None:
         report["budget"] = {"budget_bytes": 1_000, "required_bytes": 9_000, "exceeded_bytes": 8_000, "met": False}
         values = typed(report)
         assert values.budget is not None
-        assert budget_verdict(values, values.budget).endswith("8,000 B too many")
+        verdict = budget_verdict(values, values.budget)
+        assert verdict.startswith("budget exceeded: the process, the runtime's library included, requires 9,000 B")
+        assert verdict.endswith("8,000 B too many")
 
 
 @pytest.mark.parametrize(("saving", "said"), [(0, False), (100, True)])
@@ -124,3 +130,17 @@ def test_activations_are_left_out_where_none_are_saved(saving: int, said: bool) 
     ((text, _),) = suggestion_lines(values)
     assert ("activations 600 -> 500 B" in text) == said
     assert ("activations" in text) == said
+
+
+def test_a_process_over_a_range_is_said_to_hold_the_library() -> None:
+    row = SizeRow(
+        sizes={"N": 8}, given_process_bytes=9_000, process_bytes=5_000, given_seconds=1.0, seconds=1.0, time_ratio=1.0
+    )
+    written = BlocksSection(ranges=(), way="in loops", loops=(), kernels=(), measured=(row,), compared=())
+    told = [text for text, _ in block_lines(written) if text.startswith("the process at N = 8")]
+    assert len(told) == 1
+    assert "the runtime's library included" in told[0]
+    curve = CurveRow(sizes={"N": 8}, requested_bytes=1, process_bytes=9_000, measured_bytes=9_000)
+    console = Console(width=100, record=True, file=StringIO())
+    print_curve(console, CurveSection(rows=(curve,), largest_sizes=None, growth=()), None)
+    assert "the runtime's library included" in console.export_text()

@@ -65,7 +65,8 @@ class SizeRow(Section, frozen=True, kw_only=True):
 
     Attributes:
         sizes: The lengths of the open dimensions.
-        given_process_bytes: The process at most, above what it had before the session was opened: the model as given.
+        given_process_bytes: The process at most, above what it had before the session was opened, the runtime's library
+            included: the model as given.
         process_bytes: The same for the one written; null where that is the one given.
         given_seconds: Of a run, not the first.
         seconds: The same for the one written.
@@ -169,7 +170,8 @@ class CurveRow(Section, frozen=True, kw_only=True):
     Attributes:
         sizes: The lengths of the open dimensions.
         requested_bytes: What a session without options requests for activations, by its rules.
-        process_bytes: What its process takes, by those that were run; null where none was.
+        process_bytes: What its process takes, the runtime's library included, by those that were run; null where none
+            was.
         measured_bytes: The same where it was run; null elsewhere.
     """
 

@@ -42,7 +42,7 @@ class RangedRun:
     """What a model took at a size.
 
     Attributes:
-        process: Bytes of the process at most, above what it had before the session was opened.
+        process: Bytes of the process at most, above what it had before the runtime was imported.
         seconds: Of the quickest run but the first.
     """
 

@@ -48,7 +48,7 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
             "even": whether freed memory is given back at once.
 
     Returns:
-        "process": the highest memory above that before the session was opened, bytes; "seconds": of the quickest run.
+        "process": the highest memory above that before the runtime was imported, bytes; "seconds": of the quickest run.
     """
     if request["even"]:
         give_back_at_once()

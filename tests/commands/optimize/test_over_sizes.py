@@ -93,7 +93,10 @@ def test_the_report_says_what_was_measured(written: Path) -> None:
     assert {one["length"] for one in section["compared"]} >= {1, 2, 97, 509, 2048}
     assert report["verification"]["outputs_equal"] in {True, False}
     assert "2 loops over blocks, for any batch, length = 1 to 2,048; other lengths are refused" in printed
-    assert "the process at batch = 1, length = 2,048, in a session without options: " in printed
+    assert (
+        "the process at batch = 1, length = 2,048, in a session without options, the runtime's library included: "
+        in printed
+    )
 
 
 def test_kernels_for_attention_are_tried_where_they_are_permitted(written: Path) -> None:
