@@ -37,7 +37,7 @@ _MAYBE: Final = 1.1
 """The same after one process each, whose sizes are partly chance: 94 to 104 MB were seen of one session."""
 
 _PROCESSES: Final = 3
-"""Of each session where chance counts."""
+"""Run of each session where chance counts."""
 
 _STEADY: Final = 256_000_000
 """Bytes of a process from which what is chance, some 10 MB, is a few percent."""
