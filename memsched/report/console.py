@@ -21,6 +21,7 @@ from memsched.report.refusals import plan_lines, refusal_lines, unknown_lines
 from memsched.report.remat import remat_lines
 from memsched.report.requirement import arena_column, frontier_column, needed_memory
 from memsched.report.sessions import (
+    apart_lines,
     arena_lines,
     default_session_line,
     executed_lines,
@@ -177,6 +178,7 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
         )
     if report.command == "optimize":
         lines.append(_verification_line(report))
+        lines.extend(apart_lines(report))
         if default is not None and not urgent:
             lines.append(default)
         if report.verification is not None and report.verification.outputs_vary is False:

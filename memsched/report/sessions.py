@@ -10,6 +10,7 @@ from memsched.report.values.shared import MeasuredArenaSection, VerificationSect
 from memsched.units import format_size
 
 __all__ = [
+    "apart_lines",
     "arena_lines",
     "arena_text",
     "default_session_line",
@@ -122,6 +123,17 @@ def default_session_line(report: OptimizeReport) -> tuple[Line | None, bool]:
     if after == before:
         return (f"{what} needs {figures}: nothing is saved there", "yellow"), False
     return (f"{what} needs {figures}", None), False
+
+
+def apart_lines(report: OptimizeReport) -> list[Line]:
+    """Return how far outputs are from those of the file as given as most people open it, where that is another way."""
+    shown, guarantee = report.verification, report.order_guarantee
+    stated = guarantee is not None and guarantee.session_options
+    if shown is None or not shown.default_relative_error or not stated or _unchanged(report):
+        return []
+    apart = f"at most {shown.default_relative_error:.1e} of the largest value"
+    what = f"outputs beside the file as given in {_DEFAULT_SESSION}"
+    return [(f"{what}: {apart}, as such a session rewrites operators", None)]
 
 
 def held_back_lines(report: OptimizeReport) -> list[Line]:

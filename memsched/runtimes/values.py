@@ -105,6 +105,9 @@ class Verification:
         default_peak_before_bytes: What a session without options needs for the model as given, bytes, in its first run
             or in the next; None where that was not measured.
         default_peak_after_bytes: The same for the optimised model.
+        default_relative_error: Largest difference of any output of the model as given in a session without options to
+            that of the optimised model in the session that is promised, by its largest magnitude; None where both are
+            the same session, or one was not run.
         outputs_vary: Whether the outputs of the model as given differ from input to input, so that equal outputs say
             something; None when that is unknown, as with a single run.
         other_sizes: How the optimised model fares at other sizes.
@@ -133,6 +136,7 @@ class Verification:
     default_session: str | None = None
     default_peak_before_bytes: int | None = None
     default_peak_after_bytes: int | None = None
+    default_relative_error: float | None = None
     other_sizes: tuple[OtherSize, ...] = ()
     arenas: tuple[MeasuredArena, ...] = ()
     refused: str | None = None

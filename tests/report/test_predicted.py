@@ -144,3 +144,12 @@ def test_a_process_over_a_range_is_said_to_hold_the_library() -> None:
     console = Console(width=100, record=True, file=StringIO())
     print_curve(console, CurveSection(rows=(curve,), largest_sizes=None, growth=()), None)
     assert "the runtime's library included" in console.export_text()
+
+
+@pytest.mark.parametrize(("apart", "said"), [(1.9e-4, True), (0.0, False), (None, False)])
+def test_outputs_beside_what_people_have_today(apart: float | None, said: bool) -> None:
+    report = report_with(True, 0.0, rewritten=False)
+    report["verification"]["default_relative_error"] = apart
+    told = [line for line in lines(report) if line.startswith("outputs beside the file as given in a session without")]
+    assert len(told) == said
+    assert all("at most 1.9e-04 of the largest value" in line for line in told)

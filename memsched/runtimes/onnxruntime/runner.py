@@ -135,6 +135,7 @@ def _as_opened(found: Verification) -> Verification:
         measured_peak_after_bytes=found.default_peak_after_bytes,
         predicted_peak_before_bytes=None,
         predicted_peak_after_bytes=None,
+        default_relative_error=None,
         executed_order_matches=None,
         measured_with=("session = onnxruntime.InferenceSession(path)",),
     )

@@ -174,7 +174,7 @@ def compare_models(
             [
                 {"model": 0, "options": dict(first), "required": True, "reference": 0},
                 {"model": 1, "options": dict(first), "required": True, "reference": 0},
-                {"model": 0, "options": dict(_WITHOUT_OPTIONS), "required": False, "reference": 0},
+                {"model": 0, "options": dict(_WITHOUT_OPTIONS), "required": False, "reference": 1},
                 {"model": 1, "options": dict(_WITHOUT_OPTIONS), "required": False, "reference": 2},
             ],
             seed=seed,
@@ -422,6 +422,7 @@ def _judged(answer: Mapping[str, Any], guarantee: OrderGuarantee, runs: int) -> 
         default_peak_before_bytes=given["lasting_bytes"],
         default_peak_after_bytes=default["lasting_bytes"],
         measured_with=tuple(session_instructions(guarantee)),
+        default_relative_error=None if guarantee in _PLAIN or equal is None else given.get("relative_error"),
     )
     return Comparison(verification, near)
 

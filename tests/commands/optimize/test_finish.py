@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -17,9 +19,10 @@ from memsched.commands.verify import verify_written
 from memsched.report.values.optimize import OptimizeReport
 from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
 from memsched.runtimes.onnxruntime.session_points import MeasuredSession
+from memsched.runtimes.onnxruntime.verification import verify as compare_in_sessions
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.values import Verification
-from tests.commands.optimize.test_session import network
+from tests.commands.optimize.test_session import SIDE, network
 
 MUCH = 1 << 30
 """Bytes that no session of these models needs."""
@@ -274,3 +277,21 @@ def test_the_least_of_several_processes_says_what_is_gained(
         (row,) = found
         assert row.process_bytes == named[0] * 1_000_000
         assert row.process_saving_bytes == (named[1] - named[0]) * 1_000_000
+
+
+def test_outputs_are_compared_with_what_people_have_today(path: Path, tmp_path: Path) -> None:
+    feed = {"x": np.random.default_rng(1).standard_normal((1, 3, SIDE, SIDE)).astype(np.float32)}
+    np.savez(tmp_path / "feeds.npz", x=feed["x"])
+    result = memsched.optimize(path, order_guarantee="session")
+    guarantee = result.report.values.order_guarantee
+    assert guarantee is not None
+    shown = compare_in_sessions(path, result.model, feeds=str(tmp_path / "feeds.npz"))
+    (tmp_path / "out.onnx").write_bytes(result.model)
+    names: dict[str, Any] = {"onnxruntime": onnxruntime, "path": str(tmp_path / "out.onnx")}
+    exec("\n".join(guarantee.session_options), names)  # noqa: S102 - the very lines that people are told
+    today = onnxruntime.InferenceSession(str(path)).run(None, feed)[0]
+    apart = np.abs(names["session"].run(None, feed)[0] - today).max() / np.abs(today).max()
+    assert shown.default_relative_error == pytest.approx(apart, rel=0.05, abs=1e-9)
+    default = memsched.optimize(path, order_guarantee="default").verification
+    assert default is not None
+    assert default.default_relative_error is None
