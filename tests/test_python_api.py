@@ -66,8 +66,8 @@ NAN = float("nan")
     [
         (
             "onnx",
-            {"order_guarantee": "sesion"},
-            "--order-guarantee sesion .* choose one of none, session, pins, default",
+            {"order_guarantee": "sess"},
+            "--order-guarantee sess .* choose one of none, session, pins, default",
         ),
         ("tflite", {"order_guarantee": "x"}, "--order-guarantee x .* choose one of none, session, pins, default"),
         ("onnx", {"session": "zzz"}, "--session zzz .* choose one of default, all, extended, basic"),
