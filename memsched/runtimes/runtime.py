@@ -297,6 +297,9 @@ class Runtime(Protocol):
     def pieces_for(self) -> str:
         """Return in words which of its sessions layers in pieces are for, as others need no less; "" for all."""
 
+    def joins_quantised(self, module: Module) -> bool:
+        """Whether opening the file makes quantised ops of groups that pieces take apart, and run far longer so."""
+
     def prices(self, module: Module) -> Prices | None:
         """Return what each op costs beside the activations; None where that is nothing, or not known."""
 

@@ -112,6 +112,11 @@ class TargetRules:
         """Return "": what an operator costs is in the target's price."""
         return ""
 
+    def joins_quantised(self, module: Module) -> bool:
+        """Return False: ops are executed as the file has them."""
+        del module
+        return False
+
     def prices(self, module: Module) -> Prices | None:
         """Return the target's price of an operator, whatever it does; None where it has none."""
         del module

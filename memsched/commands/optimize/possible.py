@@ -20,10 +20,13 @@ def possible(
 ) -> Permissions:
     """Return what of ``permitted`` can be done to the module, and pieces for nothing only where they are known to be.
 
-    Where files are to hold the best default order, that is not known of pieces; in pools of memory they cost traffic.
+    Where files are to hold the best default order, that is not known of pieces; in pools of memory they cost traffic,
+    and where the runtime joins quantised ops, time.
     """
     refusable = format_of(module).sizes_can_be_refused(module, options)
+    runtime = runtime_of(module, rules, opening)
     elsewhere = rules.pools or rules.on_chip_bytes or opening.guarantee == "default" or too_large(module)
-    free = permitted.free and refusable and not elsewhere and not runtime_of(module, rules, opening).pieces_for
+    costly = elsewhere or runtime.pieces_for or runtime.joins_quantised(module)
+    free = permitted.free and refusable and not costly
     exact = permitted.algebra and refusable
     return dataclasses.replace(permitted, tile=permitted.tile and refusable, free=free, algebra=exact)

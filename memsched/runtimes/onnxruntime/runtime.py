@@ -58,6 +58,13 @@ class OnnxRuntime(TargetRules):
         """
         return self.opening.guarantee == "session"
 
+    def joins_quantised(self, module: Module) -> bool:
+        """Return whether values are quantised beside the ops: a session without options joins both to integer kernels.
+
+        What keeps a halo, or cuts a value, stands between them; twice the time was measured.
+        """
+        return any(op.type == "QuantizeLinear" for graph in module.graphs for op in graph.ops)
+
     def requires_as_given(self, module: Module, lowered: Sequence[LoweredGraph], given: OrderInFile) -> Requirement:
         """Return the peak of the promised session on the file as it is."""
         del given

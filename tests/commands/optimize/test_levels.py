@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper, numpy_helper
 
@@ -75,6 +76,27 @@ def test_pieces_that_cost_nothing_are_on_by_default(path: Path) -> None:
     assert report.verification is not None
     assert report.verification.outputs_equal
     assert report.verification.max_abs_error == 0
+
+
+def quantised() -> bytes:
+    """`expansion` of values that are quantised in front of it."""
+    model = onnx.load_model_from_string(expansion())
+    step, zero = numpy_helper.from_array(np.float32(0.05), "step"), numpy_helper.from_array(np.uint8(128), "zero")
+    model.graph.initializer.extend([step, zero])
+    model.graph.node[0].input[0] = "again"
+    for place, (kind, read, made) in enumerate((("Quantize", "x", "q"), ("Dequantize", "q", "again"))):
+        model.graph.node.insert(place, helper.make_node(f"{kind}Linear", [read, "step", "zero"], [made], kind))
+    return model.SerializeToString()
+
+
+def test_layers_that_the_runtime_joins_with_what_quantises_them_stay_whole(path: Path) -> None:
+    path.write_bytes(quantised())
+    report: OptimizeReport = memsched.optimize(path, order_guarantee="session").report.values
+    assert report.tiling is None
+    # Who permits it has them in pieces all the same.
+    report = memsched.optimize(path, order_guarantee="session", tile=True, effort=1).report.values
+    assert report.tiling is not None
+    assert report.tiling.applied
 
 
 @pytest.mark.parametrize("words", [{"free_pieces": False}, {"verify": False}, {"order_guarantee": "default"}])
