@@ -33,7 +33,7 @@ from memsched.tiling.loop_cost import (
     joins_rows,
     lead_rows,
 )
-from memsched.tiling.loop_ways import LoopWay, pareto, take_up
+from memsched.tiling.loop_ways import LoopWay, even_lengths, pareto, take_up, tiles_for_nothing, tiles_of
 
 __all__ = ["LoopPoint", "LoopSearch"]
 
@@ -93,6 +93,7 @@ class LoopSearch:
         self._graph, self._dialect = graph, dialect
         self._intervals = Intervals(graph, target, dialect)
         self._prices, self._most = prices, most_macs
+        self._most_tiles = math.inf if most_macs else tiles_for_nothing(graph)
         self._unrolled = dialect.loop is not None and dialect.loop.unrolled
         self._alignment = target.alignment_bytes
         self._in_place = any("MINIMUM" in rule.ops for rule in target.in_place)
@@ -209,11 +210,11 @@ class LoopSearch:
                 return
         for first, last in pairs:
             shape = self._graph.tensors[self._graph.ops[last].outputs[0]].shape or ()
-            heights, widths = (_even(shape[axis]) for axis in _AXES)
+            heights, widths = (even_lengths(shape[axis]) for axis in _AXES)
             for width in widths:
                 for height in heights:
                     group = LoopGroup(tuple(range(first, last + 1)), _AXES, (height, width))
-                    if math.ceil(shape[_AXES[0]] / height) * math.ceil(shape[_AXES[1]] / width) > _MOST_TILES:
+                    if tiles_of(group, shape) > _MOST_TILES:
                         continue
                     if group not in self._known:
                         yield group
@@ -348,7 +349,8 @@ class LoopSearch:
             self.judged += 1
             forms = [one for one in self._forms(bare) if one.group not in self._dropped]
             self._known[bare] = min(forms, key=lambda one: one.peak, default=None)
-            for one in forms:
+            shape = self._graph.tensors[self._graph.ops[group.ops[-1]].outputs[0]].shape or ()
+            for one in forms if forms and tiles_of(bare, shape) <= self._most_tiles else ():
                 take_up(self._curves.setdefault((group.ops[0], group.ops[-1]), []), one)
         return self._known[bare]
 
@@ -493,8 +495,3 @@ class LoopSearch:
 def _bare(group: LoopGroup) -> LoopGroup:
     """Return a loop without what is decided when it is judged."""
     return replace(group, lead=0, pads_inside=False)
-
-
-def _even(length: int) -> list[int]:
-    """Return per number of tiles along an axis the least length with which so many cover it, ascending."""
-    return sorted({-(-length // count) for count in range(1, length + 1)})

@@ -6,10 +6,16 @@ import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from memsched.graph.model import Graph
+from memsched.tiling.loop import LoopGroup
 from memsched.tiling.loop_cost import LoopCost
 
-__all__ = ["LoopWay", "pareto", "take_up"]
+__all__ = ["LoopWay", "even_lengths", "pareto", "take_up", "tiles_for_nothing", "tiles_of"]
+
+_MACS_OF_A_TILE: Final = 20_000
+"""Of a graph for each tile of a loop that is to cost nothing: the ops of a body took as long as 1,000 on a desktop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +105,18 @@ def pareto(ways: Sequence[LoopWay]) -> list[LoopWay]:
 
 def _room(way: LoopWay) -> float:
     return math.inf if way.top is None else -way.top
+
+
+def even_lengths(length: int) -> list[int]:
+    """Return per number of tiles along an axis the least length with which so many cover it, ascending."""
+    return sorted({-(-length // count) for count in range(1, length + 1)})
+
+
+def tiles_of(group: LoopGroup, shape: Sequence[int]) -> int:
+    """Return how many tiles cover an output of a shape."""
+    return math.prod(-(-shape[axis] // size) for axis, size in zip(group.axes, group.sizes, strict=True))
+
+
+def tiles_for_nothing(graph: Graph) -> int:
+    """Return how many tiles a loop may have whose ops are to take no time beside all the work of ``graph``."""
+    return sum(op.macs for op in graph.ops) // _MACS_OF_A_TILE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -24,6 +25,7 @@ from memsched.tiling.loop import LoopGroup, plan_loop
 from memsched.tiling.loop_cost import bytes_around, lead_rows
 from memsched.tiling.loop_rewrite import with_loops
 from memsched.tiling.loop_search import LoopSearch
+from memsched.tiling.loop_ways import tiles_of
 from tests.formats.tflite_builder import MODELS
 from tests.tiling.looped_nets import looped_net
 
@@ -86,6 +88,26 @@ def test_points_fall_with_rising_work_within_the_limit() -> None:
         assert ops == sorted(set(ops))
     again = LoopSearch(graph, target, words, prices=prices(module, target), most_macs=macs * 15 // 100)
     assert again.run(10.0, lambda: False) == points
+
+
+def test_loops_that_are_to_cost_nothing_have_few_tiles() -> None:
+    rules, more = load_target("tflm-reference"), 0
+    for seed in range(8):
+        module = reader.read(looped_net(seed), "net.tflite", LoadOptions())
+        words = dialect_of(module, rules)
+        graph = fold_pads(module.graphs[0], words)
+        # A tile for every so many multiply-accumulates of the graph: with an op that has enough of them, no limit.
+        for macs in (0, 200_000, 10_000_000):
+            heavy = replace(graph, ops=(*graph.ops[:-1], replace(graph.ops[-1], macs=macs)))
+            most = sum(op.macs for op in heavy.ops) // 20_000
+            for extra in (0, 1):
+                points = LoopSearch(heavy, rules, words, prices=None, most_macs=extra).run(0.1, lambda: False)
+                groups = [group for point in points for group in point.groups]
+                shapes = [graph.tensors[graph.ops[group.ops[-1]].outputs[0]].shape or () for group in groups]
+                tiles = max(map(tiles_of, groups, shapes), default=0)
+                assert extra or tiles <= most
+                more += extra and tiles > most
+    assert more
 
 
 def test_groups_that_are_dropped_come_no_more() -> None:

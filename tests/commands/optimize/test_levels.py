@@ -86,7 +86,7 @@ def quantised() -> bytes:
     model.graph.node[0].input[0] = "again"
     for place, (kind, read, made) in enumerate((("Quantize", "x", "q"), ("Dequantize", "q", "again"))):
         model.graph.node.insert(place, helper.make_node(f"{kind}Linear", [read, "step", "zero"], [made], kind))
-    return model.SerializeToString()
+    return bytes(model.SerializeToString())
 
 
 def test_layers_that_the_runtime_joins_with_what_quantises_them_stay_whole(path: Path) -> None:
