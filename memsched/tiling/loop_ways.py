@@ -15,7 +15,7 @@ from memsched.tiling.loop_cost import LoopCost
 __all__ = ["LoopWay", "even_lengths", "pareto", "take_up", "tiles_for_nothing", "tiles_of"]
 
 _MACS_OF_A_TILE: Final = 20_000
-"""Of a graph for each tile of a loop that is to cost nothing: the ops of a body took as long as 1,000 on a desktop."""
+"""Work of a graph for each tile of a loop that is to cost nothing: a body's ops took as long as 1,000 on a desktop."""
 
 
 @dataclass(frozen=True, slots=True)
