@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -40,7 +40,10 @@ _ROUNDS_BEFORE_GROWTH = 2
 _SHARE_OF_GROWTH = 4
 """Nodes of a growth for each node of all other attempts of its round."""
 
-_PRICES: Final = {"search": 5e-8, "growth": 5e-8, "solver": 3e-6}
+_Way = Literal["search", "growth", "solver"]
+"""The tree search, one from window to window, or CP-SAT."""
+
+_PRICES: Final[Mapping[_Way, float]] = {"search": 5e-8, "growth": 5e-8, "solver": 3e-6}
 """What `Limits.effort` is charged for a node or a conflict per item of the problem: each looks at all items."""
 
 MOST_FOR_CPSAT = 2000
@@ -76,7 +79,7 @@ class PackingTask:
 class _SolverAttempt:
     """One attempt: of ``most`` nodes of the own searches, or conflicts of CP-SAT."""
 
-    way: Literal["search", "growth", "solver"]
+    way: _Way
     number: int
     seed: int
     capacity: int
@@ -181,7 +184,7 @@ class Rounds:
         seed, count = self._limits.seed, len(self._task.blocks)
         tries: list[_SolverAttempt] = []
 
-        def add(way: Literal["search", "growth", "solver"], numbers: Iterable[int], most: int) -> None:
+        def add(way: _Way, numbers: Iterable[int], most: int) -> None:
             most = self._most(most, _PRICES[way])
             tries.extend([_SolverAttempt(way, one, seed, capacity, most) for one in numbers])
 

@@ -10,11 +10,11 @@ from typing import Any, Final
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.onnxruntime.executed import Level, opening_lines
-from memsched.runtimes.onnxruntime.inputs import stated_inside
+from memsched.runtimes.onnxruntime.inputs import at_stated_sizes
 from memsched.runtimes.onnxruntime.session_points import EXECUTED, SessionPoint
 from memsched.runtimes.onnxruntime.verification import order_matches
 from memsched.runtimes.package import ONNXRUNTIME
-from memsched.runtimes.values import EXECUTED_TOLERANCE, MOST_OFF, Verification, peaks_off
+from memsched.runtimes.values import EXECUTED_TOLERANCE, Verification
 
 __all__ = ["verify_executed"]
 
@@ -70,10 +70,7 @@ def verify_executed(
         equal = False if answer["failed"] else None
         return Verification(runtime, 0, equal, None, None, None, None, f"{whose}{said}")
     found = _judged(answer, runtime, predicted)
-    off = peaks_off((found.measured_peak_after_bytes, predicted)) > MOST_OFF
-    return dataclasses.replace(
-        found, at_stated_sizes=not (off and stated_inside(given, options.input_shapes, options.dims))
-    )
+    return dataclasses.replace(found, at_stated_sizes=at_stated_sizes(found, given, options))
 
 
 def _session(model: int, point: SessionPoint) -> dict[str, Any]:

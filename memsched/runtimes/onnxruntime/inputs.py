@@ -6,11 +6,13 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from memsched.formats.module import LoadOptions
 from memsched.formats.onnx.structure import graphs_of
 from memsched.formats.onnx.types import SHAPE_ELEMENTS, length_of
 from memsched.runtimes.inputs import Draw, random_values
+from memsched.runtimes.values import MOST_OFF, Verification, peaks_off
 
-__all__ = ["compared_with", "dtype_of", "random_feed", "read_arrays", "read_feeds", "stated_inside"]
+__all__ = ["at_stated_sizes", "compared_with", "dtype_of", "random_feed", "read_arrays", "read_feeds"]
 
 _NOT_NUMPY = {
     "double": "float64",
@@ -48,20 +50,30 @@ def random_feed(
     return feed
 
 
-def stated_inside(model: bytes, input_shapes: Mapping[str, Sequence[int]], dims: Mapping[str, int]) -> bool:
-    """Whether sizes of values inside of a model are stated, or dimensions that no input has.
+def at_stated_sizes(found: Verification, model: bytes, options: LoadOptions) -> bool:
+    """Whether models ran at the sizes that the user stated: those of values inside may follow from the inputs' data.
+
+    Where peaks are those predicted, what was stated is what ran.
 
     Args:
-        input_shapes: Shapes by value, as the user states them.
-        dims: Sizes by dimension, as the user states them.
+        found: What running ``model`` showed, beside what was predicted.
     """
+    off = peaks_off(
+        (found.measured_peak_before_bytes, found.predicted_peak_before_bytes),
+        (found.measured_peak_after_bytes, found.predicted_peak_after_bytes),
+    )
+    return off <= MOST_OFF or not _states_inside(model, options)
+
+
+def _states_inside(model: bytes, options: LoadOptions) -> bool:
+    """Return whether sizes of values inside of a model are stated, or dimensions that no input has."""
     import onnx
 
-    if not input_shapes and not dims:
+    if not options.input_shapes and not options.dims:
         return False
     inputs = onnx.load_model_from_string(model).graph.input
     known = {dim.dim_param for value in inputs for dim in value.type.tensor_type.shape.dim}
-    return not (set(input_shapes) <= {value.name for value in inputs} and set(dims) <= known)
+    return not (set(options.input_shapes) <= {value.name for value in inputs} and set(options.dims) <= known)
 
 
 def read_arrays(path: str) -> dict[str, Any]:

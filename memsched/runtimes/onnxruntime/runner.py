@@ -13,7 +13,7 @@ from memsched.graph.border import Border
 from memsched.graph.model import Graph
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.package import ONNXRUNTIME
-from memsched.runtimes.values import MOST_OFF, RunnerName, Verification, peaks_off
+from memsched.runtimes.values import RunnerName, Verification
 
 __all__ = ["OnnxRuntimeRunner"]
 
@@ -57,7 +57,7 @@ class OnnxRuntimeRunner:
         del predicted
         from memsched.formats.onnx.external import external_files, folder_of
         from memsched.runtimes.onnxruntime import verification
-        from memsched.runtimes.onnxruntime.inputs import stated_inside
+        from memsched.runtimes.onnxruntime.inputs import at_stated_sizes
 
         folder: Path | None = folder_of(module.path) if external_files(module) else None
         promised = written.guarantee
@@ -72,10 +72,7 @@ class OnnxRuntimeRunner:
         found = verification.verify(data, written.model, expected_order=promised.executed, feeds=options.feeds, **how)
         before, after = promised.requested or (None, None)
         found = replace(found, predicted_peak_before_bytes=before, predicted_peak_after_bytes=after)
-        off = peaks_off((found.measured_peak_before_bytes, before), (found.measured_peak_after_bytes, after))
-        # Where they are those predicted, what was stated is what ran.
-        if off > MOST_OFF and stated_inside(data, options.input_shapes, options.dims):
-            found = replace(found, at_stated_sizes=False)
+        found = replace(found, at_stated_sizes=at_stated_sizes(found, data, options))
         if found.outputs_equal is None:
             return found
         if written.unchanged:
