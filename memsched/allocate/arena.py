@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Sequence
 
@@ -65,14 +66,14 @@ def _swept(spans: PlacedColumns, alignment: int) -> Allocation | None:
     change = sums(spans.begins, rounded, steps) - sums(spans.ends + 1, rounded, steps)
     bound = int(np.cumsum(change).max())
     begins, ends, sizes = spans.begins.tolist(), spans.ends.tolist(), rounded.tolist()
-    offsets = sweep(list(zip(begins, (spans.ends + 1).tolist(), strict=True)), sizes, tight=True)
+    offsets = sweep(begins, (spans.ends + 1).tolist(), sizes, tight=True)
     height = max(map(operator.add, offsets, sizes))
     if not near_enough(height, bound):
         return None
     same: dict[int, int] = {}  # few sizes differ, and each number takes as much memory as four of them in an array
-    rows = zip(spans.tensors, offsets, [same.setdefault(size, size) for size in sizes], begins, ends, strict=True)
+    rows = zip(spans.tensors, offsets, map(same.setdefault, sizes, sizes), begins, ends, strict=True)
     return Allocation(
-        placements=tuple([Placement(*row) for row in rows]),
+        placements=tuple(itertools.starmap(Placement, rows)),
         arena=height,
         lower_bound=bound,
         alignment=alignment,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Schedule
-from memsched.graph.uses import Uses
+from memsched.graph.uses import Uses, steps_of
 
 if TYPE_CHECKING:
     from memsched.graph.uses import Numbers
@@ -66,9 +66,7 @@ def columns_of(graph: Graph, schedule: Schedule, storage: Storage, uses: Uses) -
 
 def _chains(storage: Storage, schedule: Schedule) -> dict[int, list[int]]:
     """Return the buffers of each in-place chain by its first one."""
-    steps = [0] * len(schedule.order)
-    for step, op in enumerate(schedule.order):
-        steps[op] = step
+    steps = steps_of(schedule.order).tolist()
     head: dict[int, int] = {}
     found: dict[int, list[int]] = {}
     for choice in sorted(schedule.in_place, key=lambda choice: steps[choice.op]):

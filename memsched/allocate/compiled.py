@@ -109,15 +109,17 @@ class CompiledOrders:
         return list(offsets)
 
 
-def swept(core: ctypes.CDLL, times: Sequence[Sequence[int]], sizes: Sequence[int], *, tight: bool) -> list[int]:
-    """Return what `memsched.allocate.greedy.sweep` does; ``times`` are the begins and the ends.
+def swept(
+    core: ctypes.CDLL, begins: Sequence[int], ends: Sequence[int], sizes: Sequence[int], *, tight: bool
+) -> list[int]:
+    """Return what `memsched.allocate.greedy.sweep` does.
 
     Raises:
         MemoryError: There is no room for it.
     """
     import numpy as np
 
-    arrays = [np.ascontiguousarray(one, dtype=np.int64) for one in (*times, sizes)]
+    arrays = [np.ascontiguousarray(one, dtype=np.int64) for one in (begins, ends, sizes)]
     offsets = np.zeros(len(sizes), dtype=np.int64)
     pointers = [ctypes.c_void_p(one.ctypes.data) for one in (*arrays, offsets)]
     count = ctypes.c_int64(len(sizes))

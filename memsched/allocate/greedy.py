@@ -166,7 +166,8 @@ class GreedyPlanner:
         base = -(-max(given, default=0) // grid) * grid
         sizes = [-(-self.sizes[index] // grid) * grid for index in self._free]
         offsets = list(self._fixed)
-        for index, offset in zip(self._free, sweep(times, sizes, tight=tight), strict=True):
+        found = sweep([begin for begin, _ in times], [end for _, end in times], sizes, tight=tight)
+        for index, offset in zip(self._free, found, strict=True):
             offsets[index] = base + offset
         return offsets
 
@@ -208,17 +209,17 @@ def _largest_live(blocks: Sequence[Block]) -> list[int]:
     return result
 
 
-def sweep(times: Sequence[tuple[int, int]], sizes: Sequence[int], *, tight: bool) -> _Offsets:
-    """Place ranges as they begin, in the lowest or the tightest free gap, looking at gaps only."""
+def sweep(begins: Sequence[int], ends: Sequence[int], sizes: Sequence[int], *, tight: bool) -> _Offsets:
+    """Place ranges, which do not reach their ends, as they begin: in the lowest or the tightest free gap."""
     core = library() if len(sizes) > _FEW and sum(sizes) < _MOST_HEIGHT else None
     if core is not None:
-        return swept(core, tuple(zip(*times, strict=True)), sizes, tight=tight)
+        return swept(core, begins, ends, sizes, tight=tight)
     offsets = [0] * len(sizes)
     gaps = _Gaps()
     ending: list[tuple[int, int]] = []
-    ranks = [(begin, -end, -size) for (begin, end), size in zip(times, sizes, strict=True)]
+    ranks = [(begin, -end, -size) for begin, end, size in zip(begins, ends, sizes, strict=True)]
     for index in sorted(range(len(sizes)), key=ranks.__getitem__):
-        begin, end = times[index]
+        begin, end = begins[index], ends[index]
         while ending and ending[0][0] <= begin:
             gone = heapq.heappop(ending)[1]
             gaps.give(offsets[gone], sizes[gone])

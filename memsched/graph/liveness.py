@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from memsched.graph import dag
 from memsched.graph.model import Graph, InPlace
-from memsched.graph.uses import MANY_OPS, Uses, sums, uses_of
+from memsched.graph.uses import MANY_OPS, Uses, steps_of, sums, uses_of
 
 __all__ = ["Profile", "Storage", "evaluate", "simulate"]
 
@@ -228,22 +228,18 @@ def _evaluate_at_once(storage: Storage, uses: Uses, order: Sequence[int]) -> Pro
     first, last = uses.lifetimes(order)
     made, ended = first >= 0, (last >= 0) & (last < count)
     created, released = sums(first[made], sizes[made], count), sums(last[ended], sizes[ended], count)
-    start = storage.initial_residue()
+    start = storage.variables + uses.initial_residue()
     residues = start + np.cumsum(created - released)
     footprints = residues + released + uses.workspace[np.array(order, dtype=np.int64)]
     taken: list[tuple[tuple[int, int], ...]] = [()] * count
-    ends, releases = last.tolist(), released.tolist()
-    steps = [0] * count
-    for step, op in enumerate(order):
-        steps[op] = step
-    for op in uses.takers:
-        step = steps[op]
-        if releases[step]:
-            taken[step] = pairs = match_in_place(
-                [pair for pair in storage.takes[op] if ends[pair[1]] == step], storage.sizes
-            )
-            if pairs:
-                footprints[step] -= sum([storage.sizes[buffer] for buffer, _ in pairs])
+    steps = steps_of(order)[uses.takes[:, 0]]
+    dying = (last[uses.takes[:, 2]] == steps) & (released[steps] > 0)
+    possible: dict[int, list[tuple[int, int]]] = {}
+    for step, (_, made_here, read) in zip(steps[dying].tolist(), uses.takes[dying].tolist(), strict=True):
+        possible.setdefault(step, []).append((made_here, read))
+    for step, pairs in possible.items():
+        taken[step] = matched = match_in_place(pairs, storage.sizes)
+        footprints[step] -= sum([storage.sizes[buffer] for buffer, _ in matched])
     peak = int(footprints.max()) if count else start
     return Profile(tuple(footprints.tolist()), (start, *residues.tolist()), tuple(taken), peak)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
 
-__all__ = ["MANY_OPS", "Uses", "sums", "uses_of"]
+__all__ = ["MANY_OPS", "Uses", "steps_of", "sums", "uses_of"]
 
 MANY_OPS: Final = 4_000
 """Ops, or buffers, from which on arrays are faster than lists."""
@@ -33,7 +33,8 @@ class Uses:
         sizes: Bytes per buffer.
         kept: Per buffer whether it is live to the end.
         workspace: Bytes per op.
-        takers: The ops that may write in place.
+        takes: The pairs (created buffer, read buffer) that these may merge, one after the other, each behind its op:
+            a row per pair.
     """
 
     users: Numbers
@@ -42,7 +43,11 @@ class Uses:
     sizes: Numbers
     kept: NDArray[np.bool_]
     workspace: Numbers
-    takers: tuple[int, ...]
+    takes: Numbers
+
+    def initial_residue(self) -> int:
+        """Bytes of what is given and either read or kept: what is needed before step 0, variables apart."""
+        return int(self.sizes[(self.creator < 0) & (self.kept | (self.begins[1:] > self.begins[:-1]))].sum())
 
     def lifetimes(self, order: Sequence[int]) -> tuple[Numbers, Numbers]:
         """Return per buffer the step that creates it and the last one that needs it, in ``order``.
@@ -52,8 +57,7 @@ class Uses:
         """
         import numpy as np
 
-        steps = np.empty(len(order), dtype=np.int64)
-        steps[np.array(order, dtype=np.int64)] = np.arange(len(order))
+        steps = steps_of(order)
         given = self.creator < 0
         first = np.where(given, -1, steps[self.creator]) if len(order) else np.full(len(self.sizes), -1)
         last = first.copy()
@@ -70,7 +74,7 @@ def uses_of(
     users: Sequence[Sequence[int]],
     kept: Sequence[bool],
     workspace: Sequence[int],
-    takes: Sequence[Sequence[Any]],
+    takes: Sequence[Sequence[tuple[int, int]]],
 ) -> Uses | None:
     """Return the arrays of a `Storage`; None where its bytes are too many for 64 bits."""
     import numpy as np
@@ -79,6 +83,7 @@ def uses_of(
         return None
     begins = np.zeros(len(sizes) + 1, dtype=np.int64)
     np.cumsum(np.fromiter(map(len, users), dtype=np.int64, count=len(sizes)), out=begins[1:])
+    rows = [(op, created, read) for op, pairs in enumerate(takes) if pairs for created, read in pairs]
     return Uses(
         users=np.fromiter(chain.from_iterable(users), dtype=np.int64, count=int(begins[-1])),
         begins=begins,
@@ -86,8 +91,17 @@ def uses_of(
         sizes=np.array(sizes, dtype=np.int64),
         kept=np.array(kept, dtype=np.bool_),
         workspace=np.array(workspace, dtype=np.int64),
-        takers=tuple([op for op, pairs in enumerate(takes) if pairs]),
+        takes=np.array(rows, dtype=np.int64).reshape(-1, 3),
     )
+
+
+def steps_of(order: Sequence[int]) -> Numbers:
+    """Return per op the step of ``order`` that executes it."""
+    import numpy as np
+
+    steps = np.empty(len(order), dtype=np.int64)
+    steps[np.array(order, dtype=np.int64)] = np.arange(len(order))
+    return steps
 
 
 def sums(places: Numbers, amounts: Numbers, count: int) -> Numbers:

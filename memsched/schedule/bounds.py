@@ -41,10 +41,16 @@ def _largest_at_once(storage: Storage, uses: Uses) -> int:
     each = np.repeat(uses.sizes, np.diff(uses.begins))
     own = sums(uses.users, each, len(storage.reads)) + sums(uses.creator[made], uses.sizes[made], len(storage.reads))
     own += uses.workspace
-    for op in uses.takers:
+    possible = uses.takes[~uses.kept[uses.takes[:, 2]]]
+    ops, where, counts = np.unique(possible[:, 0], return_index=True, return_counts=True)
+    written = possible[where, 1]
+    # An op that can write one buffer in place saves it, whichever input it takes; several buffers are matched.
+    several = possible[:, 1] != np.repeat(written, counts)
+    own[ops] -= uses.sizes[written]
+    for op in np.unique(possible[several, 0]).tolist():
         pairs = [pair for pair in storage.takes[op] if not storage.kept[pair[1]]]
-        if pairs:
-            own[op] -= sum([storage.sizes[created] for created, _ in match_in_place(pairs, storage.sizes)])
+        own[op] += storage.sizes[pairs[0][0]]
+        own[op] -= sum([storage.sizes[created] for created, _ in match_in_place(pairs, storage.sizes)])
     return storage.variables + int(own.max(initial=0))
 
 

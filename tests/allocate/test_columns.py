@@ -49,9 +49,9 @@ def test_the_compiled_sweep_places_as_the_one_in_python(tight: bool, monkeypatch
     for _ in range(150):
         count, steps, largest = rng.randint(1, 60), rng.randint(1, 30), rng.choice([2, 9, 300])
         begins = [rng.randint(-steps, steps) for _ in range(count)]
-        times = [(begin, begin + rng.randint(1, steps)) for begin in begins]
+        ends = [begin + rng.randint(1, steps) for begin in begins]
         sizes = [rng.randint(0, largest) for _ in range(count)]
-        found = greedy.sweep(times, sizes, tight=tight)
+        found = greedy.sweep(begins, ends, sizes, tight=tight)
         with monkeypatch.context() as patched:
             patched.setattr(greedy, "library", lambda: None)
-            assert found == greedy.sweep(times, sizes, tight=tight)
+            assert found == greedy.sweep(begins, ends, sizes, tight=tight)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.formats.onnx.light import is_stripped
@@ -156,13 +157,19 @@ class ConstantValues:
 
     def __init__(self, graph: GraphProto) -> None:
         self._graph = graph
-        self._tensors = {tensor.name: place for place, tensor in enumerate(graph.initializer)}
-        self._nodes = {
+        self._decoded: dict[str, Values | None] = {}
+
+    @cached_property
+    def _tensors(self) -> dict[str, int]:
+        return {tensor.name: place for place, tensor in enumerate(self._graph.initializer)}
+
+    @cached_property
+    def _nodes(self) -> dict[str, int]:
+        return {
             node.output[0]: place
-            for place, node in enumerate(graph.node)
+            for place, node in enumerate(self._graph.node)
             if node.op_type == "Constant" and len(node.output) == 1
         }
-        self._decoded: dict[str, Values | None] = {}
 
     def get(self, name: str) -> Values | None:
         """Return the values of a constant of at most `MOST_ENTRIES` elements; None for anything else."""

@@ -14,7 +14,7 @@ from memsched.formats.onnx import macs as onnx_macs
 from memsched.formats.onnx.attributes import CONSTANT_INPUTS, ConstantValues, Values, attributes_of, constant_shapes
 from memsched.formats.onnx.open_dimensions import OpenValue, open_sizes
 from memsched.formats.onnx.shapes import Shapes
-from memsched.formats.onnx.structure import BRANCHES, Scope, domain_of, op_type, unique_names
+from memsched.formats.onnx.structure import BRANCHES, Scope, domain_of, unique_names
 from memsched.formats.onnx.types import ValueType, element_name, tensor_bytes
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
 
@@ -105,10 +105,10 @@ class _GraphBuilder:
             self._add(name, external=False)
         for name in captures:
             self._add(name, external=True)
-        protos = scope.graph.node
         ops = []
-        for position in self.nodes:
-            node = protos[position]
+        for position, node in enumerate(scope.graph.node):
+            if scope.constant_node[position]:
+                continue
             for name in scope.writes[position]:
                 if name:
                     self._add(name, external=False, producer=(node, names[position]))
@@ -153,33 +153,31 @@ class _GraphBuilder:
         return read
 
     def _add(self, name: str, *, external: bool, producer: tuple[NodeProto, str] | None = None) -> None:
-        shapes, tensors = self.shapes, self.tensors
-        own = None if external else shapes.types[self.index].get(name)  # captures are of graphs around
-        found = own or shapes.of(self.scopes, self.index, name)
-        if shapes.idle and self.index in shapes.idle:
-            self.index_of[name] = len(tensors)
+        shapes, tensors, index = self.shapes, self.tensors, self.index
+        self.index_of[name] = len(tensors)
+        own = None if external else shapes.types[index].get(name)  # captures are of graphs around
+        found = own or shapes.of(self.scopes, index, name)
+        if shapes.idle and index in shapes.idle:
             tensors.append(Tensor(name, 0, None, "", False, external))
             return
         known = self.sizes.get(id(found))
         if known is not None:
-            self.index_of[name] = len(tensors)
-            stated = None
-            if not external and shapes.stated:
-                stated = shapes.unstated(self.index, name, len(known[0]))
-            tensors.append(Tensor(name, known[1], known[0], known[2], True, external, stated))
+            dims, size, element, _ = known
+            stated = shapes.unstated(index, name, len(dims)) if shapes.stated and not external else None
+            tensors.append(Tensor(name, size, dims, element, True, external, stated))
             return
-        dims = found.lengths()
+        lengths = found.lengths()
         size, sized = 0, True
         if found.kind != "tensor":
             sized = False
             if not external:
                 self.built.unsized.append(f"'{name}' ({found.kind})")
-        elif dims is not None and found.element:
+        elif lengths is not None and found.element:
             try:
-                size = tensor_bytes(found.element, dims)
+                size = tensor_bytes(found.element, lengths)
             except ModelError as error:
                 raise ModelError(f"tensor '{name}': {error}") from error
-            self.sizes[id(found)] = dims, size, element_name(found.element), found
+            self.sizes[id(found)] = lengths, size, element_name(found.element), found
         elif name not in self._read:
             sized = False
             self.built.unread.append(f"'{name}'")
@@ -187,15 +185,14 @@ class _GraphBuilder:
             sized = False
             if not external:  # captures are open where they are made
                 self.built.open.append(OpenValue(self.index, name, found, producer))
-        self.index_of[name] = len(self.tensors)
-        stated = None if external or dims is None else self.shapes.unstated(self.index, name, len(dims))
-        self.tensors.append(Tensor(name, size, dims, element_name(found.element), sized, external, stated))
+        stated = None if external or lengths is None else shapes.unstated(index, name, len(lengths))
+        tensors.append(Tensor(name, size, lengths, element_name(found.element), sized, external, stated))
 
     def _op(self, node: NodeProto, position: int, name: str) -> Op:
         scope, index_of = self.scope, self.index_of
         constants = scope.constants
         reads, written = scope.reads[position], scope.writes[position]
-        places = list(range(len(reads)))
+        places: Sequence[int] = range(len(reads))
         if constants or "" in reads:
             places = [place for place in places if reads[place] and reads[place] not in constants]
             inputs = [index_of[reads[place]] for place in places]
@@ -206,8 +203,8 @@ class _GraphBuilder:
             captured = [self.index_of[read] for read in self.scopes[body].free if read not in constants]
             explicit = set(inputs)
             inputs.extend(tensor for tensor in captured if tensor not in explicit)
-            places.extend([CAPTURED] * (len(inputs) - len(places)))
-        kind = op_type(node)
+            places = [*places, *[CAPTURED] * (len(inputs) - len(places))]
+        kind = scope.kinds[position]
         attributes = _NO_ATTRIBUTES
         if kind in CONSTANT_INPUTS or node.attribute:
             attributes = attributes_of(node, self._value)
@@ -221,10 +218,10 @@ class _GraphBuilder:
             macs = onnx_macs.count(kind, attributes, given, made)
         positions = tuple(places)
         return Op(
-            name=name,
-            type=kind,
-            inputs=tuple(inputs),
-            outputs=tuple([index_of[output] for output in written if output]),
+            name,
+            kind,
+            tuple(inputs),
+            tuple([index_of[output] for output in written if output]),
             attributes=attributes,
             positions=self.places.setdefault(positions, positions),
             macs=macs,

@@ -18,7 +18,14 @@ from memsched.formats.module import LoadOptions, ObservedSizes
 from memsched.formats.onnx import branches, folding, observed, symbolic
 from memsched.formats.onnx.light import is_stripped
 from memsched.formats.onnx.stated import Statements, declare, values_of
-from memsched.formats.onnx.structure import Scope, domain_of, graphs_like, graphs_of, initializers, sparse_name
+from memsched.formats.onnx.structure import (
+    DEFAULT_DOMAINS,
+    Scope,
+    graphs_like,
+    graphs_of,
+    initializers,
+    sparse_name,
+)
 from memsched.formats.onnx.types import SHAPE_ELEMENTS, ValueType, element_name, merge, value_type
 
 if TYPE_CHECKING:
@@ -354,10 +361,11 @@ def _inference_copy(light: ModelProto, scopes: Sequence[Scope]) -> ModelProto:
     # Before version 4 ONNX's inference takes initializers that are no inputs for absent: axes of a Slice, say.
     model.ir_version = max(model.ir_version, _FREE_INITIALIZERS)
     imported = {"" if opset.domain == "ai.onnx" else opset.domain for opset in model.opset_import}
-    for domain in sorted({domain_of(node) for scope in scopes for node in scope.graph.node} - imported):
+    used = {node.domain for scope in scopes for node in scope.graph.node} - DEFAULT_DOMAINS
+    for domain in sorted(used - imported):
         model.opset_import.add(domain=domain, version=1)
-    for scope in graphs_like(model.graph, scopes):
-        _drop_constants(scope.graph, scope.parent < 0)
+    for scope, known in zip(graphs_like(model.graph, scopes), scopes, strict=True):
+        _drop_constants(scope.graph, scope.parent < 0, computed=known.names("Constant"))
     if len(scopes) > 1:
         model.opset_import.add(domain=folding.HIDDEN, version=1)
     return model
@@ -376,7 +384,7 @@ def _defer(graphs: Sequence[Scope], model: ModelProto) -> bool:
     return bool(found)
 
 
-def _drop_constants(graph: GraphProto, main: bool) -> None:
+def _drop_constants(graph: GraphProto, main: bool, *, computed: bool) -> None:
     given = graph.input if main else graph.value_info
     kept = []
     fixed = {tensor.name for tensor in graph.initializer}
@@ -393,7 +401,7 @@ def _drop_constants(graph: GraphProto, main: bool) -> None:
         del graph.initializer[:]
         graph.initializer.extend(kept)
     nodes = []
-    for node in graph.node:
+    for node in graph.node if computed else ():
         large = None
         if node.op_type == "Constant" and len(node.output) == 1:
             large = next((item.t for item in node.attribute if item.HasField("t") and is_stripped(item.t)), None)
@@ -401,7 +409,7 @@ def _drop_constants(graph: GraphProto, main: bool) -> None:
             declare(given, node.output[0], large.data_type, large.dims)
         else:
             nodes.append(node)
-    if len(nodes) < len(graph.node):
+    if computed and len(nodes) < len(graph.node):
         del graph.node[:]
         graph.node.extend(nodes)
 

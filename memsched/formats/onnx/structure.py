@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BRANCHES",
+    "DEFAULT_DOMAINS",
     "Scope",
     "analyse",
     "domain_of",
@@ -35,7 +36,7 @@ BRANCHES: Final = frozenset({"then_branch", "else_branch"})
 
 # What ONNX calls FLOAT, INT, STRING, TENSOR, FLOATS, INTS, STRINGS: most attributes, which hold no graph.
 _PLAIN: Final = frozenset({1, 2, 3, 4, 6, 7, 8})
-_DEFAULT_DOMAINS: Final = frozenset({"", "ai.onnx"})
+DEFAULT_DOMAINS: Final = frozenset({"", "ai.onnx"})
 # Operators whose result differs from run to run, or that draw on a generator: never constants.
 _RANDOM: Final = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
@@ -61,6 +62,7 @@ class Scope:
         constant_node: Per node whether it computes constants from constants alone.
         reads: Per node its input names, as `analyse` found them: asking a node makes its names anew each time.
         writes: Per node its output names.
+        kinds: Per node its `op_type`.
     """
 
     graph: GraphProto
@@ -74,6 +76,11 @@ class Scope:
     constant_node: bytearray = field(default_factory=bytearray)
     reads: list[tuple[str, ...]] = field(default_factory=list)
     writes: list[tuple[str, ...]] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+
+    def names(self, operator: str) -> bool:
+        """Return whether a node's operator is called so, in whichever domain."""
+        return any(kind.rpartition(".")[2] == operator for kind in set(self.kinds))
 
 
 def graphs_of(main: GraphProto) -> list[Scope]:
@@ -81,7 +88,7 @@ def graphs_of(main: GraphProto) -> list[Scope]:
     scopes = [Scope(main, -1, -1, "")]
     for index, scope in enumerate(scopes):
         for position, node in enumerate(scope.graph.node):
-            for attribute in node.attribute:
+            for attribute in node.attribute[:]:  # slices of protobuf's lists are made faster than iterators
                 if attribute.type in _PLAIN:
                     continue
                 if attribute.HasField("g"):
@@ -106,11 +113,13 @@ def analyse(main: GraphProto) -> list[Scope]:
     """
     scopes = graphs_of(main)
     known: dict[str, str] = {}
+    share = known.setdefault
     for scope in scopes:
         for node in scope.graph.node:
-            read, written = list(node.input), list(node.output)
-            scope.reads.append(tuple(map(known.setdefault, read, read)))
-            scope.writes.append(tuple(map(known.setdefault, written, written)))
+            read, written, kind = node.input[:], node.output[:], op_type(node)
+            scope.reads.append(tuple(map(share, read, read)))
+            scope.writes.append(tuple(map(share, written, written)))
+            scope.kinds.append(share(kind, kind))
         _define(scope)
     sound = len(scopes) == 1 and _is_sound(scopes[0])
     for index in range(len(scopes) - 1, -1, -1) if not sound else ():
@@ -149,13 +158,13 @@ def sparse_name(sparse: object) -> str:
 def domain_of(node: NodeProto) -> str:
     """Return the domain of a node; "" for the default one."""
     domain = node.domain
-    return "" if domain in _DEFAULT_DOMAINS else str(domain)
+    return "" if domain in DEFAULT_DOMAINS else str(domain)
 
 
 def op_type(node: NodeProto) -> str:
     """Return "Conv" for the default domain and "domain.Type" for any other."""
-    domain = domain_of(node)
-    return f"{domain}.{node.op_type}" if domain else str(node.op_type)
+    domain = node.domain
+    return str(node.op_type) if domain in DEFAULT_DOMAINS else f"{domain}.{node.op_type}"
 
 
 def initializers(graph: GraphProto) -> Iterator[str]:
