@@ -43,16 +43,15 @@ def columns_of(graph: Graph, schedule: Schedule, storage: Storage, uses: Uses) -
         return None
     first, last = uses.lifetimes(schedule.order)
     begins, ends = np.maximum(first, 0), np.minimum(last, len(schedule.order) - 1)
-    own_ends = ends.tolist()
     chained = _chains(storage, schedule)
-    ends[list(chained)] = [max([own_ends[buffer] for buffer in members]) for members in chained.values()]
+    # Each member is created where the one before it dies, so that the last one dies last.
+    ends[list(chained)] = ends[[members[-1] for members in chained.values()]]
     placed = (uses.sizes > 0) & (last >= 0)
     placed[[buffer for members in chained.values() for buffer in members[1:]]] = False
     tensors: list[tuple[int, ...]] = list(zip(storage.tensor_of))
     for buffer, inside in _shown(graph, schedule, storage).items():
         tensors[buffer] = inside
     for head, members in chained.items():
-        # By first use: each one is created where the one before it dies.
         tensors[head] = tuple([tensor for buffer in members for tensor in tensors[buffer]])
     heads = np.flatnonzero(placed)
     rows = _beside(graph, schedule, uses)
@@ -80,8 +79,8 @@ def _shown(graph: Graph, schedule: Schedule, storage: Storage) -> dict[int, tupl
     """Return the tensors of the buffers that views lie in, by the step that makes them."""
     found: dict[int, tuple[int, ...]] = {}
     variables = set(graph.variables)
-    if not any(op.views for op in graph.ops):
-        return found
+    if len(storage.tensor_of) == len(storage.buffers_of):
+        return found  # each tensor has a buffer of its own
     for number in schedule.order:
         op = graph.ops[number]
         for output in op.outputs if op.views else ():

@@ -7,8 +7,8 @@ executing the order as liveness does, so that one mistake cannot hide in both.
 from __future__ import annotations
 
 import bisect
-import heapq
 import itertools
+import operator
 from dataclasses import dataclass, replace
 
 from memsched.errors import InternalError
@@ -341,29 +341,30 @@ def _check_workspaces(graph: Graph, schedule: Schedule, allocation: Allocation) 
     for placement in allocation.placements:
         if not placement.tensors and placement.first_step == placement.last_step:
             free[placement.first_step] = max(free.get(placement.first_step, 0), placement.size)
-    for step, op in enumerate(schedule.order):
-        if free.get(step, 0) < graph.ops[op].workspace:
-            raise InternalError(f"the workspace of op '{graph.ops[op].name}' has no address")
+    wanted = {number: op for number, op in enumerate(graph.ops) if op.workspace}
+    for step, number in enumerate(schedule.order) if wanted else ():
+        if number in wanted and free.get(step, 0) < wanted[number].workspace:
+            raise InternalError(f"the workspace of op '{wanted[number].name}' has no address")
 
 
 def _check_overlap(allocation: Allocation) -> None:
     """Sweep over the steps, keeping the live intervals of addresses sorted."""
     rows = [(one.first_step, one.last_step, one.offset, one.offset + one.size) for one in allocation.placements]
     rows = sorted([row for row in rows if row[2] < row[3]])
-    # Live ranges never overlap, so that where each begins and ends is in the same order.
+    ending = sorted(rows, key=operator.itemgetter(1))
+    gone = 0
+    # Live ranges never overlap, so that each is the only one that begins where it does.
     begins: list[int] = []
-    ends: list[int] = []
-    ending: list[tuple[int, int]] = []
-    for first, last, begin, end in rows:
-        while ending and ending[0][0] < first:
-            at = bisect.bisect_left(begins, heapq.heappop(ending)[1])
-            del begins[at], ends[at]
+    end_of: dict[int, int] = {}
+    for first, _, begin, end in rows:
+        while ending[gone][1] < first:
+            del begins[bisect.bisect_left(begins, ending[gone][2])]
+            gone += 1
         at = bisect.bisect_left(begins, begin)
-        if (at and ends[at - 1] > begin) or (at < len(begins) and begins[at] < end):
+        if (at and end_of[begins[at - 1]] > begin) or (at < len(begins) and begins[at] < end):
             raise InternalError(f"two buffers overlap at offset {begin} in step {first}")
         begins.insert(at, begin)
-        ends.insert(at, end)
-        heapq.heappush(ending, (last, begin))
+        end_of[begin] = end
 
 
 def check_reordering(before: Graph, after: Graph) -> None:

@@ -48,6 +48,10 @@ def predecessors(graph: Graph) -> list[tuple[int, ...]]:
     producer = producers(graph)
     result: list[tuple[int, ...]] = []
     for op in graph.ops:
+        if len(op.inputs) == 1:
+            before = producer[op.inputs[0]]
+            result.append((before,) if before >= 0 else ())
+            continue
         befores = {producer[tensor] for tensor in op.inputs}
         befores.discard(-1)
         result.append(tuple(sorted(befores)) if len(befores) > 1 else tuple(befores))
@@ -62,7 +66,7 @@ def successors_of(preds: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
     for node, befores in enumerate(preds):
         for before in befores:
             result[before].append(node)
-    return [tuple(afters) for afters in result]
+    return list(map(tuple, result))
 
 
 def topological_order(preds: Sequence[Sequence[int]], rank: Sequence[int]) -> list[int]:
@@ -123,6 +127,7 @@ def _check_tensors(graph: Graph) -> None:
 def _check_ops(graph: Graph) -> None:
     seen: set[str] = set()
     produced = set(graph.inputs)
+    tensors = range(len(graph.tensors))
     for op in graph.ops:
         if op.name in seen:
             raise GraphError(f"op name '{op.name}' is used twice")
@@ -130,7 +135,7 @@ def _check_ops(graph: Graph) -> None:
         if op.workspace < 0:
             raise GraphError(f"op '{op.name}' has a negative workspace ({op.workspace} bytes)")
         for index in (*op.inputs, *op.outputs):
-            if not 0 <= index < len(graph.tensors):
+            if index not in tensors:
                 raise GraphError(f"op '{op.name}' names tensor {index}, but there are only {len(graph.tensors)}")
         for index in op.outputs:
             if index in produced:

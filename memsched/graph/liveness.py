@@ -72,6 +72,8 @@ class Storage:
 
     def initial_residue(self) -> int:
         """Bytes needed before step 0: variables and the graph inputs that something reads or that are outputs."""
+        if self.uses is not None:
+            return self.variables + self.uses.initial_residue()
         return self.variables + sum(
             size
             for size, creator, users, kept in zip(self.sizes, self.creator, self.users, self.kept, strict=True)
@@ -228,7 +230,7 @@ def _evaluate_at_once(storage: Storage, uses: Uses, order: Sequence[int]) -> Pro
     first, last = uses.lifetimes(order)
     made, ended = first >= 0, (last >= 0) & (last < count)
     created, released = sums(first[made], sizes[made], count), sums(last[ended], sizes[ended], count)
-    start = storage.variables + uses.initial_residue()
+    start = storage.initial_residue()
     residues = start + np.cumsum(created - released)
     footprints = residues + released + uses.workspace[np.array(order, dtype=np.int64)]
     taken: list[tuple[tuple[int, int], ...]] = [()] * count

@@ -69,7 +69,7 @@ def _first(storage: Storage, op: int) -> int:
     """Return what ``op`` needs beside all inputs where it comes first: what it alone reads can be overwritten."""
     sizes = storage.sizes
     pairs = [pair for pair in storage.takes[op] if not storage.kept[pair[1]] and storage.users[pair[1]] == (op,)]
-    merged = sum(sizes[created] for created, _ in match_in_place(pairs, sizes))
+    merged = sum(sizes[created] for created, _ in match_in_place(pairs, sizes)) if pairs else 0
     return sum(sizes[buffer] for buffer in storage.creates[op]) + storage.workspace[op] - merged
 
 
@@ -77,7 +77,7 @@ def _last(storage: Storage, op: int) -> int:
     """Return what ``op`` needs beside all that stays where it comes last."""
     sizes, kept = storage.sizes, storage.kept
     pairs = [pair for pair in storage.takes[op] if not kept[pair[1]]]
-    merged = sum(sizes[created] for created, _ in match_in_place(pairs, sizes))
+    merged = sum(sizes[created] for created, _ in match_in_place(pairs, sizes)) if pairs else 0
     leaving = sum(sizes[buffer] for buffer in (*storage.reads[op], *storage.creates[op]) if not kept[buffer])
     return leaving + storage.workspace[op] - merged
 
