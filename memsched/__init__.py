@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from memsched.commands.results import AnalyzeResult, OptimizeResult, OutputsDifferError, Report
     from memsched.commands.verify import ModelComparison
     from memsched.formats.module import Module
-    from memsched.graph.liveness import Profile, Storage, evaluate
+    from memsched.graph.liveness import Profile, Storage
     from memsched.graph.model import Allocation, Graph, Op, Schedule, Tensor
-    from memsched.planning.write import reorder
+    from memsched.planning.write import evaluate, reorder
 
 __version__ = "0.1.0"
 
@@ -64,12 +64,12 @@ _HOMES = {
     "memsched.commands.diff": ("compare_reports", "load_report"),
     "memsched.commands.optimize.optimize": ("analyze", "load", "optimize", "verify"),
     "memsched.formats.module": ("Module",),
-    "memsched.graph.liveness": ("Profile", "Storage", "evaluate"),
+    "memsched.graph.liveness": ("Profile", "Storage"),
     "memsched.graph.model": ("Allocation", "Graph", "Op", "Schedule", "Tensor"),
     "memsched.commands.allocate": ("AllocateResult", "allocate_buffers"),
     "memsched.commands.results": ("AnalyzeResult", "OptimizeResult", "OutputsDifferError", "Report"),
     "memsched.commands.verify": ("ModelComparison",),
-    "memsched.planning.write": ("reorder",),
+    "memsched.planning.write": ("evaluate", "reorder"),
 }
 """Module to what is taken from it."""
 

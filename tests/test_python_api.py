@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import random
@@ -72,14 +73,14 @@ NAN = float("nan")
         ("tflite", {"order_guarantee": "x"}, "--order-guarantee x .* choose one of none, session, pins, default"),
         ("onnx", {"session": "zzz"}, "--session zzz .* choose one of default, all, extended, basic"),
         ("tflite", {"target": "tflm", "budget_for": "q"}, "--budget-for q .* choose one of arena, activations"),
-        ("tflite", {"target": "tflm", "tflm_plan": 3}, "--tflm-plan 3 .* choose one of True, False"),
+        ("tflite", {"target": "tflm", "tflm_plan": 3}, "tflm_plan: give True, False or None, not 3"),
         ("onnx", {"solver": "fast"}, "--solver fast .* choose one of auto, "),
         ("onnx", {"partitions": "two"}, "--partitions two is not possible: give 1 or more, or auto"),
         ("onnx", {"time_limit": NAN}, "--time-limit nan"),
         ("onnx", {"effort": NAN}, "--effort nan"),
         ("onnx", {"max_extra_macs": NAN}, "--max-extra-macs nan"),
         ("onnx", {"max_slowdown": NAN}, "--max-slowdown nan"),
-        ("onnx", {"budget": 1.5}, "a whole number of bytes or text such as '256KB', not 1.5"),
+        ("onnx", {"budget": 1.5}, "budget: give a whole number, text or None, not 1.5"),
         ("onnx", {"input_shapes": {"x": 5}}, "input_shapes: x: a shape is a list of numbers, not 5"),
         ("onnx", {"dims": {"x": "12"}}, "dims: x: a length is a number, not '12'"),
         ("onnx", {"dims": {"x": (1, "8")}}, "dims: x: a length is a number, not '8'"),
@@ -130,6 +131,79 @@ def test_distribute_says_what_may_be_given(name: str) -> None:
     wrong: dict[str, Any] = {name: "zz"}
     with pytest.raises(UsageError, match=f"--{name} zz does not exist: choose one of "):
         distribute(MODELS["onnx"], "pi4x4", **wrong)
+
+
+ANALYSIS = memsched.analyze(MODELS["onnx"])
+OPS = range(len(ANALYSIS.graph.ops))
+BUFFERS = memsched.allocate_buffers(b"id,lower,upper,size\na,0,2,10\nb,1,3,20\n")
+CALLS: list[tuple[Any, list[Any], dict[str, Any]]] = [
+    (memsched.load, [MODELS["onnx"]], {}),
+    (memsched.analyze, [MODELS["onnx"]], {}),
+    (memsched.optimize, [MODELS["onnx"]], {"verify": False}),
+    (memsched.verify, [MODELS["onnx"]] * 2, {}),
+    (memsched.allocate_buffers, [b"id,lower,upper,size\na,0,2,10\n"], {}),
+    (memsched.load_report, ["none.json"], {}),
+    (memsched.compare_reports, [ANALYSIS.report.data] * 2, {"names": ("a", "b")}),
+    (memsched.reorder, [ANALYSIS.module, OPS], {}),
+    (memsched.evaluate, [memsched.Storage.of(ANALYSIS.graph), OPS], {}),
+    (memsched.Storage.of, [ANALYSIS.graph], {}),
+    (pipeline, [MODELS["onnx"]], {"stages": 2, "verify": False}),
+    (distribute, [MODELS["onnx"], "pi4x4"], {"time_limit": 0}),
+    (run_plan, [distribute(MODELS["onnx"], "pi4x4", time_limit=0)], {}),
+    (ANALYSIS.report.save, ["report.json"], {}),
+    (ANALYSIS.report.to_header, ["model.h"], {}),
+    (ANALYSIS.report.to_c_array, [b"", "model.c"], {}),
+    (BUFFERS.save, ["buffers.csv"], {}),
+]
+PARAMETERS = [(call, name) for call in CALLS for name in inspect.signature(call[0]).parameters]
+OTHERS: tuple[object, ...] = (
+    3,
+    "zz",
+    None,
+    1.5,
+    True,
+    b"x",
+    [],
+    ["x"],
+    [1, "x"],
+    (1, 2),
+    {},
+    {1: 2},
+    {"x": "y"},
+    {"x": 1.5},
+    {"x": (1,)},
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"), PARAMETERS, ids=[f"{call[0].__qualname__}-{one}" for call, one in PARAMETERS]
+)
+def test_no_parameter_takes_a_value_of_another_type(
+    call: tuple[Any, list[Any], dict[str, Any]], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    function, args, keywords = call
+    names = list(inspect.signature(function).parameters)
+
+    def called_with(value: object) -> None:
+        given = dict(zip(names, args, strict=False)) | keywords | {name: value}
+        function(*[given.pop(one) for one in names[: len(args)]], **given)
+
+    with pytest.raises(UsageError, match=f"^{name}: give .*, not <object obj"):
+        called_with(object())
+    for value in OTHERS:
+        with contextlib.suppress(memsched.MemschedError):
+            called_with(value)
+
+
+def test_order_of_ones_own_names_each_operator_once() -> None:
+    storage = memsched.Storage.of(ANALYSIS.graph)
+    wrong: tuple[Any, ...] = ([], [0] * len(OPS), ["x"] * len(OPS), [*OPS, 0])
+    for order in wrong:
+        with pytest.raises(UsageError, match="the order has to name each of the"):
+            memsched.evaluate(storage, order)
+    with pytest.raises(UsageError, match="which runs after it"):
+        memsched.evaluate(storage, OPS[::-1])
 
 
 # Orders of one's own -------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from memsched import __version__
 from memsched.allocate.portfolio import pack
+from memsched.arguments import checked
 from memsched.check.packing import check_packing
 from memsched.commands.options import AllocateOptions
 from memsched.commands.results import Report
@@ -55,6 +56,7 @@ class AllocateResult:
     def _repr_html_(self) -> str:
         return self.report._repr_html_()
 
+    @checked
     def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
         """Write the file with its addresses, whole or not at all.
 
@@ -92,6 +94,7 @@ def save_allocation(
         files.commit()
 
 
+@checked
 def allocate_buffers(
     source: str | os.PathLike[str] | bytes,
     *,

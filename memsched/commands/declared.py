@@ -116,9 +116,7 @@ def check_given(of: type[Any], **values: Any) -> None:
             continue
         if known.choices and value not in known.choices:
             raise UsageError(f"{flag} {value} does not exist: choose one of {', '.join(known.choices)}")
-        if known.kind == "switch" and not isinstance(value, bool):
-            raise UsageError(f"{flag} {value} does not exist: choose one of True, False")
-        if known.least is not None and not (isinstance(value, int | float) and value >= known.least):
+        if known.least is not None and not value >= known.least:
             raise UsageError(f"{flag} {value} is not possible: give {known.least:g} or more")
 
 

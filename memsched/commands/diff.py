@@ -16,6 +16,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from memsched import __version__
+from memsched.arguments import checked
 from memsched.commands.batch.inputs import EXTENSIONS
 from memsched.commands.results import Report
 from memsched.errors import ModelError, UsageError
@@ -86,6 +87,7 @@ def _target_of(report: Mapping[str, Any]) -> str | None:
     return name if isinstance(name, str) else None
 
 
+@checked
 def load_report(path: str, target: str | None = None) -> Mapping[str, Any]:
     """Return the report of `memsched optimize` or `analyze`, or the summary of `memsched batch`, in a JSON file.
 
@@ -109,17 +111,21 @@ def load_report(path: str, target: str | None = None) -> Mapping[str, Any]:
         raise ModelError(f"{describe(path)} cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError):
         raise ModelError(f"{describe(path)} is no report of memsched: it is not JSON") from None
-    command = report.get("command") if isinstance(report, dict) else None
-    if command not in (*_SINGLE, _BATCH):  # no set: a list in its place cannot be hashed
-        what = f"it is the report of 'memsched {command}'" if isinstance(command, str) else "it names no command"
-        raise ModelError(
-            f"{describe(path)} cannot be compared: {what}; give reports of optimize or analyze, or batch.json"
-        )
+    _check_command(report, path)
     if report.get("schema_version") != _SCHEMA_VERSION:
         version = str(report.get("schema_version"))[:20]
         raise ModelError(f"{describe(path)} is a report of version {version}; this memsched reads {_SCHEMA_VERSION}")
     found: Mapping[str, Any] = report
     return found
+
+
+def _check_command(report: object, name: str) -> None:
+    command = report.get("command") if isinstance(report, Mapping) else None
+    if command not in (*_SINGLE, _BATCH):  # no set: a list in its place cannot be hashed
+        what = f"it is the report of 'memsched {command}'" if isinstance(command, str) else "it names no command"
+        raise ModelError(
+            f"{describe(name)} cannot be compared: {what}; give reports of optimize or analyze, or batch.json"
+        )
 
 
 def _typed(report: Mapping[str, Any], name: str) -> Comparable:
@@ -130,6 +136,7 @@ def _typed(report: Mapping[str, Any], name: str) -> Comparable:
         raise ModelError(f"{describe(name)} is no complete report of memsched: {worded(error.fault)}") from None
 
 
+@checked
 def compare_reports(
     old: Mapping[str, Any], new: Mapping[str, Any], *, names: tuple[str, str], fail_percent: float | None = None
 ) -> Report[DiffReport]:
@@ -147,6 +154,8 @@ def compare_reports(
         UsageError: One is the report of a model, the other the summary of a batch.
         ModelError: One of them lacks what such a file has.
     """
+    for report, name in ((old, names[0]), (new, names[1])):
+        _check_command(report, name)
     batch = new["command"] == _BATCH
     if (old["command"] == _BATCH) != batch:
         raise UsageError("a report of one model and a summary of a batch cannot be compared: give two of a kind")

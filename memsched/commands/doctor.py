@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from memsched import __version__
-from memsched.commands.optimize.reading import stated
 from memsched.commands.options import DoctorOptions
 from memsched.commands.results import Report
 from memsched.commands.session_rows import session_row
@@ -19,6 +18,7 @@ from memsched.errors import ModelError, UsageError
 from memsched.formats.files import read_source
 from memsched.formats.known import format_in
 from memsched.formats.staging import STANDARD_STREAM
+from memsched.formats.stated_sizes import stated
 from memsched.report.session_code import cpp_lines, csharp_lines, options_text, python_lines
 from memsched.report.values.doctor import DoctorReport, DoctorRow, SessionChoice, SplitSection
 from memsched.runtimes.known import session_maker_of

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
+from memsched.arguments import checked
 from memsched.errors import OutputError, UsageError, VerificationError
 from memsched.formats.known import FORMATS, format_of
 from memsched.formats.module import Module
@@ -54,6 +55,7 @@ class Report(Generic[_Values_co]):
         """Return the report as the text of its JSON file."""
         return dump_report(self.values)
 
+    @checked
     def to_header(self: Report[OptimizeReport], path: str | os.PathLike[str], model_bytes: int | None = None) -> str:
         """Return the text of the C header that is to be written to ``path``, which gives its include guard.
 
@@ -67,6 +69,7 @@ class Report(Generic[_Values_co]):
             raise UsageError("a header states the sizes of one shape: this file is for every size in a range")
         return arena_header(self.values, os.fspath(path), model_bytes)
 
+    @checked
     def to_c_array(self: Report[OptimizeReport], model: bytes, path: str | os.PathLike[str]) -> str:
         """Return the text of the C source that is to be written to ``path`` and defines ``model`` as an array."""
         return model_array(self.values, model, os.fspath(path))
@@ -81,6 +84,7 @@ class Report(Generic[_Values_co]):
 
         return render_page(self.values)
 
+    @checked
     def save(
         self: Report[Any],
         path: str | os.PathLike[str] | None,
@@ -153,6 +157,7 @@ class OptimizeResult:
     def _repr_html_(self) -> str:
         return self.report._repr_html_()
 
+    @checked
     def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
         """Write the model, whole or not at all, and the external data that it refers to.
 

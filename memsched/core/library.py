@@ -34,7 +34,7 @@ class StopCallback:
 
     def _asked(self) -> int:
         try:
-            return int(self._stop())
+            return int(bool(self._stop()))
         except BaseException as error:
             self._raised = self._raised or error
             return 1

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from memsched.arguments import checked
 from memsched.graph import dag
 from memsched.graph.model import Graph, InPlace
 from memsched.graph.uses import MANY_OPS, Uses, steps_of, sums, uses_of
@@ -66,6 +67,7 @@ class Storage:
     uses: Uses | None = field(default=None, compare=False, repr=False)
 
     @staticmethod
+    @checked
     def of(graph: Graph) -> Storage:
         """Lower ``graph``, which must be valid (`dag.validate`), to buffers in linear time."""
         return _lower(graph)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 
 from memsched import __version__
+from memsched.arguments import checked
 from memsched.errors import ModelError, UsageError
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
 from memsched.formats.read_back import check_written
+from memsched.formats.stated_sizes import stated
 from memsched.graph import dag
-from memsched.graph.model import Graph
+from memsched.graph.liveness import Profile, Storage
+from memsched.graph.liveness import evaluate as profile_of
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.output import Guarantee, ModelBytes
 
-__all__ = ["check_request", "reorder", "write_model"]
+__all__ = ["check_request", "evaluate", "reorder", "write_model"]
 
 
 def check_request(module: Module, guarantee: OrderGuarantee, control_dependencies: bool) -> None:
@@ -92,6 +96,7 @@ def _write_for_sessions(
     return ModelBytes(model, False, guarantee)
 
 
+@checked
 def reorder(
     module: Module,
     order: Sequence[int],
@@ -113,22 +118,36 @@ def reorder(
         UsageError: Not every operator occurs once, or one would run before an operator that it needs.
         ModelError: The file is laid out so that it cannot be reordered.
     """
-    _check_order(module.graph, order)
+    _check_order(order, [op.name for op in module.graph.ops], dag.predecessors(module.graph))
     orders = {0: tuple(order)}
     model = format_of(module).reorder(module, orders, {})
-    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
-    check_written(module, model, orders, LoadOptions(shapes, dict(dims or {})))
+    check_written(module, model, orders, stated(input_shapes, dims))
     return model
 
 
-def _check_order(graph: Graph, order: Sequence[int]) -> None:
-    if sorted(order) != list(range(len(graph.ops))):
-        raise UsageError(f"the order has to name each of the {len(graph.ops)} operators once, by its number from 0")
-    step_of = {op: step for step, op in enumerate(order)}
-    for op, befores in enumerate(dag.predecessors(graph)):
+@checked
+def evaluate(storage: Storage, order: Sequence[int]) -> Profile:
+    """Return what an order of your own costs, in linear time.
+
+    Args:
+        storage: From `Storage.of`.
+        order: Indices of the operators, each once, in order of execution.
+
+    Raises:
+        UsageError: Not every operator occurs once, or one would run before an operator that it needs.
+    """
+    _check_order(order, [str(op) for op in range(len(storage.preds))], storage.preds)
+    return profile_of(storage, order)
+
+
+def _check_order(order: Sequence[object], names: Sequence[str], needed: Sequence[Sequence[int]]) -> None:
+    steps: dict[object, int] = {op: step for step, op in enumerate(order) if isinstance(op, Integral)}
+    if len(order) != len(names) or steps.keys() != set(range(len(names))):
+        raise UsageError(f"the order has to name each of the {len(names)} operators once, by its number from 0")
+    for op, befores in enumerate(needed):
         for before in befores:
-            if step_of[before] > step_of[op]:
-                raise UsageError(f"'{graph.ops[op].name}' needs '{graph.ops[before].name}', which runs after it")
+            if steps[before] > steps[op]:
+                raise UsageError(f"'{names[op]}' needs '{names[before]}', which runs after it")
 
 
 def _metadata(guarantee: OrderGuarantee, main: GraphPlan, target: str) -> Mapping[str, str]:

@@ -145,7 +145,7 @@ class CompiledThresholdSearch:
 
     def _asked(self) -> int:
         try:
-            return int(self._stop())
+            return int(bool(self._stop()))
         except BaseException as error:  # C++ would not pass it on.
             self._raised = error
             return 1

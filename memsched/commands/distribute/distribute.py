@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from memsched import __version__
+from memsched.arguments import checked
 from memsched.commands.declared import check_given
 from memsched.commands.distribute.calibrate import (
     LatencyComparison,
@@ -26,7 +27,6 @@ from memsched.commands.distribute.expressed import inexpressible
 from memsched.commands.distribute.follow import ResolvedPlan, follow
 from memsched.commands.distribute.memory import activations_of
 from memsched.commands.distribute.step_models import StepModel, step_model
-from memsched.commands.optimize.reading import stated
 from memsched.commands.options import DistributeOptions
 from memsched.distribute.checking import StepWork, check_plan, work_of
 from memsched.distribute.orders import OrderedPlan, plan_in_best_order
@@ -38,6 +38,7 @@ from memsched.formats.format import PartWriter
 from memsched.formats.known import format_of
 from memsched.formats.module import Module
 from memsched.formats.staging import STANDARD_STREAM
+from memsched.formats.stated_sizes import stated
 from memsched.graph.distribution import Distribution
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.devices.program import Throttle
@@ -172,6 +173,7 @@ class DistributedNetwork:
     seconds: float
 
 
+@checked
 def distribute(
     source: str | os.PathLike[str] | bytes,
     cluster: str | os.PathLike[str] | Cluster,
@@ -383,6 +385,7 @@ def runtime_missing(module: Module) -> str | None:
     return None if package.found() else package.name
 
 
+@checked
 def run_plan(
     distributed: DistributedNetwork,
     *,

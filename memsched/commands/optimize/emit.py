@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from memsched import __version__
-from memsched.commands.optimize.reading import load_options, split_ranges, stated
+from memsched.commands.optimize.reading import load_options, split_ranges
 from memsched.commands.optimize.report import model_section, on_chip_section
 from memsched.commands.options import OptimizeOptions
 from memsched.commands.results import Report
@@ -20,6 +20,7 @@ from memsched.formats.files import load_module, read_source
 from memsched.formats.known import format_of
 from memsched.formats.module import Module
 from memsched.formats.staging import check_new_files, staged_files
+from memsched.formats.stated_sizes import stated
 from memsched.lowering.apply import apply_target
 from memsched.onchip import plan
 from memsched.onchip.network import OnChipNetwork

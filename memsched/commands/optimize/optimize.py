@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Literal
 
+from memsched.arguments import checked
 from memsched.commands.curve import Curve, find_curve
 from memsched.commands.declared import check_given
 from memsched.commands.levels import named
@@ -20,7 +21,7 @@ from memsched.commands.optimize.over_sizes import OneSizeOptions, RangeRequest, 
 from memsched.commands.optimize.place import ModulePlan, Request, prepare, required_as_given
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.possible import possible
-from memsched.commands.optimize.reading import budget_of, check_percentages, load_options, split_ranges, stated
+from memsched.commands.optimize.reading import budget_of, check_percentages, load_options, split_ranges
 from memsched.commands.optimize.report import Outcome, build, on_chip_section
 from memsched.commands.optimize.session import SessionName, SessionRequest, optimize_for_session
 from memsched.commands.optimize.session_candidates import SessionSource
@@ -33,6 +34,7 @@ from memsched.errors import UsageError
 from memsched.formats.files import load_module, read_source
 from memsched.formats.known import format_in
 from memsched.formats.module import Module, OrderGuarantee
+from memsched.formats.stated_sizes import stated
 from memsched.graph.dag import in_order
 from memsched.planning.orders import plan_allocation, plan_module
 from memsched.planning.values import TargetModule
@@ -71,6 +73,7 @@ Source = str | os.PathLike[str] | bytes
 """A path, "-" for standard input, or a model's bytes."""
 
 
+@checked
 def load(
     source: Source,
     *,
@@ -101,6 +104,7 @@ _COMPARED = VerifyOptions()
 """What the command line has by default, too."""
 
 
+@checked
 def analyze(
     source: Source,
     *,
@@ -173,7 +177,7 @@ def analyze(
             module, prepared, options, request, Permissions(tile, remat, extra_percent=max_extra_macs)
         )
     helpful: tuple[SuggestionRow, ...] = ()
-    if words is not None and not frontier and curve is None:
+    if words and not frontier and curve is None:
         asked_for = TrialRequest(named(reorder, in_place), tuple(words), Permissions(), budget_bytes)
         as_given = ModulePlan(plans, allocation, None, needed)
         opening = Opening(memory_plan=runtime.wants_plan(None))
@@ -203,6 +207,7 @@ def analyze(
     return AnalyzeResult(module, main.graph, main.schedule, allocation, report)
 
 
+@checked
 def optimize(
     source: Source,
     *,
@@ -306,9 +311,7 @@ def optimize(
         MemschedError: The subclass and its message say which file, tensor or option is at fault.
         VerificationError: The outputs differ.
     """
-    check_given(
-        OptimizeOptions, budget_for=budget_for, session=session, order_guarantee=order_guarantee, tflm_plan=tflm_plan
-    )
+    check_given(OptimizeOptions, budget_for=budget_for, session=session, order_guarantee=order_guarantee)
     started = time.monotonic()
     limits = Limits(None if effort is not None else time_limit, seed, workers, executor=executor, effort=effort)
     run = Run.of(limits, started, stop=stop, on_progress=on_progress)
@@ -368,7 +371,7 @@ def optimize(
     main = final.placed.plans[0]
     pools = plan_pools(main, prepared.target, run.quiet())
     helpful: tuple[SuggestionRow, ...] = ()
-    if words is not None and time_limit != 0:
+    if words and time_limit != 0:
         names = named(solver != "file", in_place, tile, remat, fuse, io, algebra, reassociate, branch)
         trial = TrialRequest(names, tuple(words), permitted, budget_bytes, limits)
         tried = RunOutcome(module, rules, prepared, final.placed, options, request, trial, final.whole)
@@ -463,6 +466,7 @@ def _budget_bytes(
     return size, (f"the budget is {budget} of the {given:,} B that the file as given requires: {size:,} B",)
 
 
+@checked
 def verify(
     first: Source,
     second: Source,

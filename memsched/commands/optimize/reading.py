@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from memsched.commands.optimize.choose import MOST_EXTRA_MACS
@@ -11,36 +10,13 @@ from memsched.errors import UsageError
 from memsched.formats.blocks import Range
 from memsched.formats.known import format_in
 from memsched.formats.module import LoadOptions
+from memsched.formats.stated_sizes import as_length
 from memsched.runtimes.known import observer_of
 from memsched.units import Percentage, parse_budget
 
-__all__ = ["budget_of", "check_percentages", "load_options", "split_ranges", "stated"]
+__all__ = ["budget_of", "check_percentages", "load_options", "split_ranges"]
 
 _RANDOM_FEEDS: Final = "random"
-
-
-def stated(input_shapes: Mapping[str, Sequence[int]] | None, dims: Mapping[str, int] | None) -> LoadOptions:
-    """Return what a user states of sizes.
-
-    Raises:
-        UsageError: A shape is no list of numbers, or a dimension no number.
-    """
-    shapes = {name: _shape(name, shape) for name, shape in (input_shapes or {}).items()}
-    return LoadOptions(shapes, {name: _length(name, length) for name, length in (dims or {}).items()})
-
-
-def _shape(name: str, shape: Sequence[int]) -> tuple[int, ...]:
-    try:
-        return tuple(map(operator.index, shape))
-    except TypeError:
-        raise UsageError(f"input_shapes: {name}: a shape is a list of numbers, not {shape!r}") from None
-
-
-def _length(name: str, length: int) -> int:
-    try:
-        return operator.index(length)
-    except TypeError:
-        raise UsageError(f"dims: {name}: a length is a number, not {length!r}") from None
 
 
 def load_options(data: bytes, path: str, stated: LoadOptions, feeds: str | None, seed: int = 0) -> LoadOptions:
@@ -61,8 +37,8 @@ def split_ranges(dims: Mapping[str, int | tuple[int, ...]] | None) -> tuple[dict
     ranges: dict[str, Range] = {}
     for name, said in (dims or {}).items():
         if not isinstance(said, tuple | list):
-            fixed[name] = _length(name, said)
-        elif len(said) not in {2, 3} or not 0 <= _length(name, said[0]) <= _length(name, said[1]) or not said[1]:
+            fixed[name] = as_length(name, said)
+        elif len(said) not in {2, 3} or not 0 <= as_length(name, said[0]) <= as_length(name, said[1]) or not said[1]:
             raise UsageError(f"dims: {name}: a range is the least length and the largest, at least 1")
         elif len(said) == 3 and not 1 <= said[2] <= said[1] // said[2] * said[2]:
             raise UsageError(f"dims: {name}: no length up to {said[1]} is a multiple of {said[2]}")
@@ -89,8 +65,6 @@ def budget_of(budget: int | str | None) -> int | Percentage | None:
         UsageError: It is no number of bytes.
     """
     size = parse_budget(budget) if isinstance(budget, str) else budget
-    if not isinstance(size, int | Percentage | None):
-        raise UsageError(f"a budget is a whole number of bytes or text such as '256KB', not {budget!r}")
     if isinstance(size, int) and size < 0:
         raise UsageError(f"a budget of {size} bytes is not possible: give 0 or more")
     return size

@@ -10,11 +10,11 @@ from typing import Literal
 
 import msgspec
 
+from memsched.arguments import checked
 from memsched.check.stages import check_rows, check_stages
 from memsched.commands.declared import check_given
 from memsched.commands.optimize.choose import Permissions, find
 from memsched.commands.optimize.place import Request, prepare
-from memsched.commands.optimize.reading import stated
 from memsched.commands.options import PipelineOptions
 from memsched.errors import RuntimeUnavailableError, UsageError, VerificationError
 from memsched.formats.files import load_module, read_source
@@ -23,6 +23,7 @@ from memsched.formats.known import format_of
 from memsched.formats.module import Module
 from memsched.formats.segment import Segment
 from memsched.formats.segments import check_segments
+from memsched.formats.stated_sizes import stated
 from memsched.formats.weights import weights
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
@@ -158,6 +159,7 @@ def _values_of(graph: Graph) -> list[int]:
     return [tensor for tensor in tensors if tensor not in states]
 
 
+@checked
 def pipeline(
     source: str | bytes,
     *,
