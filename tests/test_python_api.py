@@ -97,6 +97,7 @@ def test_optimize_says_what_may_be_given(kind: str, values: dict[str, Any], said
         ({"budget_for": "q"}, "--budget-for q .* choose one of arena, activations"),
         ({"time_limit": NAN}, "--time-limit nan"),
         ({"input_shapes": {"x": 5}}, "a shape is a list of numbers, not 5"),
+        ({"dims": {"n": (1, 8)}, "budget_for": "arena"}, "leave --budget-for arena out"),
     ],
 )
 def test_analyze_says_what_may_be_given(values: dict[str, Any], said: str) -> None:

@@ -20,8 +20,10 @@ from memsched.cli.options import (
     output_options,
     taken,
     time_by_level,
+    typed,
 )
 from memsched.commands.options import OptimizeOptions
+from memsched.commands.without_effect import refuse_for_c
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -116,10 +118,7 @@ def command(**options: Any) -> int:
     if options["emit"] is not None:
         from memsched.cli.emit import emit_command
 
-        others = {"--header": options["header"], "--c-array": options["c_array"], "--html": options["html"]}
-        for flag, value in others.items():
-            if value is not None:
-                raise UsageError(f"{flag} is not for --emit c, which writes no model")
+        refuse_for_c(typed(context))
         return emit_command(options["model"], options["output"], options["report"], asked, display)
     outputs = _outputs(taken(_OptimizeFiles, options))
     return _optimize(options["model"], asked, options["dask"], display, outputs, context.obj.words)

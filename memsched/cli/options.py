@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from memsched.cli.state import State
 from memsched.commands.declared import flag_of, has_range, shown
 from memsched.commands.levels import ALLOWED, BY_CALLERS, BY_NAME, LEVELS, LONG_SEARCH
+from memsched.commands.without_effect import refuse_for_range
 from memsched.errors import UsageError
 from memsched.suggestions import did_you_mean
 from memsched.units import parse_budget, parse_size
@@ -37,6 +38,7 @@ __all__ = [
     "parse_shapes",
     "taken",
     "time_by_level",
+    "typed",
 ]
 
 
@@ -274,11 +276,11 @@ def check_extra_work(ctx: click.Context) -> None:
     """Refuse a limit of extra work where nothing is allowed that does extra work.
 
     Raises:
-        UsageError: ``--max-extra-macs`` was given, and ``--allow`` names nothing that rewrites layers, or a dimension
-            stays open.
+        UsageError: ``--max-extra-macs`` was given, and ``--allow`` names nothing that rewrites layers; or a dimension
+            stays open, and something was given that has no effect then.
     """
     if has_range(ctx.params["dims"]):
-        _check_range(ctx)
+        refuse_for_range(typed(ctx))
         return
     for name in ("max_extra_macs", "max_slowdown"):
         given = name in ctx.params and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
@@ -291,16 +293,10 @@ def check_extra_work(ctx: click.Context) -> None:
             raise UsageError(f"--{name.replace('_', '-')} needs -O2 or -O3, or tile or remat as in --allow all")
 
 
-def _check_range(ctx: click.Context) -> None:
-    """Refuse what a file for every size in a range does not have.
-
-    Raises:
-        UsageError: One of these options was given.
-    """
-    for name in ("max_extra_macs", "header"):
-        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            flag = f"--{name.replace('_', '-')}"
-            raise UsageError(f"--dim with a range writes a file for every size in it: leave {flag} out")
+def typed(ctx: click.Context) -> dict[str, Any]:
+    """Return the options that the command line has, by the names of their fields."""
+    known = ctx.params.items()
+    return {name: one for name, one in known if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT}
 
 
 def check_level(ctx: click.Context) -> None:

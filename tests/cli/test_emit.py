@@ -44,7 +44,8 @@ def test_a_folder_of_c_and_a_report(tmp_path: Path, chip: Path, run: Run) -> Non
     ("given", "more", "code", "words"),
     [
         (onnx_net(3), (), 1, "op 't1' (ConvTranspose) cannot be emitted: there is no kernel for ConvTranspose"),
-        (quantised_net(8, 4), ("--target", "diannao", "--header", "net.h"), 2, "--header is not for --emit c"),
+        (quantised_net(8, 4), ("--target", "diannao", "--header", "net.h"), 2, "leave --header out"),
+        (quantised_net(8, 4), ("--budget-for", "arena"), 2, "--emit c writes no model: leave --budget-for arena out"),
         (quantised_net(8, 4), ("--target", "tflm"), 2, "target 'tflm' has no on-chip memory"),
         (quantised_net(8, 4), ("-o", "-"), 2, "C goes into a folder"),
         (quantised_net(8, 4)[:999], (), 1, "net cannot be read"),

@@ -17,8 +17,8 @@ from memsched.commands.optimize.branch import finished, guarantee_of
 from memsched.commands.optimize.choose import Permissions, find
 from memsched.commands.optimize.finish import FinishRequest, refuted, told_apart
 from memsched.commands.optimize.frontier import Frontier, find_frontier
-from memsched.commands.optimize.over_sizes import OneSizeOptions, RangeRequest, optimize_over_sizes
-from memsched.commands.optimize.place import ModulePlan, Request, prepare, required_as_given
+from memsched.commands.optimize.over_sizes import RangeRequest, optimize_over_sizes
+from memsched.commands.optimize.place import ModulePlan, Request, prepare, required_as_given, rules_of
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.possible import possible
 from memsched.commands.optimize.reading import budget_of, check_percentages, load_options, split_ranges
@@ -30,7 +30,7 @@ from memsched.commands.optimize.trials import RunOutcome, TrialRequest
 from memsched.commands.options import AnalyzeOptions, OptimizeOptions, VerifyOptions
 from memsched.commands.results import AnalyzeResult, OptimizeResult, OutputsDifferError
 from memsched.commands.verify import ModelComparison, compare
-from memsched.errors import UsageError
+from memsched.commands.without_effect import refuse_for_range, refuse_for_session
 from memsched.formats.files import load_module, read_source
 from memsched.formats.known import format_in
 from memsched.formats.module import Module, OrderGuarantee
@@ -153,13 +153,14 @@ def analyze(
     curve: Curve | None = None
     known = stated(input_shapes, fixed)
     if ranges:
+        refuse_for_range({"budget_for": budget_for})
         curve = find_curve(
             data, path, known, ranges, load_target(target or default_target(format_in(data).name)), asked, seed
         )
         known = curve.options
     options = load_options(data, path, known, shapes_from_run, seed)
     module = load_module(data, path, options)
-    rules = _rules(module, target, budget_for)
+    rules = rules_of(module, target, budget_for)
     prepared = prepare(module, rules, in_place=in_place)
     budget_bytes, budget_notes = _budget_bytes(asked, module, prepared, AS_TOLD)
     plans = plan_module(module, prepared.lowered, Run(Limits()), solver="file")
@@ -322,27 +323,30 @@ def optimize(
     asked_for = Permissions(
         *(tile, remat, io, max_extra_macs, fuse, free_pieces and verify, algebra, reassociate, branch)
     )
+    told = {"budget_for": budget_for, "tflm_plan": tflm_plan, "control_dependencies": control_dependencies}
     if ranges:
+        refuse_for_range(
+            {**told, "order_guarantee": order_guarantee, "session": session, "shapes_from_run": shapes_from_run}
+            | {"max_extra_macs": None if max_extra_macs == _DEFAULT.max_extra_macs else max_extra_macs}
+            | {"allow": named(False, False, tile, remat, io=io, branch=branch)}
+        )
         return optimize_over_sizes(
             *(data, path, stated(input_shapes, fixed), Request(_search_of(run), solver, partitions)),
             RangeRequest(ranges, target, in_place, fuse, reassociate, asked, max_slowdown, verify, seed, output),
-            OneSizeOptions(session, order_guarantee, shapes_from_run, control_dependencies, tflm_plan, asked_for),
         )
     options = load_options(data, path, stated(input_shapes, fixed), shapes_from_run, seed)
     if session is not None:
-        if order_guarantee is not None:
-            raise UsageError(f"--session opens the file with options that keep its order: leave {order_guarantee} out")
+        refuse_for_session({**told, "order_guarantee": order_guarantee})
         rules = load_target(target or default_target(format_in(data).name))
         permitted = dataclasses.replace(asked_for, free=False)
         asked_session = SessionRequest(session, rules, in_place, asked, permitted, verify, seed, output)
         within = _search_of(run)
-        opening = Opening("session")
-        request = Request(within, solver, partitions, opening, within.deadline(), slowdown=max_slowdown)
+        request = Request(within, solver, partitions, Opening("session"), within.deadline(), slowdown=max_slowdown)
         return optimize_for_session(data, path, options, request, asked_session)
     module = load_module(data, path, options)
     opened = guarantee_of(order_guarantee, module, branch=branch, verify=verify)
     check_request(module, opened, control_dependencies)
-    rules = _rules(module, target, budget_for)
+    rules = rules_of(module, target, budget_for)
     plan = runtime_of(module, rules).wants_plan(tflm_plan)
     rules = runtime_of(module, rules).rules(plan)
     prepared = prepare(module, rules, in_place=in_place)
@@ -449,10 +453,6 @@ def _on_chip(module: Module, main: GraphPlan, target: Target, limits: Limits) ->
     from memsched.onchip.plan import plan
 
     return on_chip_section(plan(in_order(module.graphs[0], main.schedule.order), target, limits))
-
-
-def _rules(module: Module, name: str | None, budget_for: BudgetFor | None) -> Target:
-    return runtime_of(module, load_target(name or default_target(module.format))).budgeted(budget_for)
 
 
 def _budget_bytes(

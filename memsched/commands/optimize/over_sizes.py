@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from memsched.commands.optimize.permissions import Permissions
 from memsched.commands.optimize.place import Request, place, prepare
 from memsched.commands.optimize.range_orders import OpenFile, RangeOrders, order_over_range
 from memsched.commands.optimize.ranged_trials import (
@@ -43,7 +42,7 @@ from memsched.runtimes.values import Verification
 from memsched.targets.load import default_target, load_target
 from memsched.units import Percentage
 
-__all__ = ["OneSizeOptions", "RangeRequest", "optimize_over_sizes"]
+__all__ = ["RangeRequest", "optimize_over_sizes"]
 
 _LARGEST_VALUE: Final = 768 << 20
 """Bytes of a value of the model as given, at the largest size at which it is run."""
@@ -64,42 +63,9 @@ _LENGTHS: Final = (1, 2, 3, 7, 16, 31, 64, 97, 131, 257, 509)
 _COMPARED_VALUE: Final = 64 << 20
 """Bytes of a value at sizes at which outputs are compared, but for the largest one: there are many."""
 
-_ONE_SIZE: Final = ("tile", "remat", "io", "branch")
-"""What ``--allow`` may name that is done to a model of one size alone."""
-
 _KERNELS: Final = "attention by ONNX Runtime's own operators is not tried: permit it with --allow reorder,inplace,fuse"
 _SUMS: Final = "sums over blocks are not tried: permit them with --allow reorder,inplace,algebra,reassociate"
 _NOTHING_GROWS: Final = "nothing grows with these dimensions so that loops over blocks are worth it"
-
-
-@dataclass(frozen=True, slots=True)
-class OneSizeOptions:
-    """Options that a file for every size does not have, as they were given; see `memsched.optimize`."""
-
-    session: str | None
-    order_guarantee: str | None
-    shapes_from_run: str | None
-    control_dependencies: bool
-    tflm_plan: bool | None
-    permitted: Permissions
-
-    def refuse(self) -> None:
-        """Check that none was given.
-
-        Raises:
-            UsageError: One was.
-        """
-        given = {
-            f"--session {self.session}": self.session is not None,
-            f"--order-guarantee {self.order_guarantee}": self.order_guarantee not in {None, "default"},
-            "--shapes-from-run": self.shapes_from_run is not None,
-            "--control-dependencies": self.control_dependencies,
-            "--tflm-plan": bool(self.tflm_plan),
-            **{f"--allow {name}": getattr(self.permitted, name) for name in _ONE_SIZE},
-            "--max-extra-macs": self.permitted.extra_percent != Permissions().extra_percent,
-        }
-        for option in (option for option, asked in given.items() if asked):
-            raise UsageError(f"--dim with a range writes a file for sessions without options: leave {option} out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +95,7 @@ class RangeRequest:
 
 
 def optimize_over_sizes(
-    data: bytes, path: str, options: LoadOptions, request: Request, asked: RangeRequest, one_size: OneSizeOptions
+    data: bytes, path: str, options: LoadOptions, request: Request, asked: RangeRequest
 ) -> OptimizeResult:
     """Return a model that holds for every size in some ranges and needs less memory; the one given where none is found.
 
@@ -140,7 +106,6 @@ def optimize_over_sizes(
     Raises:
         MemschedError: The subclass and its message say which file or option is at fault.
     """
-    one_size.refuse()
     rules = load_target(asked.target or default_target(format_in(data).name))
     if rules.default_order != "onnxruntime":
         raise UsageError(f"--dim with a range is for --target onnxruntime, not for '{rules.name}'")

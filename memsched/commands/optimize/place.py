@@ -31,7 +31,8 @@ from memsched.runtimes.known import runtime_of
 from memsched.runtimes.runtime import AS_TOLD, Opening, OrderChoice, Requirement, SearchAllowance
 from memsched.search.progress import Progress
 from memsched.search.run import Run
-from memsched.targets.model import Target
+from memsched.targets.load import default_target, load_target
+from memsched.targets.model import BudgetFor, Target
 
 __all__ = [
     "GivenUpError",
@@ -43,6 +44,7 @@ __all__ = [
     "prepare_again",
     "required_as_given",
     "required_for",
+    "rules_of",
 ]
 
 _ORDER_SHARE = 0.6
@@ -184,6 +186,11 @@ class ModulePlan:
     def required(self) -> int:
         """What is required in all, bytes."""
         return self.requirement.total
+
+
+def rules_of(module: Module, name: str | None, budget_for: BudgetFor | None) -> Target:
+    """Return the target of that name, by default of the format's runtime, with what a budget is for."""
+    return runtime_of(module, load_target(name or default_target(module.format))).budgeted(budget_for)
 
 
 def prepare(module: Module, target: Target, *, in_place: bool) -> TargetModule:

@@ -246,6 +246,9 @@ def test_a_model_in_which_nothing_grows_stays_as_it_is(tmp_path: Path) -> None:
         (["--dim", "length=1..8", "--session", "default"], "leave --session default out"),
         (["--dim", "length=1..8", "--order-guarantee", "session"], "leave --order-guarantee session out"),
         (["--dim", "length=1..8", "--shapes-from-run", "random"], "leave --shapes-from-run out"),
+        (["--dim", "length=1..8", "--budget-for", "arena"], "leave --budget-for arena out"),
+        (["--dim", "length=1..8", "--tflm-plan"], "leave --tflm-plan out"),
+        (["--dim", "length=1..8", "--control-dependencies"], "leave --control-dependencies out"),
         (["--dim", "length=1..8", "--target", "tflm"], "is for --target onnxruntime"),
         (["--dim", "length=1..8", "--allow", "reorder,inplace,tile"], "leave --allow tile out"),
         (["--dim", "length=1..8", "--allow", "reorder,inplace,remat"], "leave --allow remat out"),
@@ -283,6 +286,7 @@ def test_python_takes_a_pair(written: Path) -> None:
     with pytest.raises(MemschedError, match="states every size"):
         memsched.optimize("models/person_detect.tflite", dims={"n": (1, 5)}, target="onnxruntime")
     wrong: list[dict[str, Any]] = [{"tile": True}, {"remat": True}, {"io": True}, {"max_extra_macs": 50.0}]
+    wrong += [{"budget_for": "arena"}, {"tflm_plan": True}, {"session": "default"}]
     for values in wrong:
         with pytest.raises(UsageError, match="leave --"):
             memsched.optimize(written / "net.onnx", dims={"length": (1, 8)}, **values)

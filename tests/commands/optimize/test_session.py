@@ -165,7 +165,15 @@ def test_a_session_of_another_runtime_is_refused_in_one_line(path: Path, capsys:
     with pytest.raises(UsageError, match="--session is for --target onnxruntime"):
         optimize(path, session="default", target="paper")
     assert main(["optimize", str(path), "--session", "default", "--order-guarantee", "pins"]) == 2
-    assert "--session" in capsys.readouterr().err
+    assert "leave --order-guarantee pins out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("--budget-for", "arena"), ("--tflm-plan",), ("--control-dependencies",)])
+def test_what_a_session_has_no_use_for_is_refused(
+    path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["optimize", str(path), "--session", "default", *words]) == 2
+    assert f"leave {' '.join(words)} out" in " ".join(capsys.readouterr().err.split())
 
 
 def test_what_is_executed_is_stored_alike_by_every_process() -> None:
