@@ -9,6 +9,7 @@ runtime's, so that all bits are the same.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -50,10 +51,7 @@ def scale_weights(model: ModelProto) -> dict[str, str]:
     Returns:
         Tensors that are gone, each with the one that its convolution makes instead, which may be gone again further on.
     """
-    merged: dict[str, str] = {}
-    # What follows a scale may be one, too.
-    while found := _Scales(model, analyse(model.graph)).merge():
-        merged |= found
+    merged = _Scales(model, analyse(model.graph)).merge()
     if merged:
         _drop(model, merged)
         if model.ir_version < FREE_INITIALIZERS:
@@ -92,6 +90,7 @@ class _Scales:
 
     def __init__(self, model: ModelProto, scopes: Sequence[Scope]) -> None:
         self._graph: GraphProto = model.graph
+        self._nodes: Sequence[NodeProto] = list(model.graph.node)
         self._scope = scopes[0]
         self._names = FreeNames(name for scope in scopes for name in scope.defined)
         computing = list(itertools.compress(model.graph.node, scopes[0].constant_node))
@@ -104,49 +103,57 @@ class _Scales:
         self._constants = scopes[0].constants - open_
         captured = {name for scope in scopes[1:] for name in scope.free}
         self._fixed = captured | {value.name for value in model.graph.output}
+        self._readers: dict[str, list[int]] = {}
+        for number, reads in enumerate(self._scope.reads):
+            for name in reads:
+                self._readers.setdefault(name, []).append(number)
+        self._made: dict[str, Array] = {}
+        self._uses: Counter[str] = Counter()
 
     def merge(self) -> dict[str, str]:
         """Make scales part of weights in place; return what was made before, with what is made now."""
-        alike: dict[tuple[object, ...], list[_Pair]] = {}
-        for pair in self._pairs():
-            alike.setdefault(self._told(pair), []).append(pair)
         merged: dict[str, str] = {}
         gone: set[int] = set()
-        for pairs in alike.values():
-            made = self._scaled(pairs[0])
-            if made is None:
-                continue
-            names = self._store(self._node(pairs[0].convolution), *made)
-            for pair in pairs:
-                node, scale = self._node(pair.convolution), self._node(pair.scale)
-                merged[node.output[0]] = scale.output[0]
-                del node.input[1:]
-                node.input.extend(names)
-                node.output[0] = scale.output[0]
-                gone.add(pair.scale)
-        if gone:
-            left = [node for number, node in enumerate(self._graph.node) if number not in gone]
-            del self._graph.node[:]
-            self._graph.node.extend(left)
+        convolutions = self._convolutions()
+        while convolutions:
+            alike: dict[tuple[object, ...], list[_Pair]] = {}
+            for pair in self._pairs(convolutions):
+                alike.setdefault(self._told(pair), []).append(pair)
+            # What follows a scale may be one, too.
+            convolutions = []
+            for pairs in alike.values():
+                made = self._scaled(pairs[0])
+                if made is None:
+                    continue
+                names = self._store(self._node(pairs[0].convolution), *made)
+                for pair in pairs:
+                    node, scale = self._node(pair.convolution), self._node(pair.scale)
+                    merged[node.output[0]] = scale.output[0]
+                    self._read_instead(node, names)
+                    node.output[0] = scale.output[0]
+                    gone.add(pair.scale)
+                    convolutions.append(pair.convolution)
+            convolutions.sort()
+        self._write(gone)
         return merged
 
     def _node(self, number: int) -> NodeProto:
-        node: NodeProto = self._graph.node[number]
-        return node
+        return self._nodes[number]
 
-    def _pairs(self) -> Iterator[_Pair]:
-        readers: dict[str, list[int]] = {}
-        for number, reads in enumerate(self._scope.reads):
-            for name in reads:
-                readers.setdefault(name, []).append(number)
-        steps = zip(self._graph.node, self._scope.writes, self._scope.constant_node, strict=True)
-        for number, (node, writes, is_constant) in enumerate(steps):
-            if node.op_type != "Conv" or node.domain not in {"", "ai.onnx"} or is_constant:
-                continue
-            if len(writes) != 1 or writes[0] in self._fixed:
-                continue
-            by = readers.get(writes[0], [])
-            if len(by) == 1 and self._is_scale(self._node(by[0]), writes[0]) and self._are_constant(node.input[1:]):
+    def _convolutions(self) -> list[int]:
+        steps = zip(self._nodes, self._scope.writes, self._scope.constant_node, strict=True)
+        return [
+            number
+            for number, (node, writes, is_constant) in enumerate(steps)
+            if node.op_type == "Conv" and node.domain in {"", "ai.onnx"} and not is_constant and len(writes) == 1
+        ]
+
+    def _pairs(self, convolutions: Sequence[int]) -> Iterator[_Pair]:
+        for number in convolutions:
+            node = self._node(number)
+            made = node.output[0]
+            by = [] if made in self._fixed else self._readers.get(made, [])
+            if len(by) == 1 and self._is_scale(self._node(by[0]), made) and self._are_constant(node.input[1:]):
                 yield _Pair(number, by[0])
 
     def _is_scale(self, node: NodeProto, read: str) -> bool:
@@ -189,20 +196,42 @@ class _Scales:
 
     def _value(self, name: str) -> Array | None:
         """Return a constant's value; None where the file does not hold it, or a node computes more than its form."""
+        if name in self._made:
+            return self._made[name]
         try:
             return self._values.get(name)
         except NoValueError:
             return None
 
     def _store(self, node: NodeProto, weights: Array, bias: Array | None) -> list[str]:
-        from onnx import numpy_helper
-
         names = []
         for value, base in ((weights, f"{node.input[1]}_scaled"), (bias, f"{node.input[1]}_bias")):
             if value is not None:
                 names.append(self._names.new(base))
-                self._graph.initializer.append(numpy_helper.from_array(value, names[-1]))
+                self._made[names[-1]] = value
+        self._constants.update(names)
         return names
+
+    def _read_instead(self, node: NodeProto, names: Sequence[str]) -> None:
+        """Have a convolution read other weights; those that were made and that nothing reads any more are forgotten."""
+        self._uses.update(names)
+        for name in node.input[1:]:
+            self._uses[name] -= 1
+            if not self._uses[name]:
+                self._made.pop(name, None)
+        del node.input[1:]
+        node.input.extend(names)
+
+    def _write(self, gone: set[int]) -> None:
+        """Store what was made, and leave out nodes."""
+        from onnx import numpy_helper
+
+        if gone:
+            left = [node for number, node in enumerate(self._nodes) if number not in gone]
+            del self._graph.node[:]
+            self._graph.node.extend(left)
+        made = [numpy_helper.from_array(value, name) for name, value in self._made.items()]
+        self._graph.initializer.extend(made)
 
 
 def _epsilon(node: NodeProto) -> float:

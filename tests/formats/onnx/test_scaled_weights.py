@@ -13,7 +13,9 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import memsched
 from memsched.errors import InternalError
+from memsched.formats.onnx import scaled_weights
 from memsched.formats.onnx.scaled_weights import scale_weights
+from memsched.formats.onnx.structure import Scope, analyse
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.planning.rewrite import without_merged
 
@@ -207,6 +209,25 @@ def test_scales_that_several_nodes_give_their_form(opset: int) -> None:
     assert [node.op_type for node in model.graph.node] == ["Conv"]
     assert [tensor.name for tensor in model.graph.initializer] == ["w_scaled"]
     np.testing.assert_array_equal(run(given, LEVELS.ORT_ENABLE_BASIC)[0], run(model, LEVELS.ORT_ENABLE_BASIC)[0])
+
+
+def test_a_long_chain_is_analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    analysed: list[int] = []
+
+    def counted(graph: onnx.GraphProto) -> list[Scope]:
+        analysed.append(len(graph.node))
+        return analyse(graph)
+
+    monkeypatch.setattr(scaled_weights, "analyse", counted)
+    net = Net(0)
+    value = net.node("Conv", ["x", net.weight("w", 6, 4, 3, 3)], "c")
+    for number in range(200):
+        value = net.node("Mul", [value, net.weight("factor", 6, 1, 1)], f"m{number}")
+    model = net.model([value])
+    assert len(scale_weights(model)) == 200
+    assert [node.op_type for node in model.graph.node] == ["Conv"]
+    assert len(model.graph.initializer) == 1
+    assert analysed == [201, 1]
 
 
 def read_twice(net: Net) -> list[str]:
