@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from memsched.formats.module import Module
+from memsched.formats.onnx.native import OnnxNative
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.lowering.apply import apply_target
 from memsched.runtimes.onnxruntime.orders import priority_order
@@ -29,15 +30,19 @@ def part_bytes(module: Module, graph: Graph, data: Callable[[], bytes]) -> int:
 
     Args:
         module: What it is a part of.
-        data: Makes the part's file. What nodes compute there of constants alone such a session computes in each run.
+        data: Makes the part's file. What nodes compute there of constants alone such a session computes in each run;
+            none do where none did in the model, and all its weights can be cut as they are stored.
     """
+    native: OnnxNative = module.native
+    if native.constant_nodes[0] or native.external:
+        graph = _with_constants(native, graph, data())
     target = load_target("onnxruntime")
     views = tuple(rule for rule in target.views if not rule.after)
-    lowered = apply_target(_with_constants(module, graph, data()), msgspec.structs.replace(target, views=views))
+    lowered = apply_target(graph, msgspec.structs.replace(target, views=views))
     return simulate_reuse(PlannerGraph.of(lowered), priority_order(lowered), reuse=False).requested_peak
 
 
-def _with_constants(module: Module, graph: Graph, data: bytes) -> Graph:
+def _with_constants(native: OnnxNative, graph: Graph, data: bytes) -> Graph:
     """Return a part's graph with the nodes that compute constants as ops, in the order of its file."""
     from memsched.formats.onnx.light import constant_sizes
     from memsched.formats.onnx.reader import parse
@@ -48,7 +53,7 @@ def _with_constants(module: Module, graph: Graph, data: bytes) -> Graph:
     if len(nodes) == len(graph.ops):
         return graph
     constants = analyse(model.graph)[0].constants
-    sizes = {**_computed_bytes(model, constants), **dict(module.native.computed_bytes)}
+    sizes = {**_computed_bytes(model, constants), **dict(native.computed_bytes)}
     stored = [Tensor(name, size, external=True) for name, size in constant_sizes(model.graph).items()]
     tensors, steps, given = [*graph.tensors, *stored], list[Op](), iter(graph.ops)
     number = {tensor.name: index for index, tensor in enumerate(graph.tensors)}

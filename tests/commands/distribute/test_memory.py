@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -67,6 +68,26 @@ def test_copies_of_slices_are_counted() -> None:
             assert one.activations == pytest.approx(told, rel=0.02, abs=128)
             more += told + weights[device] > 1.02 * plan.memory[device]
     assert more
+
+
+def test_files_of_parts_are_made_where_they_say_more_alone() -> None:
+    def none() -> bytes:
+        raise AssertionError("a file was made")
+
+    looked_at = 0
+    for seed in range(6):
+        module = load_module(random_net(seed), "net.onnx", LoadOptions())
+        assert not module.native.constant_nodes[0]
+        elsewhere = replace(module, native=replace(module.native, external=("weights.bin",)))
+        writer, words = PartsWriter(module), dialect(module)
+        followed = follow(module.graph, random_plan(module.graph, seed, writer.constant_bytes()), words)
+        for device, step in itertools.product(range(len(followed.devices)), range(len(followed.plan.steps))):
+            model = step_model(followed, device, step, words)
+            if model is not None:
+                data = partial(written, writer, {device: {step: model}}, [0] * len(followed.devices), device, step)
+                assert part_bytes(module, model.graph, none) == part_bytes(elsewhere, model.graph, data)
+                looked_at += 1
+    assert looked_at > 20
 
 
 def written(
