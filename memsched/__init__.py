@@ -19,7 +19,8 @@ from memsched.errors import MemschedError
 if TYPE_CHECKING:
     from memsched.commands.allocate import AllocateResult, allocate_buffers
     from memsched.commands.diff import compare_reports, load_report
-    from memsched.commands.optimize.optimize import analyze, load, optimize, verify
+    from memsched.commands.optimize.analysis import analyze
+    from memsched.commands.optimize.optimize import load, optimize, verify
     from memsched.commands.results import AnalyzeResult, OptimizeResult, OutputsDifferError, Report
     from memsched.commands.verify import ModelComparison
     from memsched.formats.module import Module
@@ -62,7 +63,8 @@ __all__ = [
 
 _HOMES = {
     "memsched.commands.diff": ("compare_reports", "load_report"),
-    "memsched.commands.optimize.optimize": ("analyze", "load", "optimize", "verify"),
+    "memsched.commands.optimize.analysis": ("analyze",),
+    "memsched.commands.optimize.optimize": ("load", "optimize", "verify"),
     "memsched.formats.module": ("Module",),
     "memsched.graph.liveness": ("Profile", "Storage"),
     "memsched.graph.model": ("Allocation", "Graph", "Op", "Schedule", "Tensor"),

@@ -108,7 +108,7 @@ def _analyze(
         read: Whether more than the exit code is shown.
         rows: Whether anything needs the report's rows for steps, buffers and layers.
     """
-    from memsched.commands.optimize.optimize import analyze
+    from memsched.commands.optimize.analysis import analyze
 
     progress = display.progress(enabled=asked.frontier)
     with search_end(asked.memory_limit) as end, progress:

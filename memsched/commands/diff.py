@@ -101,7 +101,7 @@ def load_report(path: str, target: str | None = None) -> Mapping[str, Any]:
         ModelError: It cannot be read, or is none of them.
     """
     if _is_model(path):
-        from memsched.commands.optimize.optimize import analyze
+        from memsched.commands.optimize.analysis import analyze
 
         return analyze(path, target=target).report.data
     try:

@@ -52,7 +52,7 @@ class LeastMemoryPass(FunctionalPass):  # type: ignore[misc]  # types are checke
         Raises:
             PreconditionError: It does not; the message says what to state.
         """
-        from memsched.commands.optimize.optimize import analyze
+        from memsched.commands.optimize.analysis import analyze
 
         stated = {key: self._options[key] for key in ("target", "dims", "input_shapes") if key in self._options}
         with tempfile.TemporaryDirectory() as folder:

@@ -42,10 +42,7 @@ if TYPE_CHECKING:
     from memsched.tiling.loop import LoopGroup
     from memsched.tiling.pieces import TilingGroup
 
-__all__ = ["MOST_EXTRA_MACS", "FinalModel", "Permissions", "find"]
-
-MOST_EXTRA_MACS = 10_000
-"""The most extra work that can be permitted, in percent of the model's."""
+__all__ = ["FinalModel", "Permissions", "find"]
 
 _AS_GIVEN_SHARE = 0.3
 """Share of the time for the model as it is, when it may be rewritten as well."""

@@ -1,4 +1,4 @@
-"""The pipelines behind the commands, as plain functions over values: `optimize`, `analyze`, `verify`, `load`."""
+"""The pipelines behind the commands, as plain functions over values: `optimize`, `verify`, `load`."""
 
 from __future__ import annotations
 
@@ -10,67 +10,50 @@ from concurrent.futures import Executor
 from typing import Literal
 
 from memsched.arguments import checked
-from memsched.commands.curve import Curve, find_curve
 from memsched.commands.declared import check_given
 from memsched.commands.levels import named
+from memsched.commands.optimize.analysis import Source, budget_in_bytes, on_chip
 from memsched.commands.optimize.branch import finished, guarantee_of
 from memsched.commands.optimize.choose import Permissions, find
 from memsched.commands.optimize.finish import FinishRequest, refuted, told_apart
-from memsched.commands.optimize.frontier import Frontier, find_frontier
 from memsched.commands.optimize.over_sizes import RangeRequest, optimize_over_sizes
-from memsched.commands.optimize.place import ModulePlan, Request, prepare, required_as_given, rules_of
+from memsched.commands.optimize.place import Request, prepare, rules_of
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.possible import possible
 from memsched.commands.optimize.reading import budget_of, check_percentages, load_options, split_ranges
-from memsched.commands.optimize.report import Outcome, build, on_chip_section
+from memsched.commands.optimize.report import Outcome, build
 from memsched.commands.optimize.session import SessionName, SessionRequest, optimize_for_session
 from memsched.commands.optimize.session_candidates import SessionSource
 from memsched.commands.optimize.suggested import suggested
 from memsched.commands.optimize.trials import RunOutcome, TrialRequest
-from memsched.commands.options import AnalyzeOptions, OptimizeOptions, VerifyOptions
-from memsched.commands.results import AnalyzeResult, OptimizeResult, OutputsDifferError
+from memsched.commands.options import OptimizeOptions, VerifyOptions
+from memsched.commands.results import OptimizeResult, OutputsDifferError
 from memsched.commands.verify import ModelComparison, compare
 from memsched.commands.without_effect import refuse_for_range, refuse_for_session
 from memsched.formats.files import load_module, read_source
 from memsched.formats.known import format_in
 from memsched.formats.module import Module, OrderGuarantee
 from memsched.formats.stated_sizes import stated
-from memsched.graph.dag import in_order
-from memsched.planning.orders import plan_allocation, plan_module
-from memsched.planning.values import TargetModule
 from memsched.planning.write import check_request
 from memsched.report.values.optimize import SuggestionRow
-from memsched.report.values.rewrites import OnChipSection
-from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.known import foreign_rules, runtime_of
-from memsched.runtimes.runtime import AS_TOLD, Opening, Requirement, Runtime
+from memsched.runtimes.runtime import Opening
 from memsched.runtimes.values import RunnerName
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
 from memsched.search.run import Run
 from memsched.targets.load import default_target, load_target
-from memsched.targets.model import BudgetFor, Target
-from memsched.units import Percentage
+from memsched.targets.model import BudgetFor
 
-__all__ = ["analyze", "load", "optimize", "verify"]
+__all__ = ["load", "optimize", "verify"]
 
 _MOST_RESERVED = 0.25
 """Largest share of the time limit for checking and writing what was found."""
-
-_ANALYZE_POOLS_EFFORT = 3.0
-"""For each search that places the buffers of the model as it stands in a target's pools."""
-
-_FRONTIER_ENDED = (
-    "the search for the frontier was ended early: a longer --time-limit, or --effort, may find better steps"
-)
 
 _NOT_CUT = (
     "layers are not cut: a size that was stated or seen in a run follows from no input, so that a runtime could not "
     "refuse another one"
 )
-
-Source = str | os.PathLike[str] | bytes
-"""A path, "-" for standard input, or a model's bytes."""
 
 
 @checked
@@ -99,113 +82,8 @@ def load(
 
 
 _DEFAULT = OptimizeOptions()
-_READ_ONLY = AnalyzeOptions()
 _COMPARED = VerifyOptions()
 """What the command line has by default, too."""
-
-
-@checked
-def analyze(
-    source: Source,
-    *,
-    target: str | None = _READ_ONLY.target,
-    budget: int | str | None = _READ_ONLY.budget,
-    budget_for: BudgetFor | None = _READ_ONLY.budget_for,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    dims: Mapping[str, int | tuple[int, ...]] | None = None,
-    shapes_from_run: str | None = _READ_ONLY.shapes_from_run,
-    in_place: bool = True,
-    frontier: bool = _READ_ONLY.frontier,
-    reorder: bool = True,
-    tile: bool = True,
-    remat: bool = True,
-    max_extra_macs: float = _READ_ONLY.max_extra_macs,
-    time_limit: float | None = _READ_ONLY.time_limit,
-    effort: float | None = _READ_ONLY.effort,
-    seed: int = 0,
-    rows: bool = True,
-    words: Sequence[str] | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    stop: Callable[[], bool] | None = None,
-) -> AnalyzeResult:
-    """Return what a model needs as it stands: its peak and arena in the file's order, a bound, and who is to blame.
-
-    Arguments as for `optimize`; those after ``frontier`` are for that search alone.
-
-    Args:
-        dims: Values of symbolic dimensions, by name; or the least and the largest of one: the report then has a curve,
-            and its other figures are those of the largest size that fits into the budget.
-        frontier: Look for the least peaks with rising extra work as well; the report's section of that name.
-        reorder: Permit the frontier other orders than the file's.
-        rows: Whether the report has a row for each step, buffer and layer; else it has those of the peak's steps alone.
-        words: As for `optimize`.
-
-    Raises:
-        MemschedError: The subclass and its message say which file, tensor or option is at fault.
-    """
-    check_given(AnalyzeOptions, budget_for=budget_for)
-    started = time.monotonic()
-    limits = Limits(None if effort is not None else time_limit, seed, effort=effort)
-    check_percentages(max_extra_macs)
-    asked = budget_of(budget)
-    data, path = read_source(source)
-    fixed, ranges = split_ranges(dims)
-    curve: Curve | None = None
-    known = stated(input_shapes, fixed)
-    if ranges:
-        refuse_for_range({"budget_for": budget_for})
-        curve = find_curve(
-            data, path, known, ranges, load_target(target or default_target(format_in(data).name)), asked, seed
-        )
-        known = curve.options
-    options = load_options(data, path, known, shapes_from_run, seed)
-    module = load_module(data, path, options)
-    rules = rules_of(module, target, budget_for)
-    prepared = prepare(module, rules, in_place=in_place)
-    budget_bytes, budget_notes = _budget_bytes(asked, module, prepared, AS_TOLD)
-    plans = plan_module(module, prepared.lowered, Run(Limits()), solver="file")
-    main = plans[0]
-    needed = required_as_given(module, prepared, AS_TOLD) if curve is None else curve.required
-    allocation = plan_allocation(main, prepared.baselines["file_order"], prepared.target.alignment_bytes)
-    runtime = runtime_of(module, prepared.target)
-    facts = runtime.facts(module)
-    pools = plan_pools(main, prepared.target, Run(Limits(None, effort=_ANALYZE_POOLS_EFFORT)))
-    found: Frontier | None = None
-    if frontier:
-        solver = "auto" if reorder else "file"
-        request = Request(Run.of(limits, stop=stop, on_progress=on_progress), solver)
-        found = find_frontier(
-            module, prepared, options, request, Permissions(tile, remat, extra_percent=max_extra_macs)
-        )
-    helpful: tuple[SuggestionRow, ...] = ()
-    if words and not frontier and curve is None:
-        asked_for = TrialRequest(named(reorder, in_place), tuple(words), Permissions(), budget_bytes)
-        as_given = ModulePlan(plans, allocation, None, needed)
-        opening = Opening(memory_plan=runtime.wants_plan(None))
-        request = Request(Run(limits, started), "file", opening=opening, slowdown=_DEFAULT.max_slowdown)
-        helpful = suggested(RunOutcome(module, rules, prepared, as_given, options, request, asked_for))
-    figures = _figures(runtime, (needed, needed))
-    outcome = Outcome(
-        *("analyze", module, prepared, plans, allocation, budget_bytes),
-        notes=(
-            *foreign_rules(module, prepared.target),
-            *budget_notes,
-            *(() if found is None or found.finished else (_FRONTIER_ENDED,)),
-        ),
-        interrupted=found is not None and stop is not None and stop(),
-        tflm=facts,
-        pools=pools,
-        on_chip=_on_chip(module, main, prepared.target, Limits()),
-        frontier=None if found is None else found.rows(),
-        requirement=(needed, needed),
-        runtime=runtime.name,
-        litert=figures.get("litert"),
-        session=figures.get("session"),
-        suggestions=helpful,
-        curve=None if curve is None else curve.section,
-    )
-    report = build(outcome, seed=seed, seconds=time.monotonic() - started, rows=rows)
-    return AnalyzeResult(module, main.graph, main.schedule, allocation, report)
 
 
 @checked
@@ -350,7 +228,7 @@ def optimize(
     plan = runtime_of(module, rules).wants_plan(tflm_plan)
     rules = runtime_of(module, rules).rules(plan)
     prepared = prepare(module, rules, in_place=in_place)
-    budget_bytes, budget_notes = _budget_bytes(asked, module, prepared, Opening(opened))
+    budget_bytes, budget_notes = budget_in_bytes(asked, module, prepared, Opening(opened))
     opening = Opening(opened, plan)
     within = _search_of(run)
     request = Request(within, solver, partitions, opening, within.deadline(), slowdown=max_slowdown)
@@ -406,7 +284,7 @@ def optimize(
         rewrites=final.rewrites,
         extra_macs=final.extra_macs,
         borders=final.borders,
-        on_chip=_on_chip(final.module, main, prepared.target, limits),
+        on_chip=on_chip(final.module, main, prepared.target, limits),
         requirement=done.needed,
         runtime=runtime_of(module, prepared.target, opening).name,
         litert=done.figures.get("litert"),
@@ -432,11 +310,6 @@ def optimize(
     )
 
 
-def _figures(runtime: Runtime, needed: tuple[Requirement, Requirement]) -> Mapping[str, tuple[int, int]]:
-    """Return by the runtime's name for it what the file as given and a result need; empty where that is the arena."""
-    return {} if runtime.figure is None else {runtime.figure: (needed[0].total, needed[1].total)}
-
-
 def _search_of(run: Run) -> Run:
     """Return a run that ends so early that checking and writing end in time: they take about as long as reading did."""
     limit = run.limits.time_limit
@@ -444,26 +317,6 @@ def _search_of(run: Run) -> Run:
         return run
     left = limit - min(run.elapsed(), _MOST_RESERVED * limit)
     return dataclasses.replace(run, limits=dataclasses.replace(run.limits, time_limit=left))
-
-
-def _on_chip(module: Module, main: GraphPlan, target: Target, limits: Limits) -> OnChipSection | None:
-    """Return how the main graph runs on an accelerator with on-chip memory; None for any other target."""
-    if not target.on_chip_bytes:
-        return None
-    from memsched.onchip.plan import plan
-
-    return on_chip_section(plan(in_order(module.graphs[0], main.schedule.order), target, limits))
-
-
-def _budget_bytes(
-    budget: int | Percentage | None, module: Module, prepared: TargetModule, opening: Opening
-) -> tuple[int | None, tuple[str, ...]]:
-    """Return the budget in bytes, and a note that says where they come from if it was a part."""
-    if not isinstance(budget, Percentage):
-        return budget, ()
-    given = required_as_given(module, prepared, opening).total
-    size = budget.of(given)
-    return size, (f"the budget is {budget} of the {given:,} B that the file as given requires: {size:,} B",)
 
 
 @checked

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Permissions", "percent_left"]
+__all__ = ["MOST_EXTRA_MACS", "Permissions", "percent_left"]
+
+MOST_EXTRA_MACS = 10_000
+"""The most extra work that can be permitted, in percent of the model's."""
 
 
 @dataclass(frozen=True, slots=True)

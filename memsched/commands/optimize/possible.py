@@ -1,18 +1,26 @@
-"""What of the permissions for a model can be done to it."""
+"""What of the permissions for a model can be done to it, and which models are too large for more than an order."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from memsched.commands.optimize.permissions import Permissions
-from memsched.commands.optimize.trials import too_large
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.runtime import Opening
 from memsched.targets.model import Target
 
-__all__ = ["possible"]
+__all__ = ["MOST_OPS", "possible", "too_large"]
+
+MOST_OPS = 1_500
+"""Ops beyond which nothing is looked for beside the order unasked."""
+
+_MOST_BYTES = 100 << 20
+"""Most bytes of weights: larger files take too long to write and read for a trial."""
+
+_MOST_INPUTS = 20 * MOST_OPS
+"""Reads of tensors by all ops together, beyond which nothing is tried either."""
 
 
 def possible(
@@ -30,3 +38,10 @@ def possible(
     free = permitted.free and refusable and not costly
     exact = permitted.algebra and refusable
     return dataclasses.replace(permitted, tile=permitted.tile and refusable, free=free, algebra=exact)
+
+
+def too_large(module: Module) -> bool:
+    """Whether a module takes too long to write and read for what is looked for beside its order."""
+    ops = [op for graph in module.graphs for op in graph.ops]
+    reads = sum(len(op.inputs) for op in ops)
+    return len(ops) > MOST_OPS or reads > _MOST_INPUTS or module.weights_bytes > _MOST_BYTES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from memsched.commands.optimize.choose import MOST_EXTRA_MACS
+from memsched.commands.optimize.permissions import MOST_EXTRA_MACS
 from memsched.errors import UsageError
 from memsched.formats.blocks import Range
 from memsched.formats.known import format_in

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from memsched.commands.optimize.finish import FinishedModel, opened_alone
 from memsched.commands.optimize.named_sessions import executed_in_less, named_sessions
+from memsched.commands.optimize.possible import too_large
 from memsched.commands.optimize.session_candidates import SessionSource
-from memsched.commands.optimize.trials import RunOutcome, suggestions, too_large
+from memsched.commands.optimize.trials import RunOutcome, suggestions
 from memsched.commands.optimize.verification import verification_section
 from memsched.report.predicted import holds
 from memsched.report.values.optimize import SuggestionRow

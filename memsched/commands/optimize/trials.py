@@ -22,6 +22,7 @@ from memsched.commands.optimize.border import BorderRewrite
 from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.fuse import ChainRewrite
 from memsched.commands.optimize.place import ModulePlan, Request, place, prepare, required_as_given, required_for
+from memsched.commands.optimize.possible import MOST_OPS, too_large
 from memsched.commands.optimize.rewrite import RewriteBase
 from memsched.commands.optimize.rewritten import attempt
 from memsched.errors import MemschedError
@@ -36,19 +37,12 @@ from memsched.runtimes.known import runtime_of
 from memsched.search.limits import QUICK, Limits
 from memsched.targets.model import Target
 
-__all__ = ["RunOutcome", "Suggestion", "TrialRequest", "suggestions", "too_large"]
+__all__ = ["RunOutcome", "Suggestion", "TrialRequest", "suggestions"]
 
 _LEAST_GAIN = 0.01
 """Share of what is required: a smaller gain is not worth another run."""
 
 _MOST_NAMED = 3
-
-_MOST_OPS = 1_500
-_MOST_BYTES = 100 << 20
-"""Most bytes of weights: larger files take too long to write and read for a trial."""
-
-_MOST_INPUTS = 20 * _MOST_OPS
-"""Reads of tensors by all ops together, beyond which nothing is tried either."""
 
 _PIECES_EFFORT = 0.12
 """Effort of the search for pieces, as `Limits.effort` counts it."""
@@ -177,13 +171,6 @@ def suggestions(run: RunOutcome) -> tuple[Suggestion, ...]:
     return tuple(_ranked(found, placed.required))[:_MOST_NAMED]
 
 
-def too_large(module: Module) -> bool:
-    """Whether a module takes too long to write and read for what is looked for beside its order."""
-    ops = [op for graph in module.graphs for op in graph.ops]
-    reads = sum(len(op.inputs) for op in ops)
-    return len(ops) > _MOST_OPS or reads > _MOST_INPUTS or module.weights_bytes > _MOST_BYTES
-
-
 def _ranked(found: Sequence[Suggestion], required: int) -> list[Suggestion]:
     """Return the suggestions, what gives most first, or what gives nearly as much for nothing."""
     ranked = sorted(found, key=lambda one: (one.required, one.extra_macs_percent))
@@ -266,7 +253,7 @@ class _Trials:
     def _pieces(self) -> Iterator[Suggestion]:
         """Try layers in pieces: without work done twice, then with as much as is permitted if that gives too little."""
         # With a budget missed, a longer trial is worth the wait.
-        most = _PIECES_OPS if self._given.asked.budget is None else _MOST_OPS
+        most = _PIECES_OPS if self._given.asked.budget is None else MOST_OPS
         module, options = self._given.module, self._given.options
         if self._given.asked.permitted.tile or len(module.graphs[0].ops) > most:
             return

@@ -11,7 +11,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from memsched.commands.optimize.optimize import analyze, load, optimize
+from memsched.commands.optimize.analysis import analyze
+from memsched.commands.optimize.optimize import load, optimize
 from memsched.errors import UnknownShapeError, UsageError
 from memsched.runtimes.onnxruntime import verification as runtime
 from tests.needs import recent_onnxruntime

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memsched.commands.optimize import optimize as compiler
+from memsched.commands.optimize.analysis import analyze
 from memsched.commands.results import OptimizeResult
 from memsched.errors import ModelError, UsageError
 from memsched.formats.tflite.metadata import OFFLINE_PLAN
@@ -110,7 +111,7 @@ def test_a_plan_that_the_runtime_refuses_is_replaced() -> None:
     data = build(branches(), metadata=[(OFFLINE_PLAN, int32s(1, 1, 3, 0, 0, 0))])
     with pytest.raises(ModelError, match="does not hold an offset"):
         given_plan(parse(data))
-    assert compiler.analyze(data, target="tflm").report["tflm"]["head_bytes"] is None
+    assert analyze(data, target="tflm").report["tflm"]["head_bytes"] is None
     section = optimized(data).report["tflm"]
     assert section["file_head_bytes"] is None
     # A better plan than the runtime's own, too.
@@ -118,7 +119,7 @@ def test_a_plan_that_the_runtime_refuses_is_replaced() -> None:
 
 
 def test_analyze_says_what_the_file_needs() -> None:
-    section = compiler.analyze(three_branches(), target="tflm").report["tflm"]
+    section = analyze(three_branches(), target="tflm").report["tflm"]
     assert (section["head_bytes"], section["file_head_bytes"], section["order_head_bytes"]) == (19200, 19200, None)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from memsched.commands.optimize import optimize as compiler
+from memsched.commands.optimize.analysis import analyze
 from memsched.errors import TargetError
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.runtimes.tflm.kernel_sets import REFERENCE, kernel_set
@@ -150,7 +151,7 @@ def test_scratch_is_laid_as_the_planner_does_and_counted() -> None:
     model = parse(path.read_bytes())
     scratch = kernel_scratch(model, "cmsis-nn-mve")
     assert predict(model, scratch).head == 138240 + round_up(4464)
-    report = compiler.analyze(path, target="tflm-cmsis-nn-mve").report
+    report = analyze(path, target="tflm-cmsis-nn-mve").report
     assert report["requirement"]["parts"]["temporaries_bytes"] == 4464
     assert report["requirement"]["parts"]["activations_bytes"] == 138240
     # 18 requests of 4 bytes, 32 more for the dense layer's own data, 40 for its sums; each end is rounded up.

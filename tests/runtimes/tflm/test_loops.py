@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from memsched.commands.optimize import optimize as compiler
+from memsched.commands.optimize.analysis import analyze
 from memsched.errors import InternalError
 from memsched.formats.tflite import metadata
 from memsched.formats.tflite.metadata import OFFLINE_PLAN
@@ -239,7 +240,7 @@ def test_the_whole_arena_is_the_one_that_is_told(one: LoopModel) -> None:
 def test_a_sound_plan_in_the_file_has_no_fault() -> None:
     data, offsets = plan_of(LoopModel())
     for rules, sound in ((REFERENCE, True), (PLAIN, False)):
-        report = compiler.analyze(with_plan(data, offsets), target=rules.name).report
+        report = analyze(with_plan(data, offsets), target=rules.name).report
         assert (report["tflm"]["plan_fault"] is None) is sound
 
 

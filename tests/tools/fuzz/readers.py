@@ -52,7 +52,8 @@ def _file(data: bytes, suffix: str) -> Iterator[str]:
 
 def read_model(data: bytes, number: int) -> None:
     """Read a model as `analyze` does, some as `optimize` does."""
-    from memsched.commands.optimize.optimize import analyze, optimize
+    from memsched.commands.optimize.analysis import analyze
+    from memsched.commands.optimize.optimize import optimize
 
     if number % _OPTIMIZED:
         analyze(data)
@@ -76,7 +77,7 @@ def read_target(data: bytes, number: int) -> None:
         load_target(path)
         if number % _USED:
             return
-        from memsched.commands.optimize.optimize import analyze
+        from memsched.commands.optimize.analysis import analyze
         from memsched.commands.pipeline.pipeline import pipeline
         from memsched.commands.pipeline.report import file_names, report_of
 
