@@ -58,7 +58,9 @@ def columns_of(graph: Graph, schedule: Schedule, storage: Storage, uses: Uses) -
     more = [np.array([row[column] for row in rows], dtype=np.int64) for column in range(3)]
     columns = [np.concatenate((one[heads], added)) for one, added in zip((begins, ends, uses.sizes), more, strict=True)]
     named = [tensors[head] for head in heads.tolist()] + [row[3] for row in rows]
-    order = np.lexsort((np.array([one[0] if one else -1 for one in named], dtype=np.int64), columns[1], columns[0]))
+    beside = np.array([row[3][0] if row[3] else -1 for row in rows], dtype=np.int64)
+    firsts = np.concatenate((np.array(storage.tensor_of, dtype=np.int64)[heads], beside))
+    order = np.lexsort((firsts, columns[1], columns[0]))
     begins, ends, sizes = (column[order] for column in columns)
     return PlacedColumns(begins, ends, sizes, [named[place] for place in order.tolist()])
 

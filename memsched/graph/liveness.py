@@ -241,9 +241,11 @@ def _evaluate_at_once(storage: Storage, uses: Uses, order: Sequence[int]) -> Pro
     possible: dict[int, list[tuple[int, int]]] = {}
     for step, (_, made_here, read) in zip(steps[dying].tolist(), uses.takes[dying].tolist(), strict=True):
         possible.setdefault(step, []).append((made_here, read))
+    merged = []
     for step, pairs in possible.items():
         taken[step] = matched = match_in_place(pairs, storage.sizes)
-        footprints[step] -= sum([storage.sizes[buffer] for buffer, _ in matched])
+        merged.append(sum([storage.sizes[buffer] for buffer, _ in matched]))
+    footprints[list(possible)] -= np.array(merged, dtype=np.int64)
     peak = int(footprints.max()) if count else start
     return Profile(tuple(footprints.tolist()), (start, *residues.tolist()), tuple(taken), peak)
 
