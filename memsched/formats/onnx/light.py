@@ -165,17 +165,23 @@ def _look_up(tensor: TensorProto, folder: Path, external: ExternalData, sizes: d
         tensor.ClearField("external_data")
 
 
-def constant_bytes(graph: GraphProto) -> int:
+def constant_bytes(graph: GraphProto, *, nodes: bool = True) -> int:
     """Return the bytes of the initializers and Constant nodes of one graph, external ones included.
+
+    Args:
+        nodes: Whether there may be Constant nodes.
 
     Raises:
         ModelError: A shape is negative or absurd.
     """
-    return sum(constant_sizes(graph).values())
+    return sum(constant_sizes(graph, nodes=nodes).values())
 
 
-def constant_sizes(graph: GraphProto) -> dict[str, int]:
+def constant_sizes(graph: GraphProto, *, nodes: bool = True) -> dict[str, int]:
     """Return the bytes of each initializer and each output of a Constant node of one graph, external ones included.
+
+    Args:
+        nodes: Whether there may be Constant nodes.
 
     Raises:
         ModelError: A shape is negative or absurd.
@@ -183,7 +189,7 @@ def constant_sizes(graph: GraphProto) -> dict[str, int]:
     sizes = {tensor.name: _tensor_size(tensor) for tensor in graph.initializer}
     for sparse in graph.sparse_initializer:
         sizes[sparse_name(sparse)] = _tensor_size(sparse.values) + _tensor_size(sparse.indices)
-    for node in graph.node:
+    for node in graph.node if nodes else ():
         if node.op_type == "Constant" and node.output:
             sizes[node.output[0]] = _node_size(node)
     return sizes

@@ -10,7 +10,7 @@ from memsched.errors import ModelError
 from memsched.formats.onnx.structure import Scope, domain_of
 
 if TYPE_CHECKING:
-    from onnx import NodeProto, TensorProto
+    from onnx import NodeProto, TensorProto, TypeProto
 
 __all__ = ["check_ranks"]
 
@@ -89,17 +89,15 @@ def _check(node: NodeProto, reached: Mapping[str, tuple[int, int]]) -> None:
 
 def _declared(scopes: Sequence[Scope]) -> dict[str, tuple[int, int]]:
     """Return, for names declared with a number beyond `_MOST`, the largest dimension and the largest value."""
+    from onnx import TypeProto
+
     found: dict[str, tuple[int, int]] = {}
-    # Large models have few types, and looking into one takes longer than recognising it.
-    seen: dict[bytes, int] = {}
     for scope in scopes:
         graph = scope.graph
-        for value in chain(graph.input, graph.output, graph.value_info):
-            written = value.type.SerializeToString()
-            longest = seen.get(written)
-            if longest is None:
-                dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-                longest = seen[written] = max(dims, default=0)
+        # Large models have few types.
+        long = any(_longest(TypeProto.FromString(written)) > _MOST for written in scope.types)
+        for value in chain(graph.input, graph.output, graph.value_info) if long else ():
+            longest = _longest(value.type)
             if longest > _MOST:
                 found[value.name] = (longest, 0)
         for tensor in graph.initializer:
@@ -110,6 +108,10 @@ def _declared(scopes: Sequence[Scope]) -> dict[str, tuple[int, int]]:
                     if attribute.name == "value":
                         _add(found, node.output[0], attribute.t)
     return found
+
+
+def _longest(declared: TypeProto) -> int:
+    return max([dim.dim_value for dim in declared.tensor_type.shape.dim], default=0)
 
 
 def _add(found: dict[str, tuple[int, int]], name: str, tensor: TensorProto) -> None:

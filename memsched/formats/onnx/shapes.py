@@ -17,7 +17,7 @@ from memsched.errors import ModelError
 from memsched.formats.module import LoadOptions, ObservedSizes
 from memsched.formats.onnx import branches, folding, observed, symbolic
 from memsched.formats.onnx.light import is_stripped
-from memsched.formats.onnx.stated import Statements, declare, values_of
+from memsched.formats.onnx.stated import Statements, declare, is_settled, values_of
 from memsched.formats.onnx.structure import (
     DEFAULT_DOMAINS,
     Scope,
@@ -137,9 +137,10 @@ class _Inference:
         self.statements = Statements(options)
         self.model = _inference_copy(light, scopes)
         self.fixed = {name for scope in scopes for name in initializers(scope.graph)}
-        self.deferred = _defer(self._graphs(), self.model)
+        self.deferred = _defer(self._graphs(), self.model, {domain for scope in scopes for domain in scope.domains})
         self.statements.write_inputs(self.model.graph)
-        self.statements.write_dims(self._graphs(), first=True)
+        settled = len(scopes) == 1 and all(map(is_settled, scopes[0].types))
+        self.statements.write_dims(self._graphs(), first=True, inputs_only=settled)
 
     def _graphs(self) -> list[Scope]:
         return graphs_like(self.model.graph, self.scopes)
@@ -361,8 +362,8 @@ def _inference_copy(light: ModelProto, scopes: Sequence[Scope]) -> ModelProto:
     # Before version 4 ONNX's inference takes initializers that are no inputs for absent: axes of a Slice, say.
     model.ir_version = max(model.ir_version, _FREE_INITIALIZERS)
     imported = {"" if opset.domain == "ai.onnx" else opset.domain for opset in model.opset_import}
-    used = {node.domain for scope in scopes for node in scope.graph.node} - DEFAULT_DOMAINS
-    for domain in sorted(used - imported):
+    used = {domain for scope in scopes for domain in scope.domains}
+    for domain in sorted(used - DEFAULT_DOMAINS - imported):
         model.opset_import.add(domain=domain, version=1)
     for scope, known in zip(graphs_like(model.graph, scopes), scopes, strict=True):
         _drop_constants(scope.graph, scope.parent < 0, computed=known.names("Constant"))
@@ -371,9 +372,8 @@ def _inference_copy(light: ModelProto, scopes: Sequence[Scope]) -> ModelProto:
     return model
 
 
-def _defer(graphs: Sequence[Scope], model: ModelProto) -> bool:
+def _defer(graphs: Sequence[Scope], model: ModelProto, domains: Collection[str]) -> bool:
     """Hide nodes of ONNX's other domains from its inference, which crashes where they read a value without a type."""
-    domains = {node.domain for scope in graphs for node in scope.graph.node}
     found = {domain for domain in domains if domain.startswith("ai.onnx.")}
     for domain in sorted(found):
         model.opset_import.add(domain=_DEFERRED + domain, version=1)

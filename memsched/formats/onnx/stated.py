@@ -9,18 +9,26 @@ from typing import TYPE_CHECKING
 from memsched.errors import ModelError, UsageError
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx.structure import Scope
-from memsched.formats.onnx.types import ValueType, element_bits, is_symbol, length_of, value_type
+from memsched.formats.onnx.types import ValueType, element_bits, is_element, is_symbol, length_of, value_type
 from memsched.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ValueInfoProto
 
-__all__ = ["Statements", "declare", "values_of", "write_shape"]
+__all__ = ["Statements", "declare", "is_settled", "values_of", "write_shape"]
 
 
 def values_of(graph: GraphProto) -> Iterator[ValueInfoProto]:
     """Return every declaration in ``graph``: computed values, outputs and inputs."""
     return itertools.chain(graph.value_info, graph.output, graph.input)
+
+
+def is_settled(written: bytes) -> bool:
+    """Return whether a declared type, as a file holds it, is a tensor's of a known element with all dimensions."""
+    from onnx import TypeProto
+
+    declared = TypeProto.FromString(written).tensor_type
+    return is_element(declared.elem_type) and all(dim.dim_value > 0 for dim in declared.shape.dim)
 
 
 def declare(values: object, name: str, element: int, dims: Sequence[int]) -> None:
@@ -79,11 +87,12 @@ class Statements:
                 self._dims.pop(dim, None)
                 self.notes.append(f"dimensions called '{dim}' differ in length: the name is taken to say nothing")
 
-    def write_dims(self, graphs: Sequence[Scope], *, first: bool) -> bool:
+    def write_dims(self, graphs: Sequence[Scope], *, first: bool, inputs_only: bool = False) -> bool:
         """Replace symbolic dimensions by their lengths, and -1 by unknown; return whether that said anything.
 
         Args:
             first: Look at every dimension, not only at those that can be stated.
+            inputs_only: All other values have types that are settled.
 
         Raises:
             ModelError: A dimension is negative and not -1, or an element type does not exist.
@@ -91,7 +100,7 @@ class Statements:
         changed = False
         plain: set[bytes] = set()
         for scope in graphs if first or self._dims else ():
-            for value in values_of(scope.graph):
+            for value in scope.graph.input if inputs_only else values_of(scope.graph):
                 written = value.type.SerializeToString()
                 if written in plain or not value.type.HasField("tensor_type"):
                     continue

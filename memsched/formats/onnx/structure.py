@@ -63,6 +63,8 @@ class Scope:
         reads: Per node its input names, as `analyse` found them: asking a node makes its names anew each time.
         writes: Per node its output names.
         kinds: Per node its `op_type`.
+        domains: Those of its nodes, as the file has them.
+        types: Those that values are declared with, as the file has them: large models have few.
     """
 
     graph: GraphProto
@@ -77,6 +79,8 @@ class Scope:
     reads: list[tuple[str, ...]] = field(default_factory=list)
     writes: list[tuple[str, ...]] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
+    domains: set[str] = field(default_factory=set)
+    types: set[bytes] = field(default_factory=set)
 
     def names(self, operator: str) -> bool:
         """Return whether a node's operator is called so, in whichever domain."""
@@ -116,10 +120,15 @@ def analyse(main: GraphProto) -> list[Scope]:
     share = known.setdefault
     for scope in scopes:
         for node in scope.graph.node:
-            read, written, kind = node.input[:], node.output[:], op_type(node)
+            read, written, domain = node.input[:], node.output[:], node.domain
+            kind = _kind(domain, node.op_type)
             scope.reads.append(tuple(map(share, read, read)))
             scope.writes.append(tuple(map(share, written, written)))
             scope.kinds.append(share(kind, kind))
+            scope.domains.add(domain)
+        graph = scope.graph
+        for value in itertools.chain(graph.value_info, graph.output, graph.input):
+            scope.types.add(value.type.SerializeToString())
         _define(scope)
     sound = len(scopes) == 1 and _is_sound(scopes[0])
     for index in range(len(scopes) - 1, -1, -1) if not sound else ():
@@ -163,8 +172,11 @@ def domain_of(node: NodeProto) -> str:
 
 def op_type(node: NodeProto) -> str:
     """Return "Conv" for the default domain and "domain.Type" for any other."""
-    domain = node.domain
-    return str(node.op_type) if domain in DEFAULT_DOMAINS else f"{domain}.{node.op_type}"
+    return _kind(node.domain, node.op_type)
+
+
+def _kind(domain: str, operator: str) -> str:
+    return operator if domain in DEFAULT_DOMAINS else f"{domain}.{operator}"
 
 
 def initializers(graph: GraphProto) -> Iterator[str]:

@@ -18,6 +18,7 @@ __all__ = [
     "element_bits",
     "element_name",
     "element_type",
+    "is_element",
     "is_symbol",
     "merge",
     "tensor_bytes",
@@ -169,6 +170,11 @@ def element_name(element: int) -> str:
 def element_type(name: str) -> int:
     """Return the TensorProto.DataType that `element_name` calls ``name``; 0 (undefined) when there is none."""
     return next((element for element, (known, _) in _ELEMENTS.items() if known == name), 0)
+
+
+def is_element(element: int) -> bool:
+    """Return whether an element type has this number."""
+    return element in _ELEMENTS
 
 
 def element_bits(element: int) -> int:
