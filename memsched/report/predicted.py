@@ -6,9 +6,9 @@ from typing import Final
 
 from memsched.report.values.optimize import BudgetSection, OptimizeReport
 from memsched.report.values.shared import VerificationSection
-from memsched.runtimes.values import MOST_OFF, peaks_off
+from memsched.runtimes import values
 
-__all__ = ["OTHER_SIZES", "holds", "measured_instead", "missed_by", "within_without_options"]
+__all__ = ["OTHER_SIZES", "measured_instead", "missed_by", "within_without_options"]
 
 OTHER_SIZES: Final = "measured at the sizes of these inputs, not at those stated"
 """What is said of measured peaks where sizes follow from the inputs' data."""
@@ -16,23 +16,14 @@ OTHER_SIZES: Final = "measured at the sizes of these inputs, not at those stated
 
 def missed_by(verification: VerificationSection) -> float:
     """Return the largest share by which a measured peak misses what was predicted; 0 where nothing is known."""
-    if verification.arena_after is not None or not verification.at_stated_sizes:
-        return 0.0
-    return peaks_off(
-        (verification.measured_peak_before_bytes, verification.predicted_peak_before_bytes),
-        (verification.measured_peak_after_bytes, verification.predicted_peak_after_bytes),
-    )
-
-
-def holds(verification: VerificationSection | None) -> bool:
-    """Whether nothing that was measured speaks against what was predicted."""
-    return verification is None or missed_by(verification) <= MOST_OFF
+    in_arena, as_stated = verification.arena_after is not None, verification.at_stated_sizes
+    return values.missed_by(verification, in_arena=in_arena, at_stated_sizes=as_stated)
 
 
 def measured_instead(report: OptimizeReport) -> str | None:
     """Return what was measured where the figures predicted do not hold; None where they do."""
     shown = report.verification
-    if shown is None or holds(shown):
+    if shown is None or missed_by(shown) <= values.MOST_OFF:
         return None
     pair = (shown.measured_peak_before_bytes, shown.measured_peak_after_bytes)
     peaks = " -> ".join(f"{peak:,}" for peak in pair if peak is not None)

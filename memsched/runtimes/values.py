@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
-__all__ = ["EXECUTED_TOLERANCE", "MOST_OFF", "MeasuredArena", "OtherSize", "RunnerName", "Verification", "peaks_off"]
+__all__ = ["EXECUTED_TOLERANCE", "MOST_OFF", "MeasuredArena", "OtherSize", "RunnerName", "Verification", "missed_by"]
+__all__ += ["peaks_off"]
 
 RunnerName = Literal["onnxruntime", "litert", "tflm"]
 """What runs models, as the command line has it."""
@@ -18,10 +19,39 @@ MOST_OFF: Final = 0.02
 """Share by which measured peaks may miss predicted ones before what was predicted does not hold."""
 
 
-def peaks_off(*pairs: tuple[int | None, int | None]) -> float:
+class ShownPeaks(Protocol):
+    """Peaks of a model before and after, measured and predicted, as a verification or a report's section has them."""
+
+    @property
+    def measured_peak_before_bytes(self) -> int | None: ...
+
+    @property
+    def measured_peak_after_bytes(self) -> int | None: ...
+
+    @property
+    def predicted_peak_before_bytes(self) -> int | None: ...
+
+    @property
+    def predicted_peak_after_bytes(self) -> int | None: ...
+
+
+def peaks_off(shown: ShownPeaks) -> float:
     """Return the largest share by which a measured peak misses the one predicted; 0 where nothing is known."""
+    pairs = (
+        (shown.measured_peak_before_bytes, shown.predicted_peak_before_bytes),
+        (shown.measured_peak_after_bytes, shown.predicted_peak_after_bytes),
+    )
     known = [(measured, predicted) for measured, predicted in pairs if measured is not None and predicted]
     return max((abs(measured - predicted) / predicted for measured, predicted in known), default=0.0)
+
+
+def missed_by(shown: ShownPeaks, *, in_arena: bool, at_stated_sizes: bool) -> float:
+    """Return the same of predictions that peaks can speak against: those of an arena, and of other sizes, they cannot.
+
+    Args:
+        in_arena: Whether an arena was measured for the model after; it is compared by itself.
+    """
+    return 0.0 if in_arena or not at_stated_sizes else peaks_off(shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +172,11 @@ class Verification:
     refused: str | None = None
     feeds: str | None = None
     at_stated_sizes: bool = True
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing that was measured speaks against what was predicted."""
+        return missed_by(self, in_arena=len(self.arenas) > 1, at_stated_sizes=self.at_stated_sizes) <= MOST_OFF
 
     def within(self, atol: float) -> bool | None:
         """Return whether no output differs by more than ``atol``; None where nothing could be run."""

@@ -10,13 +10,16 @@ import pytest
 from rich.console import Console
 
 import memsched
+from memsched.commands.optimize.verification import verification_section
 from memsched.report import page_words
 from memsched.report.blocks import block_lines, print_curve
 from memsched.report.console import budget_verdict, findings
 from memsched.report.page_data import page_data
+from memsched.report.predicted import missed_by
 from memsched.report.suggestions import suggestion_lines
 from memsched.report.values.blocks import BlocksSection, CurveRow, CurveSection, SizeRow
 from memsched.report.values.optimize import SuggestionRow
+from memsched.runtimes.values import MOST_OFF, MeasuredArena, Verification
 from tests import small_models
 from tests.report.plain import typed
 from tests.report.test_outputs import report_with
@@ -153,3 +156,30 @@ def test_outputs_beside_what_people_have_today(apart: float | None, said: bool) 
     told = [line for line in lines(report) if line.startswith("outputs beside the file as given in a session without")]
     assert len(told) == said
     assert all("at most 1.9e-04 of the largest value" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("after", "arenas", "at_stated_sizes", "held"),
+    [
+        (1000, 0, True, True),
+        (1019, 0, True, True),
+        (1021, 0, True, False),
+        (979, 0, True, False),
+        (None, 0, True, True),
+        (1500, 0, False, True),
+        (1500, 1, True, False),
+        (1500, 2, True, True),
+    ],
+)
+def test_a_verification_and_its_section_say_the_same(
+    after: int | None, arenas: int, at_stated_sizes: bool, held: bool
+) -> None:
+    shown = Verification(
+        *("runtime", 1, True, 0.0, 2000, after, True, None),
+        predicted_peak_before_bytes=2000,
+        predicted_peak_after_bytes=1000,
+        arenas=(MeasuredArena(1, 1, 1, 1),) * arenas,
+        at_stated_sizes=at_stated_sizes,
+    )
+    assert shown.holds is held
+    assert (missed_by(verification_section(shown)) <= MOST_OFF) is held

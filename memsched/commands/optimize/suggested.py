@@ -7,8 +7,6 @@ from memsched.commands.optimize.named_sessions import executed_in_less, named_se
 from memsched.commands.optimize.possible import too_large
 from memsched.commands.optimize.session_candidates import SessionSource
 from memsched.commands.optimize.trials import RunOutcome, suggestions
-from memsched.commands.optimize.verification import verification_section
-from memsched.report.predicted import holds
 from memsched.report.values.optimize import SuggestionRow
 
 __all__ = ["suggested"]
@@ -23,10 +21,11 @@ def suggested(
         done: What became of the result: where it was held back, only sessions that are named help.
         source: The model as those sessions read it; None where the user has named one.
     """
-    seen = None if done is None or done.verification is None else verification_section(done.verification)
+    seen = None if done is None else done.verification
+    as_predicted = seen is None or seen.holds
     if done is not None and source is not None and done.held_back is not None:
         asked, request = outcome.asked, outcome.request
-        return named_sessions(done.held_back, done.needed[1].total, asked, request, source, trusted=holds(seen))
+        return named_sessions(done.held_back, done.needed[1].total, asked, request, source, trusted=as_predicted)
     # What is predicted to help is by the rules of the same memory.
     rows = tuple(
         SuggestionRow(
@@ -37,7 +36,7 @@ def suggested(
             extra_macs_percent=one.extra_macs_percent,
             slowdown_percent=None,
         )
-        for one in (suggestions(outcome) if holds(seen) else ())
+        for one in (suggestions(outcome) if as_predicted else ())
     )
     if done is None or source is None or not done.written.unchanged or not opened_alone(done, outcome.module):
         return rows

@@ -58,11 +58,7 @@ def at_stated_sizes(found: Verification, model: bytes, options: LoadOptions) -> 
     Args:
         found: What running ``model`` showed, beside what was predicted.
     """
-    off = peaks_off(
-        (found.measured_peak_before_bytes, found.predicted_peak_before_bytes),
-        (found.measured_peak_after_bytes, found.predicted_peak_after_bytes),
-    )
-    return off <= MOST_OFF or not _states_inside(model, options)
+    return peaks_off(found) <= MOST_OFF or not _states_inside(model, options)
 
 
 def _states_inside(model: bytes, options: LoadOptions) -> bool:
