@@ -81,10 +81,12 @@ def test_files_of_parts_are_made_where_they_say_more_alone() -> None:
         elsewhere = replace(module, native=replace(module.native, external=("weights.bin",)))
         writer, words = PartsWriter(module), dialect(module)
         followed = follow(module.graph, random_plan(module.graph, seed, writer.constant_bytes()), words)
-        for device, step in itertools.product(range(len(followed.devices)), range(len(followed.plan.steps))):
-            model = step_model(followed, device, step, words)
+        devices, steps = range(len(followed.devices)), range(len(followed.plan.steps))
+        models = [[step_model(followed, device, step, words) for step in steps] for device in devices]
+        for device, step in itertools.product(devices, steps):
+            model = models[device][step]
             if model is not None:
-                data = partial(written, writer, {device: {step: model}}, [0] * len(followed.devices), device, step)
+                data = partial(written, writer, models, [0] * len(devices), device, step)
                 assert part_bytes(module, model.graph, none) == part_bytes(elsewhere, model.graph, data)
                 looked_at += 1
     assert looked_at > 20
