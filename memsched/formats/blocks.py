@@ -82,7 +82,6 @@ class OpenModel:
         coarser: Returns of what number lengths have to be multiples so that more can be computed by rows; 1: of none.
         accurate: Returns the model with normalisations in double precision, to judge others by; None where it has none.
         unnamed: Returns the shapes of inputs that have a dimension without a name, at the sizes of all open dimensions.
-        weights_first: Returns a file with its large weights before all others, which may take less to open.
     """
 
     ranges: Mapping[str, Range]
@@ -92,7 +91,6 @@ class OpenModel:
     coarser: Callable[[], int]
     accurate: Callable[[], bytes | None]
     unnamed: Callable[[Mapping[str, int]], Mapping[str, tuple[int, ...]]]
-    weights_first: Callable[[bytes], bytes]
 
     def at(self, sizes: Mapping[str, int], options: LoadOptions) -> LoadOptions:
         """Return what states every size of the model, beside what is fixed by ``options``."""

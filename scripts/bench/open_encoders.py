@@ -111,10 +111,11 @@ def _files(model: str, folder: Path, *, ways: tuple[bool, bool]) -> tuple[Path, 
         first, kernels = ways
         if first:
             spans = {name: Range(*ends, named=True) for name, ends in ranges.items()}
-            opened = OnnxFormat().open_model(given.read_bytes(), str(given), {}, spans)
+            form = OnnxFormat()
+            opened = form.open_model(given.read_bytes(), str(given), {}, spans)
             points = [point for point in opened.points() if not point.reassociates]
             built = next(point for point in points if kernels or not point.kernels).build()
-            written.write_bytes(opened.weights_first(built))
+            written.write_bytes(form.weights_first(built))
         else:
             written.write_bytes(memsched.optimize(given, dims=ranges, fuse=kernels).model)
     return given, written

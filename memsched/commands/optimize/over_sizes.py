@@ -117,7 +117,8 @@ def optimize_over_sizes(
     large = _measurable(opened, options.dims)
     module = load_module(data, path, opened.at(large, options))
     prepared = prepare(module, rules, in_place=asked.in_place)
-    given_file = GivenFile(Path(path), Path(path).parent if format_of(module).external_files(module) else None)
+    form = format_of(module)
+    given_file = GivenFile(Path(path), Path(path).parent if form.external_files(module) else None, form)
     measured = _measure(opened, given_file, large, asked)
     base = data if measured.best is None else measured.best.model
     orders = RangeOrders(None, None)

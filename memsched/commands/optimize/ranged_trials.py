@@ -14,6 +14,7 @@ from typing import Final
 
 from memsched.errors import UsageError
 from memsched.formats.blocks import BlockPoint, OpenModel
+from memsched.formats.format import Format
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.onnxruntime.ranged import AtSize, RangedRun, TimeRatio, compare_at, draw_at, race, run_on
 
@@ -46,10 +47,12 @@ class GivenFile:
 
     Attributes:
         folder: Where its weights lie; None where it holds them.
+        form: Its format.
     """
 
     path: Path
     folder: Path | None
+    form: Format
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +172,7 @@ def try_points(
         folder = Path(held)
         trial = _trial(opened, given, sizes, seed, slowdown, folder)
         for point, file in _by_memory(trial, points, folder, notes):
-            found = _tried(trial, _lightest(opened, trial, file))
+            found = _tried(trial, _lightest(trial, file))
             if not isinstance(found, str):
                 best = found
                 break
@@ -240,10 +243,10 @@ def _by_memory(
     return sorted(found, key=lambda one: one[1].large.process)
 
 
-def _lightest(opened: OpenModel, trial: _PointTrial, file: _PointFile) -> _PointFile:
+def _lightest(trial: _PointTrial, file: _PointFile) -> _PointFile:
     """Return the file, or the same with its large weights first where that takes less to open."""
     before = file.path.read_bytes()
-    after = opened.weights_first(before)
+    after = trial.given.form.weights_first(before)
     if after == before:
         return file
     path = file.path.with_suffix(".weights.onnx")

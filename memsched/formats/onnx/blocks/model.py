@@ -21,7 +21,6 @@ from memsched.formats.onnx.blocks.sums import sum_points
 from memsched.formats.onnx.blocks.tokens import token_points
 from memsched.formats.onnx.dimensions import fix_named, free_inputs
 from memsched.formats.onnx.external import folder_of
-from memsched.formats.onnx.large_weights import weights_first
 from memsched.formats.onnx.light import lighten
 from memsched.formats.onnx.raised import raised
 from memsched.formats.onnx.reader import parse
@@ -72,7 +71,6 @@ def open_model(data: bytes, path: str, dims: Mapping[str, int], ranges: Mapping[
         coarser=partial(_coarser, model, light, spans, values),
         accurate=partial(_accurate, model),
         unnamed=partial(_unnamed, model),
-        weights_first=weights_first,
     )
 
 
