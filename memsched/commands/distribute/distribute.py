@@ -321,14 +321,18 @@ def _memory(module: Module, followed: ResolvedPlan, models: DeviceModels) -> tup
 
 
 def _less_memory(cluster: Cluster, left: Cluster, memory: Sequence[int], planned: Sequence[int]) -> Cluster:
-    """Return ``left`` with room for what was not planned on each device of ``cluster`` that was exceeded."""
-    devices = tuple(
-        dataclasses.replace(now, memory=max(1, min(now.memory, device.memory - (used - counted))))
-        if used > device.memory
-        else now
-        for now, device, used, counted in zip(left.devices, cluster.devices, memory, planned, strict=True)
-    )
-    return dataclasses.replace(left, devices=devices)
+    """Return ``left`` with room for what was not planned on each device of ``cluster`` that was exceeded.
+
+    Devices like that get less than was planned there: the same plan would only move from one to the next.
+    """
+    like = [dataclasses.replace(device, name="") for device in cluster.devices]
+    exceeded = [(one, counted) for one, used, counted in zip(like, memory, planned, strict=True) if used > one.memory]
+    devices = []
+    for now, device, used, counted in zip(left.devices, like, memory, planned, strict=True):
+        most = min([held - 1 for one, held in exceeded if one == device], default=now.memory)
+        room = used - counted if used > device.memory else 0
+        devices.append(dataclasses.replace(now, memory=max(1, min(now.memory, most, device.memory - room))))
+    return dataclasses.replace(left, devices=tuple(devices))
 
 
 def _too_small(name: str, cluster: Cluster, memory: Sequence[int]) -> NoPlanFitsError:

@@ -7,17 +7,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
+from memsched.commands.distribute import distribute as distribute_module
 from memsched.commands.distribute.distribute import DistributedNetwork, distribute, run_plan
 from memsched.commands.distribute.execute import execute
 from memsched.commands.distribute.follow import follow
 from memsched.commands.distribute.memory import activations_of
 from memsched.commands.distribute.report import report_of
 from memsched.commands.distribute.step_models import StepModel, step_model
+from memsched.distribute.orders import OrderedPlan, plan_in_best_order
 from memsched.distribute.search import Method
 from memsched.distribute.space import NoPlanFitsError
 from memsched.formats.files import load_module
@@ -115,6 +118,25 @@ def test_what_fits_fits_with_the_copies() -> None:
     assert distribute(data, small, method="even", time_limit=3.0).memory == even.memory
     with pytest.raises(NoPlanFitsError):
         distribute(data, cluster_of(4, memory=6_500_000), time_limit=3.0)
+
+
+@pytest.mark.parametrize(("seed", "memory"), [(4, 9_168), (9, 17_075), (0, 10_507)])
+def test_what_does_not_fit_on_a_board_is_not_tried_on_the_next_that_is_like_it(
+    seed: int, memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned: list[tuple[int, ...]] = []
+
+    def recorded(*args: Any, **options: Any) -> OrderedPlan:
+        found = plan_in_best_order(*args, **options)
+        planned.append(tuple(sorted(found.plan.memory)))
+        return found
+
+    monkeypatch.setattr(distribute_module, "plan_in_best_order", recorded)
+    found = distribute(random_net(seed), cluster_of(3, memory=memory), effort=1.0)
+    assert max(found.memory) <= memory
+    assert planned[0] == (0, 0, max(planned[0]))
+    assert all(max(plan) < max(planned[0]) for plan in planned[1:])
+    assert len(planned) <= 3
 
 
 @pytest.mark.parametrize("seed", [34, 69, 118])
