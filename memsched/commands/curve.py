@@ -166,7 +166,7 @@ def find_curve(
     if isinstance(budget, Percentage):
         raise UsageError(f"--dim with a range takes a budget in bytes, not {budget}")
     opened = format_in(data).open_model(data, path, options.dims, ranges)
-    opening = Opening("default") if rules.default_order == "onnxruntime" else AS_TOLD
+    opening = Opening("default") if rules.orders_itself else AS_TOLD
     known: dict[tuple[int, ...], int] = {}
 
     def requested(sizes: Mapping[str, int]) -> int:
@@ -178,7 +178,7 @@ def find_curve(
         return known[key]
 
     points = distinct(sizes_at(opened, part / (_POINTS - 1)) for part in range(_POINTS))
-    runs = rules.default_order == "onnxruntime" and path != STANDARD_STREAM
+    runs = rules.orders_itself and path != STANDARD_STREAM
     processes = _ProcessSizes(Path(path) if runs else None, requested, seed)
     for sizes in sorted(points, key=requested):
         processes.measure(sizes)

@@ -48,14 +48,14 @@ def apply_target(graph: Graph, target: Target) -> Graph:
     rules = Workspaces.of(target)
     ruled = rules.always.keys() | rules.off_last_axis.keys()
     scratch = [rules.bytes(sized, op) if op.type in ruled else 0 for op in sized.ops]
-    if target.kernels == "litert":
+    if target.kernels_keep_memory:
         scratch = [size + own_memory(sized, op).step_bytes for size, op in zip(scratch, sized.ops, strict=True)]
     ops = tuple(
         _ruled(op, seen, written, op.workspace + extra) if seen.pairs or written or extra else op
         for op, seen, written, extra in zip(sized.ops, views, pairs, scratch, strict=True)
     )
     lowered = replace(sized, ops=ops)
-    return with_lasting(lowered) if target.kernels == "litert" else lowered
+    return with_lasting(lowered) if target.kernels_keep_memory else lowered
 
 
 def _ruled(op: Op, seen: Views, in_place: tuple[tuple[int, int], ...], workspace: int) -> Op:

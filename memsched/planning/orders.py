@@ -142,7 +142,7 @@ def baselines(
     Args:
         stop: True ends the search for addresses with those found first.
     """
-    default = _in_default_order if target.default_order == "onnxruntime" else _in_file_order
+    default = _in_default_order if target.orders_itself else _in_file_order
     known = {
         "file_order": _in_file_order,
         "reverse_post_order": _in_reverse_post_order,

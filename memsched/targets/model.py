@@ -243,6 +243,16 @@ class Target(Rules, frozen=True):
     pipeline: PipelineRules | None = None
     price: PriceRule | None = None
 
+    @property
+    def orders_itself(self) -> bool:
+        """Whether the runtime takes an order of its own, not the file's, when it is not told one."""
+        return self.default_order != "file"
+
+    @property
+    def kernels_keep_memory(self) -> bool:
+        """Whether kernels need memory of their own by rules that are known here of single ops, as LiteRT's do."""
+        return self.kernels == "litert"
+
 
 class TargetFile(Target, frozen=True, kw_only=True):
     """The memory rules of a runtime or chip, as their TOML file holds them.

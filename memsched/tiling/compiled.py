@@ -279,7 +279,7 @@ class _CoreWords:
     def _has_own_memory(self, number: int) -> bool:
         """Whether the kernel of an op needs memory of its own, which follows the shapes of what it computes."""
         op = self._graph.ops[number]
-        found = own_memory(self._graph, op) if self._target.kernels == "litert" and has_own_memory(op) else None
+        found = own_memory(self._graph, op) if self._target.kernels_keep_memory and has_own_memory(op) else None
         return found is not None and bool(found.during or found.lasting or found.heap)
 
     def _views(self, op: Op) -> tuple[int, bool]:
@@ -328,7 +328,7 @@ class _CoreWords:
 
     def _own_memory(self, number: int, run: OpPiece) -> tuple[int, int]:
         """Return what the kernel of a run needs during its step, and what it keeps, bytes."""
-        if self._target.kernels != "litert":
+        if not self._target.kernels_keep_memory:
             return 0, 0
         shapes = [_lengths(region) for region in (*run.reads, run.computed)]
         if run.padding:

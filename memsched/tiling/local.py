@@ -208,7 +208,7 @@ class Intervals:
             Storage.of(apply_target(rewritten.graph, self._local_target(interval))), range(len(rewritten.graph.ops))
         )
         # What the group's kernels keep is in the base already.
-        kept = lasting_bytes(local.graph) if self.target.kernels == "litert" else 0
+        kept = lasting_bytes(local.graph) if self.target.kernels_keep_memory else 0
         more, slower = NOTHING_KEPT, 0.0
         if self._prices is not None:
             more = self._prices.of_ops(rewritten.graph, rewritten.graph.ops) - local.kept
@@ -305,7 +305,7 @@ class Intervals:
 
     def _lasting(self, graph: Graph) -> int:
         """Return what kernels keep, without constants that are made once, however many pieces read them."""
-        if self.target.kernels != "litert":
+        if not self.target.kernels_keep_memory:
             return 0
         ops = tuple(replace(op, attributes=without_kept(op.attributes)) for op in graph.ops)
         return lasting_bytes(replace(graph, ops=ops))

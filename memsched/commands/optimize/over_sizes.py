@@ -107,7 +107,7 @@ def optimize_over_sizes(
         MemschedError: The subclass and its message say which file or option is at fault.
     """
     rules = load_target(asked.target or default_target(format_in(data).name))
-    if rules.default_order != "onnxruntime":
+    if not rules.orders_itself:
         raise UsageError(f"--dim with a range is for --target onnxruntime, not for '{rules.name}'")
     if path == STANDARD_STREAM or not asked.verify:
         raise UsageError("--dim with a range chooses by measurement: it takes a file, and no --no-verify")

@@ -79,7 +79,7 @@ def optimize_for_session(
         MemschedError: The subclass and its message say which file or option is at fault.
         VerificationError: The outputs differ by more than the level's own rounding.
     """
-    if asked.rules.default_order != "onnxruntime":
+    if not asked.rules.orders_itself:
         raise UsageError(f"--session is for --target onnxruntime, not for '{asked.rules.name}'")
     taken = [name for name in BY_NAME if getattr(asked.permitted, name)]
     if taken:
