@@ -17,7 +17,8 @@ from memsched.formats.onnx import reader
 from memsched.graph.model import Op, Region
 from memsched.regions.ranges import PieceNeeds, WeightSlice, backward
 from memsched.regions.rules import Refusal
-from tests.tiling.onnx_layers import Layer, random_layer
+from tests.tiling.onnx_layer import Layer
+from tests.tiling.onnx_layers import random_layer
 
 Array = Any
 PADDED = {"Conv", "QLinearConv", "MaxPool", "AveragePool", "LpPool", "ConvTranspose"}

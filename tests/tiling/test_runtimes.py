@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.tiling import onnx_layers, onnx_pieces, tflite_layers
+from tests.tiling.onnx_layer import Layer
 from tests.tiling.onnx_pieces import Verdict
 
 
@@ -26,7 +27,7 @@ def test_pieces_of_random_onnx_layers(seed: int) -> None:
 
 
 @pytest.mark.parametrize("maker", [maker for maker, _ in onnx_layers.KINDS], ids=lambda maker: maker.__name__)
-def test_every_kind_of_onnx_layer(maker: Callable[[random.Random], onnx_layers.Layer]) -> None:
+def test_every_kind_of_onnx_layer(maker: Callable[[random.Random], Layer]) -> None:
     r = random.Random(7)
     check(onnx_pieces.judge(7, 0, layers=[maker(r) for _ in range(10)]), 0.2)
 

@@ -16,7 +16,7 @@ from memsched.regions.rules import Refusal
 from memsched.tiling import transfer
 from memsched.tiling.transfer import Halo, PieceTrace, TransferGroup, TransferPieces, cuts, tile, trace
 from tests.tiling.graphs import chain, conv, region
-from tests.tiling.onnx_layers import Layer, whole_numbers
+from tests.tiling.onnx_layer import Layer, whole_numbers
 from tests.tiling.onnx_pieces import Model, piece_of
 
 Array = Any

@@ -17,7 +17,8 @@ from memsched.regions.ranges import PieceNeeds, backward
 from memsched.regions.rules import Refusal
 from memsched.regions.windows import same_padding
 from tests.formats.tflite_builder import O, Sub, T, build, options
-from tests.tiling.onnx_layers import met_at_ends, shape_of, whole_numbers
+from tests.tiling.onnx_layer import shape_of, whole_numbers
+from tests.tiling.onnx_layers import met_at_ends
 from tests.tiling.onnx_pieces import Verdict, random_region
 
 Array = Any

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from memsched.commands.optimize.optimize import optimize
 from memsched.errors import ModelError, RuntimeUnavailableError
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import ChildResult
@@ -22,9 +20,8 @@ from memsched.runtimes.onnxruntime import verification as runtime
 from memsched.runtimes.onnxruntime.orders import default_order, priority_order
 from memsched.runtimes.onnxruntime.pins import pin
 from memsched.runtimes.onnxruntime.session_points import draw_feeds
-from memsched.runtimes.onnxruntime.sessions import read_profile, session_options
+from memsched.runtimes.onnxruntime.sessions import session_options
 from tests import small_models
-from tests.commands.optimize.test_choose import skip_connection
 from tests.needs import recent_onnxruntime
 from tests.onnx_dags import elementwise, executed, graph_of, shuffled
 
@@ -380,128 +377,6 @@ def test_measure_says_why_not(tmp_path: Path) -> None:
     assert found.reason
     found = runtime.measure(branches(True))
     assert (found.peak_bytes, found.executed) == (4024, tuple(range(13)))
-
-
-# What is verified is what is opened
-
-
-def peak_as_printed(path: Path, folder: Path) -> tuple[int, list[str]]:
-    """Open a file as the instructions say, with a profile; return its peak and the nodes that ran."""
-    scope: dict[str, Any] = {"onnxruntime": onnxruntime, "path": str(path)}
-    *lines, last = runtime.session_instructions("session")
-    profile = f"options.enable_profiling = True; options.profile_file_prefix = {str(folder / 'profile')!r}"
-    exec("\n".join([*lines, profile, last]), scope)  # noqa: S102
-    session = scope["session"]
-    feed = {value.name: np.ones(value.shape, np.float32) for value in session.get_inputs()}
-    session.run(None, feed)
-    events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
-    names = [e["name"].removesuffix("_kernel_time") for e in events if e["name"].endswith("_kernel_time")]
-    return read_profile(events)["peak_bytes"], names
-
-
-def head(opset: int = 17) -> onnx.ModelProto:
-    """Return a language model's end: rows are multiplied by the transpose of a large constant."""
-    table = helper.make_tensor("table", FLOAT, [8192, 64], np.ones(8192 * 64, np.float32).tobytes(), raw=True)
-    nodes = [
-        helper.make_node("Transpose", ["table"], ["turned"], "turn", perm=[1, 0]),
-        helper.make_node("Sin", ["x"], ["s"], "s"),
-        helper.make_node("MatMul", ["s", "turned"], ["logits"], "head"),
-        helper.make_node("ReduceMax", ["logits"], ["y"], "best", axes=[1], keepdims=1),
-    ]
-    return model_of(nodes, [("x", FLOAT, [4, 64])], [("y", FLOAT, [4, 1])], opset, [table])
-
-
-def test_constants_are_folded_in_the_printed_session(tmp_path: Path) -> None:
-    """With ORT_DISABLE_ALL the transpose of the weights runs each time: it alone needs 2 MB."""
-    data = head().SerializeToString()
-    (tmp_path / "head.onnx").write_bytes(data)
-    logits = 4 * 8192 * 4
-    assert peak_as_printed(tmp_path / "head.onnx", tmp_path)[0] < 2 * logits
-    found = runtime.verify(data, data, runs=1)
-    assert found.measured_peak_before_bytes == peak_as_printed(tmp_path / "head.onnx", tmp_path)[0]
-    result = optimize(data, time_limit=1.0)
-    assert result.schedule.peak == found.measured_peak_before_bytes
-    assert (runtime.measure(data, level="disabled").peak_bytes or 0) >= 8192 * 64 * 4
-
-
-def test_what_is_computed_again_is_not_merged_in_the_printed_session(tmp_path: Path) -> None:
-    node = helper.make_node
-    nodes = [node("Sin", ["x"], ["a"], "a"), node("Exp", ["a"], ["b"], "b"), node("Sin", ["x"], ["c"], "c")]
-    nodes.append(node("Add", ["b", "c"], ["y"], "y"))
-    twice = model_of(nodes, [("x", FLOAT, [64])], [("y", FLOAT, [64])])
-    path = tmp_path / "twice.onnx"
-    path.write_bytes(twice.SerializeToString())
-    assert peak_as_printed(path, tmp_path)[1] == ["a", "b", "c", "y"]
-
-
-def test_products_keep_their_place_in_the_printed_session(tmp_path: Path) -> None:
-    """MatMulAddFusion would make Gemm of the product and its bias, behind all nodes of the file."""
-    node = helper.make_node
-    weight = helper.make_tensor("w", FLOAT, [8, 8], np.ones(64, np.float32).tobytes(), raw=True)
-    bias = helper.make_tensor("v", FLOAT, [8], np.ones(8, np.float32).tobytes(), raw=True)
-    nodes = [
-        *(node("MatMul", ["x", "w"], ["m"], "m"), node("Add", ["m", "v"], ["a"], "a"), node("Sin", ["x"], ["s"], "s")),
-        node("Add", ["a", "s"], ["y"], "y"),
-    ]
-    model = model_of(nodes, [("x", FLOAT, [4, 8])], [("y", FLOAT, [4, 8])], constants=[weight, bias])
-    path = tmp_path / "product.onnx"
-    path.write_bytes(model.SerializeToString())
-    assert peak_as_printed(path, tmp_path)[1] == ["m", "a", "s", "y"]
-
-
-def test_what_reads_reshaped_values_keeps_its_place_in_the_printed_session(tmp_path: Path) -> None:
-    """ReshapeFusion would make one node of both, behind all nodes of the file, so that the product waited for it."""
-    node = helper.make_node
-    weight = helper.make_tensor("w", FLOAT, [8, 8], np.ones(64, np.float32).tobytes(), raw=True)
-    shapes = [helper.make_tensor(name, TensorProto.INT64, [2], dims) for name, dims in [("r", [8, 4]), ("t", [4, 8])]]
-    nodes = [
-        *(
-            node("Sin", ["x"], ["s"], "s"),
-            node("Reshape", ["s", "r"], ["a"], "a"),
-            node("Reshape", ["a", "t"], ["b"], "b"),
-        ),
-        *(node("MatMul", ["b", "w"], ["m"], "m"), node("Exp", ["x"], ["e"], "e"), node("Add", ["m", "e"], ["y"], "y")),
-    ]
-    model = model_of(nodes, [("x", FLOAT, [2, 16])], [("y", FLOAT, [4, 8])], constants=[weight, *shapes])
-    model.graph.node[4].op_type = "Reshape"
-    model.graph.node[4].input.append("t")
-    path = tmp_path / "reshaped.onnx"
-    path.write_bytes(model.SerializeToString())
-    assert peak_as_printed(path, tmp_path)[1] == ["s", "a", "b", "m", "e", "y"]
-
-
-@pytest.mark.parametrize("allow", [{}, {"tile": True}, {"remat": True, "max_extra_macs": 50.0}])
-def test_the_promised_peak_is_the_one_of_the_printed_session(allow: Any, tmp_path: Path) -> None:
-    model = skip_net() if "tile" in allow else skip_connection() if allow else small_models.branches()
-    result = optimize(model, time_limit=4.0, order_guarantee="session", **allow)
-    path = tmp_path / "written.onnx"
-    result.save(path)
-    data, check = result.report.data, result.report["verification"]
-    measured, _ = peak_as_printed(path, tmp_path)
-    assert measured == check["measured_peak_after_bytes"] == check["predicted_peak_after_bytes"]
-    assert measured == data["result"]["peak_bytes"]
-    assert not data["output"]["unchanged"]
-    assert data["order_guarantee"]["session_options"] == check["measured_with"]
-
-
-def skip_net() -> bytes:
-    """Return a small encoder and decoder whose first value waits until the end."""
-    rng = np.random.default_rng(0)
-    weights = [
-        helper.make_tensor(f"w{at}", FLOAT, shape, rng.standard_normal(shape).astype(np.float32).tobytes(), raw=True)
-        for at, shape in enumerate([(8, 3, 3, 3), (16, 8, 3, 3), (8, 16, 3, 3), (2, 16, 3, 3)])
-    ]
-    node = helper.make_node
-    nodes = [
-        node("Conv", ["x", "w0"], ["a"], "a", pads=[1] * 4),
-        node("Conv", ["a", "w1"], ["b"], "b", pads=[1] * 4),
-        node("Tanh", ["b"], ["t"], "t"),
-        node("Conv", ["t", "w2"], ["c"], "c", pads=[1] * 4),
-        node("Concat", ["a", "c"], ["j"], "j", axis=1),
-        node("Conv", ["j", "w3"], ["y"], "y", pads=[1] * 4),
-    ]
-    model = model_of(nodes, [("x", FLOAT, [1, 3, 32, 32])], [("y", FLOAT, [1, 2, 32, 32])], constants=weights)
-    return bytes(model.SerializeToString())
 
 
 @pytest.mark.parametrize(
