@@ -34,6 +34,7 @@ def pack(
     *,
     capacity: int | None = None,
     minimize: bool = True,
+    longer: bool = False,
 ) -> Packing:
     """Return addresses for ``blocks``, as low as can be found, with what is proven about the height.
 
@@ -43,13 +44,14 @@ def pack(
         capacity: Bytes that the packing should fit into. The result is "infeasible" where it is proven that nothing
             does; where nothing was found in time, it is the lowest packing found, which is higher than this.
         minimize: False: with ``capacity``, the first packing that fits is good enough.
+        longer: The local search is as long as before an exact one, where none follows, too.
 
     Raises:
         UsageError: Given addresses that overlap or contradict an alignment.
     """
     began = time.monotonic()
     room = None if minimize else capacity
-    search = _PackingPortfolio(blocks, run or Run(QUICK), room)
+    search = _PackingPortfolio(blocks, run or Run(QUICK), room, longer=longer)
     if capacity is not None and search.bound > capacity:
         return Packing((), 0, search.bound, "infeasible", search.proof, "bound", 0, time.monotonic() - began)
     search.run(search.bound if minimize or capacity is None else max(search.bound, capacity))
@@ -71,7 +73,7 @@ def pack(
 class _PackingPortfolio:
     """The lowest packing so far of a set of blocks, and what is proven."""
 
-    def __init__(self, blocks: Sequence[Block], run: Run, room: int | None) -> None:
+    def __init__(self, blocks: Sequence[Block], run: Run, room: int | None, *, longer: bool) -> None:
         self.blocks = without_overlaps(blocks)
         check_given(self.blocks)
         self.bound, self.proof = lower_bound(self.blocks)
@@ -80,7 +82,7 @@ class _PackingPortfolio:
         self.method = ""
         self.states = 0
         self._run = run
-        self._room = room
+        self._room, self._longer = room, longer
 
     def run(self, goal: int) -> None:
         """Search until the height is at most ``goal`` or nothing more can be done in time."""
@@ -113,7 +115,7 @@ class _PackingPortfolio:
     def _improve(self, part: _ComponentPacking, goal: int, others: int) -> None:
         """Do the next thing that may lower the highest component; it matters no more once it is below ``others``."""
         if not part.searched:
-            effort, left = _EFFORT if self._exactly() else _SHORT_EFFORT, self._run.effort()
+            effort, left = _EFFORT if self._exactly() or self._longer else _SHORT_EFFORT, self._run.effort()
             if left is not None:
                 effort = min(effort, int(left * _TRIES_PER_SECOND))
             tried = part.search(goal, self._run.limits.seed, effort, self._run.over)

@@ -11,7 +11,7 @@ import msgspec
 
 from memsched.allocate.portfolio import pack
 from memsched.formats.tflite.model import FileModel
-from memsched.graph.packing import Block, BlockPart
+from memsched.graph.packing import Block, BlockPart, Packing
 from memsched.runtimes.tflm.joins import ByteSharing, Join, Overlay, byte_sharing
 from memsched.runtimes.tflm.lifetimes import Key, Lifetimes, lifetimes
 from memsched.runtimes.tflm.plan import BufferRequest, Scratch, must_stay_online, predict, tensor_bytes, wanted_buffers
@@ -28,6 +28,9 @@ _MOST_LEFT_OUT = 16
 
 _NEAR = 100
 """With so many paddings, a head less than one part in this many above its bound is good enough."""
+
+_MOST_LONGER = 3
+"""Ways to lay tensors over each other for which addresses are searched longer where the head may yet fall."""
 
 _LEVELS = (1.0, 1.05, 0.9)
 """Multiples of the least head beyond which joins are made where not all are."""
@@ -60,16 +63,20 @@ def _best(model: FileModel, target: Target, scratch: Scratch, lives: Lifetimes, 
     # from fitting.
     rules = _sharing_nothing(target)
     if rules != target:
-        for few in _few_joins(lives, sharing, least):
+        for few in _few_joins(model, lives, sharing, least):
             _try_plans(model, lives, few, least)
         lives = lifetimes(model)
         _try_plans(model, lives, byte_sharing(model, rules, lives), least)
+    least.pack_longer()
     return least.offsets
 
 
-def _few_joins(lives: Lifetimes, sharing: ByteSharing, least: _LeastHead) -> Iterator[ByteSharing]:
+def _few_joins(model: FileModel, lives: Lifetimes, sharing: ByteSharing, least: _LeastHead) -> Iterator[ByteSharing]:
     """Yield ``sharing`` with the joins alone of what is needed at once while more than a level would be in use."""
-    loose = replace(sharing, views=[], in_place=[], pads=[])
+    groups = _LaidTensors(model, lives, sharing, least.online)
+    groups.join_loops()
+    overlays = [one for one in sharing.overlays if groups.joined(one.join)]
+    loose = replace(sharing, overlays=overlays, views=[], in_place=[], pads=[])
     times, sums = _sums(least.wanted, lives, loose)
     bound = _least(least.wanted, lives, sharing)
     for factor in _LEVELS:
@@ -110,9 +117,7 @@ def _try_plans(model: FileModel, lives: Lifetimes, sharing: ByteSharing, least: 
         if groups.places not in tried:
             tried.append(dict(groups.places))
             for merged in (True, False) if _several(least.scratch) else (True,):
-                found = _packed(least.wanted, lives, groups, sharing.inner, merged=merged, room=least.room)
-                if found is not None:
-                    least.take(*found)
+                least.pack(_blocks(least.wanted, lives, groups, sharing.inner, merged=merged))
             if len(sharing.pads) > _MOST_CHOSEN and least.near_its_bound():
                 break
 
@@ -137,6 +142,7 @@ class _LeastHead:
         self._never = {key: 0 for key in never if key not in self.online}
         self._head: int | None = None
         self._bound = 0
+        self._unproven: list[tuple[int, int, _LaidBlocks]] = []
         self.offsets: dict[Key, int] = {}
 
     @property
@@ -154,6 +160,22 @@ class _LeastHead:
     def near_its_bound(self) -> bool:
         """Return whether other addresses could make little of it."""
         return self._head is not None and _NEAR * (self._head - self._bound) < self._head
+
+    def pack(self, laid: _LaidBlocks) -> None:
+        """Take the plan that a short search finds, where it is better; a longer one may follow."""
+        found = laid.packed(self.room)
+        if found is not None:
+            offsets, packing = found
+            self.take(offsets, packing.lower_bound)
+            if packing.status != "optimal":
+                self._unproven.append((packing.height, packing.lower_bound, laid))
+
+    def pack_longer(self) -> None:
+        """Search longer where the short search came nearest."""
+        for _, bound, laid in sorted(self._unproven, key=lambda one: one[:2])[:_MOST_LONGER]:
+            found = laid.packed(self.room, longer=True) if self._head is None or bound < self._head else None
+            if found is not None:
+                self.take(found[0], bound)
 
     def take(self, offsets: Mapping[Key, int], bound: int) -> None:
         """Take a plan where it is better.
@@ -255,12 +277,21 @@ class _LaidTensors:
 
     def join_all(self, pads: Sequence[Join]) -> None:
         """Make all joins that are possible, those that save most first; of the paddings only ``pads``."""
-        self._join(self._sharing.loops)
-        for overlay in self._sharing.overlays:
-            self._overlay(overlay)
+        self.join_loops()
         self._join(self._sharing.views)
         self._join(self._sharing.in_place)
         self._join(pads)
+
+    def join_loops(self) -> None:
+        """Make the joins of what loops copy, and lay outputs over inputs."""
+        self._join(self._sharing.loops)
+        for overlay in self._sharing.overlays:
+            self._overlay(overlay)
+
+    def joined(self, join: Join) -> bool:
+        """Return whether two tensors lie as a join says."""
+        first, second = self.place(join.first), self.place(join.second)
+        return first.head == second.head and second.distance - first.distance == join.distance
 
     def _join(self, joins: Iterable[Join]) -> None:
         for join in joins:
@@ -335,20 +366,36 @@ def _within(first: int, last: int, windows: Sequence[tuple[int, int]]) -> bool:
     return first > last
 
 
-def _packed(
-    wanted: Sequence[BufferRequest],
-    lives: Lifetimes,
-    groups: _LaidTensors,
-    inner: set[Key],
-    *,
-    merged: bool,
-    room: int | None,
-) -> tuple[dict[Key, int], int] | None:
-    """Return offsets for all tensors, groups in one piece, with room for scratch buffers, and a bound on their end.
+@dataclass(frozen=True, slots=True)
+class _LaidBlocks:
+    """All that is to be laid out, groups in one piece, with room for scratch buffers.
 
-    Returns:
-        None where they cannot all lie within ``room`` bytes: nothing is searched then.
+    Attributes:
+        parts: Per block what lies in it, with its distance from the block's first tensor.
+        lows: Per block the distance at which it begins.
     """
+
+    parts: tuple[Sequence[tuple[int, BufferRequest]], ...]
+    lows: tuple[int, ...]
+    blocks: tuple[Block, ...]
+
+    def packed(self, room: int | None, *, longer: bool = False) -> tuple[dict[Key, int], Packing] | None:
+        """Return offsets for all tensors; None where they cannot all lie within ``room``: nothing is searched then."""
+        packing = pack(self.blocks, None, capacity=room, longer=longer)
+        if packing.status == "infeasible":
+            return None
+        offsets = {
+            (one.subgraph, one.tensor): offset + distance - low
+            for held, low, offset in zip(self.parts, self.lows, packing.offsets, strict=True)
+            for distance, one in held
+            if one.tensor >= 0
+        }
+        return offsets, packing
+
+
+def _blocks(
+    wanted: Sequence[BufferRequest], lives: Lifetimes, groups: _LaidTensors, inner: set[Key], *, merged: bool
+) -> _LaidBlocks:
     parts: dict[object, list[tuple[int, BufferRequest]]] = {}
     for number, one in enumerate(wanted):
         if one.last < 0:
@@ -359,18 +406,9 @@ def _packed(
         else:
             place = groups.place((one.subgraph, one.tensor))
             parts.setdefault(place.head, []).append((place.distance, one))
-    lows = [_low(held, inner) for held in parts.values()]
-    blocks = [_block(held, low, lives) for held, low in zip(parts.values(), lows, strict=True)]
-    packing = pack(blocks, None, capacity=room)
-    if packing.status == "infeasible":
-        return None
-    offsets = {
-        (one.subgraph, one.tensor): offset + distance - low
-        for held, low, offset in zip(parts.values(), lows, packing.offsets, strict=True)
-        for distance, one in held
-        if one.tensor >= 0
-    }
-    return offsets, packing.lower_bound
+    lows = tuple(_low(held, inner) for held in parts.values())
+    blocks = tuple(_block(held, low, lives) for held, low in zip(parts.values(), lows, strict=True))
+    return _LaidBlocks(tuple(parts.values()), lows, blocks)
 
 
 def _low(held: Sequence[tuple[int, BufferRequest]], inner: set[Key]) -> int:

@@ -51,6 +51,18 @@ def sliced_and_joined(seed: int, *, metadata: Sequence[tuple[str, bytes]] = ()) 
     return build(Sub(tensors, found, [0], [made[-1]]), metadata=metadata)
 
 
+def crowded(seed: int) -> bytes:
+    """Build a net of 400 ops that read one or two of the last tensors, which are of seven sizes."""
+    rng = random.Random(seed)
+    tensors = [T("x", (16,))]
+    found: list[O] = []
+    for _ in range(400):
+        reads = sorted({max(0, len(tensors) - 1 - rng.choice((0, 0, 1, 2, 5, 9, 20))) for _ in range(2)})
+        tensors.append(T(f"t{len(tensors)}", (16 * rng.choice((1, 2, 3, 5, 8, 13, 21)),)))
+        found.append(O("EXP", reads, [len(tensors) - 1]))
+    return build(Sub(tensors, found, [0], [len(tensors) - 1]))
+
+
 def head(model: FileModel, offsets: Mapping[tuple[int, int], int]) -> int:
     return predict(model, {}, plan=offsets).head
 
@@ -64,6 +76,16 @@ def test_joins_are_made_where_much_is_in_use(
     monkeypatch.setattr(layout, "_few_joins", lambda *_: iter(()))
     before = head(model, best_offsets(model, PLAIN, {}))
     assert (before, found) == (all_or_nothing, expected)
+
+
+def test_addresses_are_searched_longer_where_a_short_search_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = [parse(crowded(seed)) for seed in range(12)]
+    found = [head(model, best_offsets(model, BARE, {})) for model in models]
+    monkeypatch.setattr(layout, "_MOST_LONGER", 0)
+    shortly = [head(model, best_offsets(model, BARE, {})) for model in models]
+    less = [before - after for before, after in zip(shortly, found, strict=True)]
+    assert min(less) == 0
+    assert sum(one > 0 for one in less) >= 3
 
 
 @pytest.mark.parametrize("seed", range(100, 112))
