@@ -76,7 +76,7 @@ class Loop:
     """Consecutive ops with one input and one output, computed tile by tile.
 
     Attributes:
-        ops: Of the graph given, ascending; those that only pad take no step.
+        ops: Of the graph given, ascending; those that only pad or take a part take no step.
         axes: The axes that are cut, such as rows and columns.
         tiles: Per axis where tiles begin in the output.
         input: The tensor read.

@@ -10,16 +10,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from memsched.errors import InternalError
 from memsched.graph.dialect import Dialect
 from memsched.graph.loop import Loop, LoopPart, LoopRead, LoopStep
 from memsched.graph.model import Graph, Op
 from memsched.regions.geometry import describe
-from memsched.regions.rules import Geometry, Pointwise, Refusal, RefusedError, Window
+from memsched.regions.rules import Geometry, Pointwise, Refusal, RefusedError, Stride, Window
 from memsched.tiling.pieces import members_of
+from memsched.tiling.rewrite import RANGED
 
-__all__ = ["LoopGroup", "plan_loop"]
+__all__ = ["LoopGroup", "loop_of", "plan_loop"]
 
-_SHAPED = frozenset({"BROADCAST_TO", "RESHAPE", "SLICE", "STRIDED_SLICE", "TRANSPOSE_CONV"})
+_SHAPED = frozenset({"BROADCAST_TO", "RESHAPE", "TRANSPOSE_CONV"})
 """Ops that are told the shape, or the range, of what they make."""
 
 
@@ -61,6 +63,18 @@ def plan_loop(
         return Refusal(str(error))
 
 
+def loop_of(graph: Graph, group: LoopGroup, dialect: Dialect) -> Loop:
+    """Return a group that was judged as a loop.
+
+    Raises:
+        InternalError: It cannot be one.
+    """
+    found = plan_loop(graph, group, dialect)
+    if isinstance(found, Refusal):
+        raise InternalError(f"a group that was judged cannot be a loop: {found.reason}")
+    return found
+
+
 class _LoopPlanner:
     def __init__(
         self,
@@ -79,8 +93,6 @@ class _LoopPlanner:
         self._input, self._output = members.inputs[0], members.outputs[0]
         if graph.ops[group.ops[-1]].outputs != (self._output,):
             raise RefusedError("its output is not made last")
-        if self._pads(group.ops[-1]):
-            raise RefusedError("its output is padding")
         given, made = graph.tensors[self._input], graph.tensors[self._output]
         if given.dtype != made.dtype or not given.sized or given.shape is None or made.shape is None:
             raise RefusedError("its input and its output are of different types")
@@ -88,6 +100,8 @@ class _LoopPlanner:
         if tied & set(group.ops) or {self._input, self._output} & set(graph.variables):
             raise RefusedError("an op of the group works on a state")
         self._geometries = {op: self._geometry(op, geometries) for op in group.ops}
+        if self._shows(group.ops[-1]):
+            raise RefusedError("its output is padding, or a part of a tensor")
         # Per tensor what its readers need of it: a begin per cut axis and an end, at one stride.
         self._needs: dict[int, list[LoopPart]] = {}
         self._windowed: set[int] = set()
@@ -105,6 +119,11 @@ class _LoopPlanner:
             if axis not in self._group.axes
         ):
             raise RefusedError(f"op '{value.name}' ({value.type}): it pads along an axis that is not cut")
+        if value.type in RANGED and any(
+            axis not in self._group.axes and found.shape[axis] != found.shapes[0][axis]
+            for axis in range(len(found.shape))
+        ):
+            raise RefusedError(f"op '{value.name}' ({value.type}): it takes a part of an axis that is not cut")
         return found
 
     def plan(self) -> Loop:
@@ -133,11 +152,11 @@ class _LoopPlanner:
         tiles = tuple(
             _begins(self._shape(self._output)[axis], size) for axis, size in zip(group.axes, group.sizes, strict=True)
         )
-        aliases = {graph.ops[op].outputs[0]: graph.ops[op].inputs[0] for op in group.ops if self._pads(op)}
+        aliases = {graph.ops[op].outputs[0]: graph.ops[op].inputs[0] for op in group.ops if self._shows(op)}
         steps = tuple(
             self._step(op, parts, [self._crop(read, parts, aliases) for read in reads[op]])
             for op in group.ops
-            if not self._pads(op)
+            if not self._shows(op)
         )
         lengths = {tensor: tuple(self._shape(tensor)[axis] for axis in group.axes) for tensor in parts}
         loop = Loop(
@@ -153,6 +172,11 @@ class _LoopPlanner:
             (),
             steps,
         )
+        everything = replace(loop, parts=dict(parts))
+        for op in group.ops:
+            if self._takes_range(op) and any(map(any, everything.outside(graph.ops[op].outputs[0]))):
+                # There the tensor that it is a part of has other elements.
+                raise RefusedError(f"op '{graph.ops[op].name}' ({graph.ops[op].type}): a layer pads what it takes")
         inner = [step.output for step in steps if step.output != self._output]
         masked = tuple(tensor for tensor in inner if tensor in self._windowed and any(map(any, loop.outside(tensor))))
         pads = list(loop.outside(self._input))
@@ -163,15 +187,24 @@ class _LoopPlanner:
     def _pads(self, op: int) -> bool:
         return self._graph.ops[op].type == self._dialect.pad_type
 
+    def _shows(self, op: int) -> bool:
+        """Return whether an op makes nothing but its input, seen at another offset."""
+        return self._pads(op) or self._takes_range(op)
+
+    def _takes_range(self, op: int) -> bool:
+        """Return whether an op is a slice without steps."""
+        if self._graph.ops[op].type not in RANGED:
+            return False
+        rules = [one.rule for one in self._geometries[op].operands[0]]
+        return all(isinstance(rule, Stride) and rule.step == 1 for rule in rules)
+
     def _crop(self, read: LoopRead, parts: Mapping[int, LoopPart], aliases: Mapping[int, int]) -> LoopRead:
-        """Return a read of what the body holds: a pad's output is its input, seen at another offset."""
+        """Return a read of what the body holds: what a pad or a slice makes is its input, seen at another offset."""
         tensor, begin = read.tensor, read.offsets
         while tensor in aliases:
             op = next(op for op in self._group.ops if self._graph.ops[op].outputs[0] == tensor)
             rules = [self._geometries[op].operands[0][axis].rule for axis in self._group.axes]
-            begin = tuple(
-                at - (rule.pad_before if isinstance(rule, Window) else 0) for at, rule in zip(begin, rules, strict=True)
-            )
+            begin = tuple(at + _moved(rule) for at, rule in zip(begin, rules, strict=True))
             tensor = aliases[tensor]
         part = parts[tensor]
         offsets = tuple(at - offset for at, offset in zip(begin, part.offsets, strict=True))
@@ -213,6 +246,9 @@ class _LoopPlanner:
                 if one.rule.kernel > 1 or one.rule.pad_before or one.rule.pad_after:
                     tensor = op.inputs[op.positions.index(position)]
                     self._windowed.add(tensor)
+            elif isinstance(one.rule, Stride) and op.type in RANGED and one.rule.step > 0:
+                stride, offset = stride * one.rule.step, offset * one.rule.step + one.rule.begin
+                size = (size - 1) * one.rule.step + 1
             elif not isinstance(one.rule, Pointwise):
                 raise RefusedError(f"op '{op.name}' ({op.type}): it is no layer with a window or on single elements")
             strides.append(stride)
@@ -237,6 +273,13 @@ class _LoopPlanner:
         if shape is None:
             raise RefusedError(f"the shape of '{self._graph.tensors[tensor].name}' is unknown")
         return shape
+
+
+def _moved(rule: object) -> int:
+    """Return the element of a pad's or a slice's input at which its output begins."""
+    if isinstance(rule, Window):
+        return -rule.pad_before
+    return rule.begin if isinstance(rule, Stride) else 0
 
 
 def _begins(length: int, size: int) -> tuple[int, ...]:

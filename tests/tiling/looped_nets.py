@@ -48,11 +48,15 @@ class _Net:
         return len(self.tensors) - 2, len(self.tensors) - 1
 
 
-def looped_net(seed: int, layers: int = 6, *, side: tuple[int, int] = (8, 20)) -> bytes:
+_LAYERS = ("conv", "conv", "depthwise", "depthwise", "pointwise", "residual", "pool", "pad", "relu")
+
+
+def looped_net(seed: int, layers: int = 6, *, side: tuple[int, int] = (8, 20), sliced: bool = False) -> bytes:
     """Return a random network of so many layers or a few more.
 
     Args:
         side: The least and the most rows, and columns, of its input.
+        sliced: Some layers are slices, with steps or without.
     """
     rng = random.Random(seed)
     net = _Net(rng, rng.choice(["INT8", "INT8", "INT8", "INT16", "FLOAT32"]))
@@ -60,12 +64,12 @@ def looped_net(seed: int, layers: int = 6, *, side: tuple[int, int] = (8, 20)) -
     given = net.value(shape, 0.05, net.zero())
     current = given
     for _ in range(layers):
-        current = _layer(net, current)
+        current = _layer(net, current, (*_LAYERS, *["slice"] * 3) if sliced else _LAYERS)
     return build(Sub(net.tensors, net.ops, (given,), (current,)))
 
 
-def _layer(net: _Net, current: int) -> int:
-    kind = net.rng.choice(["conv", "conv", "depthwise", "depthwise", "pointwise", "residual", "pool", "pad", "relu"])
+def _layer(net: _Net, current: int, kinds: Sequence[str]) -> int:
+    kind = net.rng.choice(kinds)
     shape = net.tensors[current].shape
     if min(shape[1:3]) < 4 and kind in {"conv", "depthwise", "pool"}:
         kind = "pointwise"
@@ -87,6 +91,8 @@ def _layer(net: _Net, current: int) -> int:
         net.tensors.append(T(f"p{len(net.tensors)}", (4, 2), "INT32", int32s(*pads)))
         net.ops.append(O("PAD", (current, len(net.tensors) - 1), (made,), options("PadOptions")))
         return made
+    if kind == "slice":
+        return _slice(net, current)
     if kind == "relu" and net.dtype != "INT16":
         made = _like(net, current, shape)
         net.ops.append(O("RELU", (current,), (made,)))
@@ -97,6 +103,24 @@ def _layer(net: _Net, current: int) -> int:
     depthwise = kind == "depthwise"
     channels = shape[3] * net.rng.choice([1, 1, 2]) if depthwise else net.rng.randint(1, 6)
     return _convolution(net, current, depthwise=depthwise, kernel=kernel, stride=stride, channels=channels)
+
+
+def _slice(net: _Net, current: int) -> int:
+    shape = net.tensors[current].shape
+    step = net.rng.choice([1, 1, 2])
+    begin = [0, *(net.rng.randint(0, size // 3) for size in shape[1:3]), 0]
+    length = [net.rng.randint(1 + (size - at) // 2, size - at) for size, at in zip(shape[1:3], begin[1:3], strict=True)]
+    lengths = (shape[0], *length, shape[3])
+    made = _like(net, current, [1, *(-(-size // step) for size in length), shape[3]])
+    ends = [at + size for at, size in zip(begin, lengths, strict=True)]
+    kind = "SLICE" if step == 1 and net.rng.random() < 0.5 else "STRIDED_SLICE"
+    stated = {"SLICE": (begin, lengths), "STRIDED_SLICE": (begin, ends, (1, step, step, 1))}[kind]
+    net.tensors += [T(f"s{len(net.tensors)}{place}", (4,), "INT32", int32s(*one)) for place, one in enumerate(stated)]
+    constants = range(len(net.tensors) - len(stated), len(net.tensors))
+    net.ops.append(
+        O(kind, (current, *constants), (made,), options(f"{'' if kind == 'SLICE' else 'Strided'}SliceOptions"))
+    )
+    return made
 
 
 def _like(net: _Net, current: int, shape: Sequence[int]) -> int:

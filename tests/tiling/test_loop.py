@@ -30,15 +30,16 @@ from tests.tiling.looped_nets import looped_net
 
 
 def _looped(
-    seed: int, *, unrolled: bool, lead: bool = True, joined: bool = False
+    seed: int, *, unrolled: bool, lead: bool = True, joined: bool = False, sliced: bool = False
 ) -> tuple[bytes, list[bytes], list[str]]:
     """Return a network, files with some of its layers in a loop, and why other groups cannot be.
 
     Args:
         unrolled: Each tile has an op of its own.
         joined: Rows ahead are joined to the input.
+        sliced: Some of the layers are slices.
     """
-    rng, data = random.Random(seed), looped_net(seed)
+    rng, data = random.Random(seed), looped_net(seed, sliced=sliced)
     module = reader.read(data, "net.tflite", LoadOptions())
     words = dialect(module)
     assert words.loop is not None
@@ -62,11 +63,14 @@ def _looped(
 
 
 @needs_tflm
-@pytest.mark.parametrize(("unrolled", "joined"), [(False, False), (True, False), (False, True)])
-def test_loops_compute_what_the_layers_do(unrolled: bool, joined: bool) -> None:
+@pytest.mark.parametrize(
+    ("unrolled", "joined", "sliced"),
+    [(False, False, False), (True, False, False), (False, True, False), (False, False, True), (True, False, True)],
+)
+def test_loops_compute_what_the_layers_do(unrolled: bool, joined: bool, sliced: bool) -> None:
     files, wholes, reasons = [], [], Counter[str]()
     for seed in range(80):
-        data, made, why = _looped(seed, unrolled=unrolled, joined=joined)
+        data, made, why = _looped(seed, unrolled=unrolled, joined=joined, sliced=sliced)
         files += made
         wholes += [data] * len(made)
         reasons.update(reason.split(": ")[-1] for reason in why)

@@ -168,6 +168,10 @@ class _SubgraphBuilder:
         inputs = [self._constant(tensor) if tensor >= 0 else -1 for tensor in self._without(operator, step)]
         for read, made in zip(step.reads, reads, strict=True):
             inputs[read.position] = made
+        if operator.type == "STRIDED_SLICE":
+            # What it steps through was cut out already.
+            ends = self._cut(self._given(step.reads[0].tensor).shape, step.reads[0].sizes)
+            inputs[1:3] = [self._constants.integers(at, (self._rank,)) for at in ([0] * self._rank, ends)]
         made = self._part(step.output, self._loop.parts[step.output].sizes, "part")
         fields: dict[int, Scalar | Item] = {
             OperatorSlot.INPUTS: Numbers("int32", inputs),
@@ -251,7 +255,7 @@ class _SubgraphBuilder:
         dtype = self._given(tensor).dtype
         data = struct.pack(f"<{len(values)}{_LIMITS[dtype][0]}", *values)
         mask = self._constants.of_type(self._index[tensor], self._cut([1] * self._rank, [*map(len, spans)]), data)
-        if any(row != rows[0] for row in rows):
+        if any(map(any, rows)):
             shape = self._cut([1] * self._rank, [n if masked else 1 for n, masked in zip(part.sizes, cut, strict=True)])
             taken = self._like(tensor, shape, "mask")
             size = self._constants.integers(shape, (self._rank,))
