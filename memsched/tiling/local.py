@@ -26,10 +26,15 @@ from memsched.regions.geometry import describe
 from memsched.regions.rules import Geometry, Pointwise, Refusal
 from memsched.targets.model import Target
 from memsched.tiling.compiled import CompiledPieces, PieceFigures, WrittenFigures, compiled_pieces, without_kept
+from memsched.tiling.loop import LoopGroup
 from memsched.tiling.pieces import Members, Pieces, Runs, TilingGroup, members_of, plan_pieces
 from memsched.tiling.rewrite import rewrite
 
-__all__ = ["GroupCost", "Interval", "Intervals", "halo_tensors", "looks_at_one"]
+__all__ = ["Group", "GroupCost", "Interval", "Intervals", "halo_tensors", "looks_at_one"]
+
+
+Group = TilingGroup | LoopGroup
+"""Consecutive ops that are computed piece by piece, or in a loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class GroupCost:
         time: Extra, as `Pace` counts it; 0 where nothing is known of it.
     """
 
-    group: TilingGroup
+    group: Group
     peak: int
     extra_macs: int
     kept: Kept = NOTHING_KEPT

@@ -21,7 +21,7 @@ from memsched.graph.model import Graph
 from memsched.graph.prices import Prices
 from memsched.regions.rules import Refusal
 from memsched.targets.model import Target
-from memsched.tiling.local import Intervals
+from memsched.tiling.local import GroupCost, Intervals
 from memsched.tiling.loop import LoopGroup, plan_loop
 from memsched.tiling.loop_cost import (
     LoopCost,
@@ -33,16 +33,22 @@ from memsched.tiling.loop_cost import (
     joins_rows,
     lead_rows,
 )
-from memsched.tiling.loop_ways import LoopWay, even_lengths, pareto, take_up, tiles_for_nothing, tiles_of
+from memsched.tiling.loop_ways import (
+    LONGEST,
+    MOST_TILES,
+    LoopWay,
+    as_way,
+    bare,
+    even_lengths,
+    near_loops,
+    pareto,
+    take_up,
+    tile_sizes,
+    tiles_for_nothing,
+    tiles_of,
+)
 
 __all__ = ["LoopPoint", "LoopSearch"]
-
-_LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128)
-_MOST_TILES = 400
-"""Per loop: beyond that, each tile takes more time than the little memory it saves is worth."""
-
-_MOST_OPS = 40
-"""In a loop: with more of them, halos cost too much work."""
 
 _WORK_PER_SECOND = 3_000
 """Forms of loops that an idle machine judges in a second."""
@@ -55,6 +61,9 @@ _STEPS_AT_ONCE = 8
 
 _LOWEST_LEVEL = 0.25
 """Share of the best point's peak below which no level is looked at."""
+
+_LEAST_OF_USE = 0.5
+"""Share of that peak down to which loops are of use together with other ways."""
 
 _COUNTERS = 4
 """Small buffers of a loop: its counter, before and after, and where slices begin."""
@@ -169,7 +178,9 @@ class LoopSearch:
             groups = list(self._hot_groups(best))
             if not groups:
                 used = dict.fromkeys((*best.groups, *(group for point in points for group in point.groups)))
-                groups = [near for group in used for near in self._near(_bare(group)) if near not in self._known]
+                groups = [
+                    near for group in used for near in near_loops(self._graph, bare(group)) if near not in self._known
+                ]
             judged = self.judged
             yield from dict.fromkeys(groups) if groups else self._all_that_help(best)
             found = bool(groups) or self.judged > judged
@@ -214,7 +225,7 @@ class LoopSearch:
             for width in widths:
                 for height in heights:
                     group = LoopGroup(tuple(range(first, last + 1)), _AXES, (height, width))
-                    if tiles_of(group, shape) > _MOST_TILES:
+                    if tiles_of(group, shape) > MOST_TILES:
                         continue
                     if group not in self._known:
                         yield group
@@ -225,10 +236,10 @@ class LoopSearch:
     def _intervals_with(self, op: int) -> Iterator[tuple[int, int]]:
         """Yield the intervals that hold an op and none that ends them."""
         ends = [isinstance(self._intervals.geometries[other], Refusal) for other in range(len(self._footprints))]
-        for first in range(op, max(-1, op - _MOST_OPS), -1):
+        for first in range(op, max(-1, op - LONGEST), -1):
             if ends[first]:
                 return
-            for last in range(op, min(first + _MOST_OPS, len(ends))):
+            for last in range(op, min(first + LONGEST, len(ends))):
                 if ends[last]:
                     break
                 yield first, last
@@ -256,7 +267,7 @@ class LoopSearch:
         inside = {op for group in best.groups for op in group.ops}
         hot = [op for op, size in enumerate(self._footprints) if size >= best.peak and op not in inside]
         for group in best.groups:
-            cost = self._known.get(_bare(group))
+            cost = self._known.get(bare(group))
             if cost is not None and cost.peak >= best.peak:
                 hot += [group.ops[0], group.ops[-1]]
         return hot
@@ -295,7 +306,7 @@ class LoopSearch:
             at = bisect.bisect_right(boundaries, op)
             for first in boundaries[:at]:
                 for end in boundaries[at:]:
-                    if end - first <= _MOST_OPS and self._floor(first, end - 1) < best.peak:
+                    if end - first <= LONGEST and self._floor(first, end - 1) < best.peak:
                         found[first, end - 1] = None
         return sorted(found, key=lambda pair: (pair[1] - pair[0], pair))
 
@@ -315,44 +326,22 @@ class LoopSearch:
         probe = LoopGroup(tuple(ops), _AXES, (1, columns))
         if self._judge(probe) is None:
             return
-        for height in (n for n in _LENGTHS if n < rows or n == 1):
-            for parts in (1, 2, 3, 4, 6):
-                width = -(-columns // parts)
-                if math.ceil(rows / height) * parts <= _MOST_TILES and (height < rows or parts > 1):
-                    yield replace(probe, sizes=(height, width))
-
-    def _near(self, group: LoopGroup) -> Iterator[LoopGroup]:
-        shape = self._graph.tensors[self._graph.ops[group.ops[-1]].outputs[0]].shape or ()
-        limits = [shape[axis] for axis in group.axes if axis < len(shape)]
-        for place, limit in enumerate(limits):
-            for size in sorted({group.sizes[place] - 1, group.sizes[place] + 1}):
-                if 0 < size <= limit:
-                    yield replace(group, sizes=(*group.sizes[:place], size, *group.sizes[place + 1 :]))
-            count = -(-limit // group.sizes[place])
-            for other in {count - 1, count + 1}:
-                if 0 < other <= limit:
-                    yield replace(group, sizes=(*group.sizes[:place], -(-limit // other), *group.sizes[place + 1 :]))
-        first, last = group.ops[0], group.ops[-1]
-        for begin, end in ((first - 1, last), (first + 1, last), (first, last - 1), (first, last + 1)):
-            if 0 <= begin < end < len(self._graph.ops) and end - begin < _MOST_OPS:
-                again = self._graph.tensors[self._graph.ops[end].outputs[0]].shape or ()
-                if len(again) == len(shape):
-                    sizes = tuple(min(size, again[axis]) for size, axis in zip(group.sizes, group.axes, strict=True))
-                    yield LoopGroup(tuple(range(begin, end + 1)), group.axes, sizes)
+        for sizes in tile_sizes(rows, columns):
+            yield replace(probe, sizes=sizes)
 
     # What it costs -------------------------------------------------------------------------------------------------
 
     def _judge(self, group: LoopGroup) -> LoopCost | None:
         """Return what the form of a loop that needs least costs; all forms are taken up."""
-        bare = _bare(group)
-        if bare not in self._known:
+        plain = bare(group)
+        if plain not in self._known:
             self.judged += 1
-            forms = [one for one in self._forms(bare) if one.group not in self._dropped]
-            self._known[bare] = min(forms, key=lambda one: one.peak, default=None)
+            forms = [one for one in self._forms(plain) if one.group not in self._dropped]
+            self._known[plain] = min(forms, key=lambda one: one.peak, default=None)
             shape = self._graph.tensors[self._graph.ops[group.ops[-1]].outputs[0]].shape or ()
-            for one in forms if forms and tiles_of(bare, shape) <= self._most_tiles else ():
+            for one in forms if forms and tiles_of(plain, shape) <= self._most_tiles else ():
                 take_up(self._curves.setdefault((group.ops[0], group.ops[-1]), []), one)
-        return self._known[bare]
+        return self._known[plain]
 
     def _forms(self, group: LoopGroup) -> list[LoopCost]:
         """Return what a loop costs with its padding before it, and in its body where it has any."""
@@ -410,10 +399,11 @@ class LoopSearch:
         right = math.ceil(element[loop.input] * sum(after for _, after in loop.pads[1:]))
         behind = loop.pads[0][1] * padded_row + right
         peak = interval.base + most(begin, block)
+        added = added_ops(loop, unrolled=self._unrolled, most_joined=self._dialect.most_joined)
         cost = LoopCost(
             replace(group, lead=lead if over else 0),
             peak=peak,
-            added=0 if self._prices is None else self._added(loop),
+            added=0 if self._prices is None else added,
             extra_macs=loop.macs - given,
             tensors=tensors,
             inner=inner,
@@ -423,9 +413,6 @@ class LoopSearch:
         )
         before = self._footprints[group.ops[0] - 1] if group.ops[0] else 0
         return after_step(cost, before, before - interval.base - self._up(size)) if before else cost
-
-    def _added(self, loop: Loop) -> int:
-        return added_ops(loop, unrolled=self._unrolled, most_joined=self._dialect.most_joined)
 
     def _up(self, size: int) -> int:
         return aligned(size, self._alignment)
@@ -463,18 +450,39 @@ class LoopSearch:
                 result.append(point)
         return tuple(result)
 
+    def of_use(self) -> list[GroupCost]:
+        """Return what loops cost that bring steps below the best point's peak, where others stay above it."""
+        most = min(self.points(_LEVELS_UNDERWAY), key=lambda point: point.required).peak
+        sizes = {*self._footprints, *(one.peak for curve in self._curves.values() for one in curve)}
+        levels = sorted(size for size in sizes if _LEAST_OF_USE * most <= size <= most)
+        apart = max(1, len(levels) // _LEVELS_UNDERWAY)
+        found: dict[LoopGroup, LoopCost] = {}
+        for level in levels[::-apart]:
+            for way in self._ways(level, anyway=True):
+                found.update((one.group, one) for one in way.loops)
+        return [as_way(one, self._prices) for one in found.values()]
+
     def _least(self, level: int) -> list[LoopPoint]:
         """Return the loops that bring all steps to ``level`` bytes: those that add least, and that cost least work."""
+        return [self._point(way) for way in self._ways(level)]
+
+    def _ways(self, level: int, *, anyway: bool = False) -> list[LoopWay]:
+        """Return the loops that bring all steps to ``level`` bytes.
+
+        Args:
+            anyway: All but those that no known loop brings there.
+        """
         count = len(self._footprints)
         ways: list[list[LoopWay]] = [[] for _ in range(count + 1)]
         ways[0] = [LoopWay(0, 0, (), 0, None)]
         by_first: dict[int, list[LoopCost]] = {}
         for (first, _), curve in self._curves.items():
             by_first.setdefault(first, []).extend(one for one in curve if one.peak <= level)
+        covered = {op for curve in by_first.values() for one in curve for op in one.group.ops}
         for place in range(count):
             here = pareto(ways[place])
             step = self._footprints[place]
-            if step <= level:
+            if step <= level or (anyway and place not in covered):
                 ways[place + 1] += [replace(way, flat=max(way.flat, step), top=None) for way in here]
             for one in by_first.get(place, ()):
                 ways[one.group.ops[-1] + 1] += [
@@ -482,7 +490,7 @@ class LoopSearch:
                     for way in here
                     if way.work + one.extra_macs <= self._most and (longer := way.then(one, level)) is not None
                 ]
-        return [self._point(way) for way in pareto(ways[count])]
+        return pareto(ways[count])
 
     def _point(self, way: LoopWay) -> LoopPoint:
         peak, groups = way.peak, tuple(one.group for one in way.loops)
@@ -490,8 +498,3 @@ class LoopSearch:
 
     def _required(self, peak: int, added: int) -> int:
         return peak if self._prices is None else self._prices.required(peak, self._prices.of_slice * added)
-
-
-def _bare(group: LoopGroup) -> LoopGroup:
-    """Return a loop without what is decided when it is judged."""
-    return replace(group, lead=0, pads_inside=False)

@@ -4,15 +4,38 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from memsched.graph.model import Graph
+from memsched.graph.prices import NOTHING_KEPT, Prices
+from memsched.tiling.local import GroupCost
 from memsched.tiling.loop import LoopGroup
 from memsched.tiling.loop_cost import LoopCost
 
-__all__ = ["LoopWay", "even_lengths", "pareto", "take_up", "tiles_for_nothing", "tiles_of"]
+__all__ = [
+    "LONGEST",
+    "MOST_TILES",
+    "LoopWay",
+    "as_way",
+    "bare",
+    "even_lengths",
+    "near_loops",
+    "pareto",
+    "take_up",
+    "tile_sizes",
+    "tiles_for_nothing",
+    "tiles_of",
+]
+
+LONGEST: Final = 40
+"""Ops in a loop: with more of them, halos cost too much work."""
+
+MOST_TILES: Final = 400
+"""Per loop: beyond that, each tile takes more time than the little memory it saves is worth."""
+
+_LENGTHS: Final = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128)
 
 _MACS_OF_A_TILE: Final = 20_000
 """Work of a graph for each tile of a loop that is to cost nothing: a body's ops took as long as 1,000 on a desktop."""
@@ -120,3 +143,44 @@ def tiles_of(group: LoopGroup, shape: Sequence[int]) -> int:
 def tiles_for_nothing(graph: Graph) -> int:
     """Return how many tiles a loop may have whose ops are to take no time beside all the work of ``graph``."""
     return sum(op.macs for op in graph.ops) // _MACS_OF_A_TILE
+
+
+def tile_sizes(rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    """Yield a ladder of tile sizes for an image, each with at least two tiles."""
+    for height in (n for n in _LENGTHS if n < rows or n == 1):
+        for parts in (1, 2, 3, 4, 6):
+            if math.ceil(rows / height) * parts <= MOST_TILES and (height < rows or parts > 1):
+                yield height, -(-columns // parts)
+
+
+def near_loops(graph: Graph, group: LoopGroup) -> Iterator[LoopGroup]:
+    """Yield the loops whose tiles, or whose ends, are one larger or smaller than those of ``group``."""
+    shape = graph.tensors[graph.ops[group.ops[-1]].outputs[0]].shape or ()
+    limits = [shape[axis] for axis in group.axes if axis < len(shape)]
+    for place, limit in enumerate(limits):
+        for size in sorted({group.sizes[place] - 1, group.sizes[place] + 1}):
+            if 0 < size <= limit:
+                yield replace(group, sizes=(*group.sizes[:place], size, *group.sizes[place + 1 :]))
+        count = -(-limit // group.sizes[place])
+        for other in {count - 1, count + 1}:
+            if 0 < other <= limit:
+                yield replace(group, sizes=(*group.sizes[:place], -(-limit // other), *group.sizes[place + 1 :]))
+    first, last = group.ops[0], group.ops[-1]
+    for begin, end in ((first - 1, last), (first + 1, last), (first, last - 1), (first, last + 1)):
+        if 0 <= begin < end < len(graph.ops) and end - begin < LONGEST:
+            again = graph.tensors[graph.ops[end].outputs[0]].shape or ()
+            if len(again) == len(shape):
+                sizes = tuple(min(size, again[axis]) for size, axis in zip(group.sizes, group.axes, strict=True))
+                yield LoopGroup(tuple(range(begin, end + 1)), group.axes, sizes)
+
+
+def as_way(one: LoopCost, prices: Prices | None) -> GroupCost:
+    """Return what a loop costs at most, whatever is before it, as one of the ways of computing an interval."""
+    after_loop = max(one.peak, one.copying) if one.ahead else one.peak
+    kept = NOTHING_KEPT if prices is None else prices.of_slice * one.added
+    return GroupCost(one.group, max(after_loop, one.behind), one.extra_macs, kept)
+
+
+def bare(group: LoopGroup) -> LoopGroup:
+    """Return a loop without what is decided when it is judged."""
+    return replace(group, lead=0, pads_inside=False)

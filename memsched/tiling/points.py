@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from memsched.graph.prices import NOTHING_KEPT, Kept, Prices
-from memsched.tiling.local import GroupCost
-from memsched.tiling.pieces import TilingGroup
+from memsched.tiling.local import Group, GroupCost
 
 __all__ = ["FrontierPoint", "TilingPoints"]
 
@@ -32,7 +31,7 @@ class FrontierPoint:
 
     peak: int
     extra_macs: int
-    groups: tuple[TilingGroup, ...]
+    groups: tuple[Group, ...]
     beside: int = 0
     time: float = 0.0
 
@@ -89,7 +88,7 @@ class TilingPoints:
         self._climb(self._stairs.setdefault(interval, []), judged)
         self._known = self._last_least = None
 
-    def drop(self, interval: tuple[int, int], group: TilingGroup | None) -> None:
+    def drop(self, interval: tuple[int, int], group: Group | None) -> None:
         """Forget a way of cutting an interval; None: all of them."""
         self.curves[interval] = [
             one for one in self.curves.get(interval, ()) if group is not None and one.group != group
@@ -151,7 +150,7 @@ class TilingPoints:
         Their work rises, for some beyond what is permitted; they stay the same until another way is known.
         """
         if self._known is None:
-            found: dict[tuple[TilingGroup, ...], FrontierPoint] = {}
+            found: dict[tuple[Group, ...], FrontierPoint] = {}
             peaks = self._peaks()
             reached = bisect.bisect_left(peaks, True, key=lambda peak: self._cheapest(peak) is not None)
             for peak in _spread(peaks[reached:], _PEAKS_TRIED):
@@ -176,7 +175,7 @@ class TilingPoints:
         self,
         peak: int,
         extra_macs: int,
-        groups: tuple[TilingGroup, ...],
+        groups: tuple[Group, ...],
         kept: Kept = NOTHING_KEPT,
         time: float = 0.0,
     ) -> FrontierPoint:
@@ -202,7 +201,7 @@ class TilingPoints:
                     work[op + 1], taken[op + 1] = through, (first, judged)
         if math.isinf(work[count]):
             return None
-        groups: list[TilingGroup] = []
+        groups: list[Group] = []
         high, at, macs, kept, time = 0, count, 0, NOTHING_KEPT, 0.0
         while at:
             before, chosen = taken[at]

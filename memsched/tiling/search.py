@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from memsched.graph.dialect import Dialect
@@ -18,8 +18,7 @@ from memsched.graph.prices import Prices
 from memsched.search.run import Run
 from memsched.targets.model import Target
 from memsched.tiling.ground import TilingGround
-from memsched.tiling.local import Intervals
-from memsched.tiling.pieces import TilingGroup
+from memsched.tiling.local import Group, GroupCost, Intervals
 from memsched.tiling.points import FrontierPoint, TilingPoints
 from memsched.tiling.trail import WORK_PER_SECOND, TilingTrail
 
@@ -87,6 +86,7 @@ class TilingSearch:
         enough: Whether a point without extra work, which is within the budget, ends the search; without it any does.
         prices: What the runtime keeps for every op: what is made small is what it requires in all. None: the peak.
         most_time: Extra time permitted, as the prices count it.
+        loops: Intervals as loops, which are ways of computing them beside those in pieces.
 
     Attributes:
         intervals: What judges ways of cutting.
@@ -104,11 +104,13 @@ class TilingSearch:
         enough: Callable[[FrontierPoint], bool] | None = None,
         prices: Prices | None = None,
         most_time: float = math.inf,
+        loops: Sequence[GroupCost] = (),
     ) -> None:
         self.intervals = Intervals(graph, target, dialect, prices)
         self._asked, self._most, self._budget = run, most_macs, budget
         self._ground = TilingGround(self.intervals)
         self._prices, self._most_time, self._enough = prices, most_time, enough or (lambda _: True)
+        self._loops = loops
         self._trails = [self._trail(streaming=False)]
         self._begun = False
         self._ended: set[int] = set()
@@ -157,7 +159,7 @@ class TilingSearch:
                 return self._found(exhausted=False, reached=left == "reached")
         return self._found(exhausted=True)
 
-    def drop(self, groups: Iterable[TilingGroup]) -> None:
+    def drop(self, groups: Iterable[Group]) -> None:
         """Forget ``groups``, which cannot be written, and every way of cutting ops for which that happens often."""
         dropped = list(groups)
         for trail in self._trails:
@@ -166,7 +168,7 @@ class TilingSearch:
         self._ended.clear()
 
     def _trail(self, *, streaming: bool) -> TilingTrail:
-        return TilingTrail(
+        trail = TilingTrail(
             *(self._ground, self._asked),
             TilingPoints(self._ground.footprints, self._prices, self._most, self._most_time),
             most_macs=self._most,
@@ -175,6 +177,8 @@ class TilingSearch:
             streaming=streaming,
             told=self._tell,
         )
+        trail.take(self._loops)
+        return trail
 
     def _begin(self) -> None:
         """Find out whether long groups are worth a trail of their own."""

@@ -17,7 +17,8 @@ from typing import Literal
 from memsched.regions.rules import Refusal
 from memsched.search.run import Run
 from memsched.tiling.ground import TilingGround
-from memsched.tiling.local import GroupCost, Interval
+from memsched.tiling.local import Group, GroupCost, Interval
+from memsched.tiling.loop import LoopGroup
 from memsched.tiling.pieces import TilingGroup
 from memsched.tiling.points import FrontierPoint, TilingPoints
 
@@ -88,7 +89,7 @@ class TilingTrail:
         self._most, self._budget, self._enough = most_macs, budget, enough
         self._streaming, self._told = streaming, told
         self._footprints = ground.footprints
-        self._judged: dict[TilingGroup, GroupCost | None] = {}
+        self._judged: dict[Group, GroupCost | None] = {}
         self._opened: set[tuple[int, int]] = set()
         self._seen: set[tuple[int, int]] = set()
         self.work = 0
@@ -144,7 +145,13 @@ class TilingTrail:
                 return "left"
         return "ended"
 
-    def drop(self, groups: Iterable[TilingGroup]) -> None:
+    def take(self, loops: Iterable[GroupCost]) -> None:
+        """Take up ways of computing intervals that are known from elsewhere."""
+        for judged in loops:
+            self._judged[judged.group] = judged
+            self.points.add((judged.group.ops[0], judged.group.ops[-1]), judged)
+
+    def drop(self, groups: Iterable[Group]) -> None:
         """Forget ``groups``, which cannot be written, and every way of cutting ops for which that happens often."""
         for group in groups:
             pair = group.ops[0], group.ops[-1]
@@ -312,10 +319,10 @@ class TilingTrail:
                     break
                 least = judged.peak
 
-    def _around(self, group: TilingGroup) -> Iterator[TilingGroup]:
+    def _around(self, group: Group) -> Iterator[TilingGroup]:
         """Yield ways near one in use, and the same way for the neighbouring intervals."""
         first, last = group.ops[0], group.ops[-1]
-        for near in self._ground.choices(first, last).near(group):
+        for near in () if isinstance(group, LoopGroup) else self._ground.choices(first, last).near(group):
             if near not in self._judged:
                 yield near
         for pair in self._neighbours(first, last):

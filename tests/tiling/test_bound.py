@@ -25,7 +25,7 @@ from memsched.runtimes.known import runtime_of
 from memsched.schedule import exact
 from memsched.targets.load import load_target
 from memsched.targets.model import Target
-from memsched.tiling import choices, loop_search
+from memsched.tiling import choices, loop_ways
 from memsched.tiling.bound import MOST_RUNS, least_in_pieces
 from memsched.tiling.choices import TilingChoices
 from memsched.tiling.local import Intervals
@@ -146,7 +146,7 @@ def test_what_is_kept_for_every_op_counts() -> None:
 
 
 def test_the_number_of_runs_is_what_searches_are_limited_to() -> None:
-    assert max(choices._MOST_PIECES, loop_search._MOST_TILES) == MOST_RUNS
+    assert max(choices._MOST_PIECES, loop_ways.MOST_TILES) == MOST_RUNS
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from memsched.lowering.apply import apply_target
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from memsched.targets.load import load_target
-from memsched.tiling.pieces import Pieces, plan_pieces
+from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
 from memsched.tiling.rewrite import rewrite
 from memsched.tiling.search import FrontierPoint, TilingResult, TilingSearch, search
 from scripts.networks import transformer
@@ -53,7 +53,7 @@ def found(module: Module, percent: float, *, seconds: float | None = None, budge
 def real_peak(module: Module, point: FrontierPoint) -> tuple[int, int]:
     """The peak and work of the whole rewritten graph."""
     graph, dialect = module.graphs[0], tflite_rewriter.dialect(module)
-    groups = [plan_pieces(graph, group, dialect) for group in point.groups]
+    groups = [plan_pieces(graph, group, dialect) for group in point.groups if isinstance(group, TilingGroup)]
     result = rewrite(graph, [one for one in groups if isinstance(one, Pieces)], dialect)
     lowered = apply_target(result.graph, load_target("tflm"))
     profile = evaluate(Storage.of(lowered), range(len(lowered.ops)))
@@ -305,7 +305,7 @@ def test_frontiers_of_random_networks_hold(seed: int) -> None:
     before = evaluate(Storage.of(apply_target(graph, target)), range(len(graph.ops))).peak
     assert result.best.peak <= before
     for point in result.frontier:
-        groups = [plan_pieces(graph, group, dialect) for group in point.groups]
+        groups = [plan_pieces(graph, group, dialect) for group in point.groups if isinstance(group, TilingGroup)]
         tiled = rewrite(graph, [one for one in groups if isinstance(one, Pieces)], dialect)
         lowered = apply_target(tiled.graph, target)
         assert tiled.macs - macs == point.extra_macs

@@ -39,8 +39,8 @@ from memsched.report.chains import chain_section
 
 if TYPE_CHECKING:
     from memsched.report.values.rewrites import TilingSection
+    from memsched.tiling.local import Group
     from memsched.tiling.loop import LoopGroup
-    from memsched.tiling.pieces import TilingGroup
 
 __all__ = ["FinalModel", "Permissions", "find"]
 
@@ -308,7 +308,7 @@ def _rewritten(given: FinalModel, request: Request, budget: int | None, permitte
 
 
 class _PieceRuns:
-    """Searches for layers of the given model to compute in pieces: as loops where possible, and one by one."""
+    """Searches for layers of the given model to compute in pieces: as loops where possible, then one by one as well."""
 
     def __init__(self, given: FinalModel, request: Request, budget: int | None, percent: float) -> None:
         from memsched.commands.optimize.loops import LoopRewrite
@@ -316,11 +316,19 @@ class _PieceRuns:
 
         self._given, self._budget = given, budget
         base = base_of(given)
+        self._loops: LoopRewrite | None = None
         self._in_loops: RewriteRun[LoopGroup] | None = None
         if base.dialect.loop is not None:
-            self._in_loops = RewriteRun(LoopRewrite, base, request, percent=percent, budget=budget)
-        self._one_by_one: RewriteRun[TilingGroup] | None = None
-        self._make = functools.partial(RewriteRun, TileRewrite, base, request, percent=percent, budget=budget)
+            self._loops = loops = LoopRewrite(base, request, percent, budget)
+            self._in_loops = RewriteRun(lambda *_: loops, base, request, percent=percent, budget=budget)
+        self._one_by_one: RewriteRun[Group] | None = None
+
+        def one_by_one() -> RewriteRun[Group]:
+            # What loops bring down need not be in pieces as well.
+            make = functools.partial(TileRewrite, loops=self._loops.of_use() if self._loops is not None else ())
+            return RewriteRun(make, base, request, percent=percent, budget=budget)
+
+        self._make = one_by_one
 
     def go_on(self, request: Request, *, until_met: bool) -> None:
         """Search on within ``request``; see `RewriteRun.go_on`."""

@@ -11,18 +11,16 @@ from memsched.commands.optimize.looks import Looks
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
-from memsched.commands.optimize.tiling_section import group_row, lower_bound, refusal_row
-from memsched.errors import InternalError
+from memsched.commands.optimize.tiling_section import form_of, loop_row, lower_bound, refusal_row
 from memsched.formats.known import format_of
 from memsched.graph.border import Border
-from memsched.graph.loop import Loop
 from memsched.graph.model import Graph
 from memsched.regions.geometry import has_windows
-from memsched.regions.rules import Refusal
-from memsched.report.values.rewrites import GroupRow, TilingForm, TilingPointRow, TilingSection
+from memsched.report.values.rewrites import TilingPointRow, TilingSection
 from memsched.report.values.shared import FiguresSection
 from memsched.tiling.fold import fold_pads
-from memsched.tiling.loop import LoopGroup, plan_loop
+from memsched.tiling.local import GroupCost
+from memsched.tiling.loop import LoopGroup, loop_of
 from memsched.tiling.loop_rewrite import with_loops
 from memsched.tiling.loop_search import LoopPoint, LoopSearch
 from memsched.units import percent_of
@@ -135,6 +133,10 @@ class LoopRewrite:
         if last:
             self._points = self._search.points()
 
+    def of_use(self) -> list[GroupCost]:
+        """Return what known loops cost that are of use beside layers in pieces."""
+        return self._search.of_use()
+
     def parts(self, way: tuple[LoopGroup, ...]) -> Sequence[tuple[LoopGroup, ...]]:
         """Return each group by itself."""
         return [(group,) for group in way]
@@ -146,13 +148,7 @@ class LoopRewrite:
 
     def build(self, way: tuple[LoopGroup, ...]) -> Graph:
         """Return the graph with these groups as loops."""
-        return with_loops(self.graph, [self._loop(group) for group in way], self._dialect)
-
-    def _loop(self, group: LoopGroup) -> Loop:
-        found = plan_loop(self.graph, group, self._dialect)
-        if isinstance(found, Refusal):
-            raise InternalError(f"a group that was judged cannot be a loop: {found.reason}")
-        return found
+        return with_loops(self.graph, [loop_of(self.graph, group, self._dialect) for group in way], self._dialect)
 
     def cost(self, point: RewritePoint[LoopGroup]) -> int:
         """Return a point's extra multiply-accumulates."""
@@ -168,9 +164,10 @@ class LoopRewrite:
             extra_macs=extra_macs,
             extra_macs_percent=percent_of(extra_macs, self.total),
             untiled=FiguresSection(peak_bytes=self._base.peak, arena_bytes=self._base.placed.allocation.arena),
-            groups=tuple(self._row(group, axes) for group in (used.way if used else ())),
+            groups=tuple(loop_row(self.graph, group, self._dialect, axes) for group in (used.way if used else ())),
             refusals=tuple(
-                refusal_row(self.graph.ops[op], reason, self._form) for op, reason in sorted(refused.items())
+                refusal_row(self.graph.ops[op], reason, form_of(self._dialect))
+                for op, reason in sorted(refused.items())
             ),
             judged=self._search.judged,
             exhausted=self._search.exhausted,
@@ -184,13 +181,3 @@ class LoopRewrite:
             ),
         )
         return replace(before, tiling=section)
-
-    @property
-    def _form(self) -> TilingForm:
-        return "shared" if self._dialect.loop is not None and self._dialect.loop.unrolled else "loop"
-
-    def _row(self, group: LoopGroup, axes: Sequence[str]) -> GroupRow:
-        loop = self._loop(group)
-        return group_row(
-            *(self.graph, group.ops, group.axes, axes, [len(tiles) for tiles in loop.tiles], loop.macs), form=self._form
-        )

@@ -13,7 +13,7 @@ from memsched.commands.optimize.looks import Looks
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
-from memsched.commands.optimize.tiling_section import group_row, lower_bound, refusal_row
+from memsched.commands.optimize.tiling_section import group_row, loop_row, lower_bound, refusal_row
 from memsched.errors import InternalError
 from memsched.formats.known import format_of
 from memsched.graph.border import Border
@@ -24,6 +24,9 @@ from memsched.remat.cost import MACS_PER_BYTE, work_of
 from memsched.report.values.rewrites import GroupRow, TilingPointRow, TilingSection
 from memsched.report.values.shared import FiguresSection
 from memsched.tiling.fold import fold_pads
+from memsched.tiling.local import Group, GroupCost
+from memsched.tiling.loop import LoopGroup, loop_of
+from memsched.tiling.loop_rewrite import with_loops
 from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
 from memsched.tiling.rewrite import rewrite
 from memsched.tiling.search import FrontierPoint, TilingResult, TilingSearch
@@ -42,6 +45,9 @@ class TileRewrite:
     """Groups of layers computed piece by piece; work counts multiply-accumulates. See `Rewrite`.
 
     A part of a way is a group.
+
+    Args:
+        loops: Known loops that may be part of a way, too.
     """
 
     share = 0.15
@@ -49,23 +55,31 @@ class TileRewrite:
     told_as_stored = True
     proven = False
 
-    def __init__(self, base: RewriteBase, request: Request, percent: float, budget: int | None) -> None:
+    def __init__(
+        self,
+        base: RewriteBase,
+        request: Request,
+        percent: float,
+        budget: int | None,
+        *,
+        loops: Sequence[GroupCost] = (),
+    ) -> None:
         self._base, self._request = base, request
         self._percent, self._budget = percent, budget
         self._dialect = base.dialect
         self.graph = fold_pads(base.executed, self._dialect)
         self.total = sum(op.macs for op in self.graph.ops)
         self.most = int(self.total * percent / 100)
-        self._meets: Callable[[RewritePoint[TilingGroup]], bool] = lambda _: True
+        self._meets: Callable[[RewritePoint[Group]], bool] = lambda _: True
         self._refused: dict[str, str] = {}
-        self._extra: dict[TilingGroup, int] = {}
+        self._extra: dict[Group, int] = {}
         self._prices, self._most_time = base.prices(request, budget), base.most_time(request)
-        self._search = self._begun()
+        self._search = self._begun(loops)
         self.looks = Looks()
         self._found: TilingResult | None = None
         self.resume(request)
 
-    def _begun(self) -> TilingSearch:
+    def _begun(self, loops: Sequence[GroupCost]) -> TilingSearch:
         return TilingSearch(
             self.graph,
             self._base.prepared.target,
@@ -76,6 +90,7 @@ class TileRewrite:
             enough=lambda point: bool(point.groups) and self._meets(_point(point)),
             prices=self._prices,
             most_time=self._most_time,
+            loops=loops,
         )
 
     @property
@@ -98,9 +113,9 @@ class TileRewrite:
 
     def search(
         self,
-        meets: Callable[[RewritePoint[TilingGroup]], bool],
-        lookout: Lookout[RewritePoint[TilingGroup]] | None,
-    ) -> Sequence[RewritePoint[TilingGroup]]:
+        meets: Callable[[RewritePoint[Group]], bool],
+        lookout: Lookout[RewritePoint[Group]] | None,
+    ) -> Sequence[RewritePoint[Group]]:
         """Search until there is something to make a model of, or until nothing is left or the time is up."""
         self._meets = meets
         looks = self.looks
@@ -125,7 +140,7 @@ class TileRewrite:
             if ended or not looks.next():
                 return ()
 
-    def search_out(self) -> Sequence[RewritePoint[TilingGroup]]:
+    def search_out(self) -> Sequence[RewritePoint[Group]]:
         """Search until nothing is left or the time is up."""
         left = self._request.effort()
         most = None if left is None else self._search.work + left
@@ -138,7 +153,7 @@ class TileRewrite:
         self._request.run.spend(self._search.work - before)
         return found
 
-    def _points(self) -> Sequence[RewritePoint[TilingGroup]]:
+    def _points(self) -> Sequence[RewritePoint[Group]]:
         return [_point(one) for one in self._known.frontier if one.groups and self._permits(one)]
 
     def _permits(self, point: FrontierPoint) -> bool:
@@ -151,44 +166,56 @@ class TileRewrite:
             return False
         return not self.looks.due(self._search.work) or self.looks.next()
 
-    def drop(self, reasons: Mapping[tuple[TilingGroup, ...], str], *, last: bool) -> None:
+    def drop(self, reasons: Mapping[tuple[Group, ...], str], *, last: bool) -> None:
         """Leave groups out; others may be found instead of them."""
         for groups, reason in reasons.items():
             self._search.drop(groups)
             self.looks.again()
             for group in groups:
-                pieces = " x ".join(map(str, group.counts))
-                why = f"{len(group.ops)} layers from here in {pieces} pieces cannot be written: {reason}"
+                form = "a loop" if isinstance(group, LoopGroup) else f"{' x '.join(map(str, group.counts))} pieces"
+                why = f"{len(group.ops)} layers from here in {form} cannot be written: {reason}"
                 self._refused[self.graph.ops[group.ops[0]].name] = why
         if last:
             self._found = self._search.run(0.0, 0.0, 0.0)
 
-    def parts(self, way: tuple[TilingGroup, ...]) -> Sequence[tuple[TilingGroup, ...]]:
+    def parts(self, way: tuple[Group, ...]) -> Sequence[tuple[Group, ...]]:
         """Return each group by itself."""
         return [(group,) for group in way]
 
-    def borders(self, way: tuple[TilingGroup, ...]) -> tuple[Border, ...]:
+    def borders(self, way: tuple[Group, ...]) -> tuple[Border, ...]:
         """Return nothing: inputs and outputs stay."""
         del way
         return ()
 
-    def build(self, way: tuple[TilingGroup, ...]) -> Graph:
-        """Return the graph with these groups in pieces."""
-        plans = [plan_pieces(self.graph, group, self._dialect) for group in way]
-        return rewrite(self.graph, [plan for plan in plans if isinstance(plan, Pieces)], self._dialect).graph
+    def build(self, way: tuple[Group, ...]) -> Graph:
+        """Return the graph with these groups in pieces, or in loops."""
+        pieces = [group for group in way if isinstance(group, TilingGroup)]
+        plans = [plan_pieces(self.graph, group, self._dialect) for group in pieces]
+        cut = rewrite(self.graph, [plan for plan in plans if isinstance(plan, Pieces)], self._dialect).graph
+        loops = [group for group in way if isinstance(group, LoopGroup)]
+        if not loops:
+            return cut
+        place = {op.name: number for number, op in enumerate(cut.ops)}
+        moved = [replace(one, ops=tuple(place[self.graph.ops[op].name] for op in one.ops)) for one in loops]
+        return with_loops(cut, [loop_of(cut, one, self._dialect) for one in moved], self._dialect)
 
-    def cost(self, point: RewritePoint[TilingGroup]) -> int:
+    def cost(self, point: RewritePoint[Group]) -> int:
         """Return a point's extra multiply-accumulates and bytes moved."""
         # Points share most of their groups, and groups do not touch each other.
         for group in point.way:
-            if group not in self._extra:
+            if group not in self._extra and isinstance(group, LoopGroup):
+                self._extra[group] = loop_of(self.graph, group, self._dialect).macs - self._macs(group)
+            elif group not in self._extra:
                 self._extra[group] = _work(self.build((group,)), self.graph) - work_of(self.graph).total
         return max(0, sum(self._extra[group] for group in point.way))
+
+    def _macs(self, group: Group) -> int:
+        return sum(self.graph.ops[op].macs for op in group.ops)
 
     def describe(
         self,
         before: Rewrites,
-        used: RewritePoint[TilingGroup] | None,
+        used: RewritePoint[Group] | None,
         extra_macs: int,
     ) -> Rewrites:
         """Return ``before`` with the section on layers in pieces."""
@@ -224,7 +251,7 @@ class TileRewrite:
         )
 
 
-def _point(point: FrontierPoint) -> RewritePoint[TilingGroup]:
+def _point(point: FrontierPoint) -> RewritePoint[Group]:
     return RewritePoint(point.required, point.extra_macs, point.extra_macs, point.groups)
 
 
@@ -243,7 +270,9 @@ def _costs(cut: Graph, known: set[str]) -> Iterator[int]:
             yield work.cost(number)
 
 
-def _group_row(graph: Graph, group: TilingGroup, dialect: Dialect, axes: Sequence[str]) -> GroupRow:
+def _group_row(graph: Graph, group: Group, dialect: Dialect, axes: Sequence[str]) -> GroupRow:
+    if isinstance(group, LoopGroup):
+        return loop_row(graph, group, dialect, axes)
     pieces = plan_pieces(graph, group, dialect)
     macs = pieces.macs if isinstance(pieces, Pieces) else sum(graph.ops[op].macs for op in group.ops)
     return group_row(

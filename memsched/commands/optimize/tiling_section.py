@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.rewrite import RewriteBase
+from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op
 from memsched.graph.prices import Kept
 from memsched.regions.geometry import describe
@@ -14,8 +15,9 @@ from memsched.regions.rules import Geometry, Refusal
 from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingForm
 from memsched.runtimes.known import runtime_of
 from memsched.tiling.bound import least_in_pieces
+from memsched.tiling.loop import LoopGroup, loop_of
 
-__all__ = ["group_row", "lower_bound", "refusal_row"]
+__all__ = ["form_of", "group_row", "loop_row", "lower_bound", "refusal_row"]
 
 
 def lower_bound(
@@ -72,6 +74,18 @@ def group_row(
         peak_bytes=0,
         form=form,
     )
+
+
+def form_of(dialect: Dialect) -> TilingForm:
+    """Return which form of loops a format has."""
+    return "shared" if dialect.loop is not None and dialect.loop.unrolled else "loop"
+
+
+def loop_row(graph: Graph, group: LoopGroup, dialect: Dialect, axes: Sequence[str]) -> GroupRow:
+    """Return what a report says of a loop; ``axes`` as `group_row` has names."""
+    loop = loop_of(graph, group, dialect)
+    tiles = [len(begins) for begins in loop.tiles]
+    return group_row(graph, group.ops, group.axes, axes, tiles, loop.macs, form=form_of(dialect))
 
 
 def refusal_row(op: Op, reason: str, form: TilingForm) -> RefusalRow:
