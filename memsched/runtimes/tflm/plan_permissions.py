@@ -106,7 +106,19 @@ class PlanPermissions:
                     found |= {(index, one) for one in operator.inputs if needs_memory(graph, one)}
                 elif (operator.type, "slice", 0) in self._parts and self.view_begin(index, operator) is not None:
                     found.add((index, operator.outputs[0]))
+            for operator in reversed(graph.operators):
+                # What a tensor shows whole lies where that one does.
+                made = (index, operator.outputs[0]) if operator.outputs else None
+                if made in found and self._shows_all(index, operator):
+                    found.add((index, operator.inputs[0]))
         return found
+
+    def _shows_all(self, index: int, operator: FileOperator) -> bool:
+        graph = self._model.subgraphs[index]
+        if not operator.inputs or operator.inputs[0] < 0 or not needs_memory(graph, operator.inputs[0]):
+            return False
+        sizes = [tensor_bytes(graph.tensors[number]) for number in (operator.inputs[0], operator.outputs[0])]
+        return sizes[0] == sizes[1] and self.view_begin(index, operator) == 0
 
 
 def _first_row(operator: FileOperator, source: FileTensor, output: FileTensor) -> int | None:

@@ -78,6 +78,20 @@ def test_joins_are_made_where_much_is_in_use(
     assert (before, found) == (all_or_nothing, expected)
 
 
+def test_what_is_shown_whole_may_lie_in_what_it_is_joined_to() -> None:
+    """Its address is then no multiple of the alignment."""
+    tensors = [T(name, (1, 3)) for name in "xabcd"] + [T("e", (2, 3)), T("f", (2, 3))]
+    tensors += [T("begin", (2,), "INT32", int32s(0, 0)), T("size", (2,), "INT32", int32s(1, 3))]
+    ops = [O("EXP", [0], [1]), O("SLICE", [1, 7, 8], [2]), O("EXP", [0], [3]), O("SLICE", [3, 7, 8], [4])]
+    ops += [O("CONCATENATION", [2, 4], [5], options("ConcatenationOptions", axis=0)), O("EXP", [5], [6])]
+    net = Sub(tensors, ops, [0], [6])
+    model = parse(build(net))
+    offsets = best_offsets(model, PLAIN, {})
+    assert offsets[0, 3] - offsets[0, 5] == 12
+    written = build(net, metadata=[(OFFLINE_PLAN, encode_plan(model, offsets))])
+    assert check_plan(written, PLAIN, {}) == head(model, offsets)
+
+
 def test_addresses_are_searched_longer_where_a_short_search_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     models = [parse(crowded(seed)) for seed in range(12)]
     found = [head(model, best_offsets(model, BARE, {})) for model in models]
