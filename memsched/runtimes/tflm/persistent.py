@@ -13,16 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from memsched.errors import ModelError
-from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
-from memsched.formats.tflite.schema import ModelSlot, QuantizationSlot, SubgraphSlot, TensorSlot
 from memsched.graph.model import Graph, Op
 from memsched.graph.prices import Kept
 from memsched.runtimes.tflm.kernel_sets import kernel_set
 from memsched.runtimes.tflm.kernels import DETECTION_POSTPROCESS, custom_integers, operator_tensor, scratch_requests
+from memsched.runtimes.tflm.looked_at import looked_at_by
 from memsched.runtimes.tflm.plan import needs_memory
 from memsched.runtimes.tflm.planner import round_up
+from memsched.runtimes.tflm.quantization import QuantizationCounts, quantization_counts
 from memsched.runtimes.tflm.resource_variables import assigned_bytes, variables
 from memsched.runtimes.tflm.signal_kernels import SIGNAL_KERNELS, signal_data
 
@@ -44,9 +43,6 @@ _ASSUMPTIONS = (
 )
 
 _ALIGNMENT = 16
-
-_Counts = dict[int, tuple[int, int]]
-"""Per quantized tensor of a subgraph its numbers of scales and of zero points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +142,23 @@ _SOFTMAX_TABLE = 2 * 513
 
 
 class _ArenaTail:
-    """The bytes used at an arena's end."""
+    """The bytes used at an arena's end.
+
+    Attributes:
+        beside: The most that was needed at once at its other end.
+        most: The most that was needed at once at both.
+    """
 
     def __init__(self) -> None:
-        self.used = 0
+        self.used = self.beside = self.most = 0
 
     def take(self, size: int, alignment: int = _ALIGNMENT) -> None:
         """Allocate: the new begin of the tail is rounded down."""
         self.used = -(-(self.used + size) // alignment) * alignment
+
+    def hold(self, size: int) -> None:
+        """Note what is needed at the arena's other end for a moment."""
+        self.beside, self.most = max(self.beside, size), max(self.most, round_up(self.used) + size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +167,8 @@ class Estimate:
 
     Attributes:
         persistent: What stays at the arena's end.
-        planning: What planning takes for a moment where tensors lie later. An arena must hold the persistent part and
-            the larger of this and of the planned tensors.
+        planning: What preparing kernels and planning take for a moment where tensors lie later. An arena must hold the
+            persistent part and the larger of this and of the planned tensors.
         apart: What stays in an arena of its own, the first that `MicroAllocator::Create` takes of two.
         planning_apart: What planning takes for a moment in the second.
     """
@@ -183,20 +188,22 @@ def estimates(model: FileModel, kernels: str = "") -> dict[int, Estimate]:
     """Return estimates for pointers of 64 and of 32 bits, with the kernels that a target names.
 
     While it plans, TFLM holds the requests that one more kernel might make, an offset per subgraph, a record per tensor
-    and request and one per planned buffer; inputs and outputs get their persistent part only afterwards. Measured as
-    the smallest arenas that work.
+    and request and one per planned buffer; inputs and outputs get their persistent part only afterwards. While a kernel
+    prepares, it holds these requests and the tensors that the kernel looks at. Measured as the smallest arenas that
+    work.
     """
-    counts = _quantization_counts(model)
-    requests = _requests(model, kernels)
+    counts = quantization_counts(model)
+    asked = _requests(model, kernels)
     found = {}
     for bits, widths in _WIDTHS.items():
-        room = _planning_room(model, widths, requests)
-        tail = _until_planning(model, bits, counts, requests, kernels)
+        room = _planning_room(model, widths, sum(asked))
+        tail = _until_planning(model, bits, counts, asked, kernels, room)
         before = round_up(tail.used)
         _inputs_and_outputs(tail, model, widths, counts[0])
-        apart = _until_planning(model, bits, counts, requests, kernels, allocators=_TWO_ARENAS[bits])
+        apart = _until_planning(model, bits, counts, asked, kernels, room, allocators=_TWO_ARENAS[bits])
         _inputs_and_outputs(apart, model, widths, counts[0])
-        found[bits] = Estimate(tail.used, max(0, room + before - tail.used), apart.used, room)
+        planning = max(room + before, tail.most)
+        found[bits] = Estimate(tail.used, max(0, planning - tail.used), apart.used, max(room, apart.beside))
     return found
 
 
@@ -206,10 +213,11 @@ def least_in_wheel(model: FileModel, head: int) -> int:
     Args:
         head: Bytes of its planned part.
     """
-    requests = _requests(model, "")
-    before = _until_planning(model, 64, _quantization_counts(model), requests, "", recorded=True).used
-    planning = round_up(before) + _planning_room(model, _WIDTHS[64], requests)
-    return max(planning, round_up(head) + round_up(tail_in_wheel(model)))
+    asked = _requests(model, "")
+    room = _planning_room(model, _WIDTHS[64], sum(asked))
+    before = _until_planning(model, 64, quantization_counts(model), asked, "", room, recorded=True)
+    planning = round_up(before.used) + room
+    return max(planning, round_up(before.most), round_up(head) + round_up(tail_in_wheel(model)))
 
 
 def _planning_room(model: FileModel, widths: _Widths, requests: int) -> int:
@@ -222,8 +230,8 @@ def _planning_room(model: FileModel, widths: _Widths, requests: int) -> int:
 
 def tail_in_wheel(model: FileModel) -> int:
     """Return the bytes that stay in an arena of the package tflite-micro: a firmware's on 64 bit, and its records."""
-    counts = _quantization_counts(model)
-    tail = _until_planning(model, 64, counts, _requests(model, ""), "", recorded=True)
+    counts = quantization_counts(model)
+    tail = _until_planning(model, 64, counts, _requests(model, ""), "", 0, recorded=True)
     _inputs_and_outputs(tail, model, _WIDTHS[64], counts[0])
     return tail.used
 
@@ -231,9 +239,10 @@ def tail_in_wheel(model: FileModel) -> int:
 def _until_planning(
     model: FileModel,
     bits: int,
-    counts: Sequence[_Counts],
-    requests: int,
+    counts: Sequence[QuantizationCounts],
+    asked: Sequence[int],
     kernels: str,
+    room: int,
     *,
     recorded: bool = False,
     allocators: tuple[int, ...] = (),
@@ -261,25 +270,50 @@ def _until_planning(
         for operator in subgraph.operators:
             _init(tail, operator, bits, _COMPRESSION.get(operator.type, 0) if recorded else 0, built.data)
             _init_signal(tail, model, subgraph, operator, bits)
-    for subgraph, of_subgraph in zip(model.subgraphs, counts, strict=True):
-        for operator in subgraph.operators:
-            _prepare(tail, subgraph, operator, of_subgraph, bits)
-            for size in built.kept(model, subgraph, operator) or ():
-                tail.take(size)
+    _prepare_all(tail, model, bits, counts, kernels, room, asked)
     for size in assigned_bytes(model):
         tail.take(size)
-    tail.take(widths.pointer * requests, widths.pointer)
+    tail.take(widths.pointer * sum(asked), widths.pointer)
     for tensor in (tensor for subgraph in model.subgraphs for tensor in subgraph.tensors if tensor.variable):
         tail.take(tensor.size)
     return tail
 
 
-def _requests(model: FileModel, kernels: str) -> int:
-    return sum(
-        len(scratch_requests(model, graph, op, kernels))
-        for graph, subgraph in enumerate(model.subgraphs)
-        for op in range(len(subgraph.operators))
-    )
+def _prepare_all(
+    tail: _ArenaTail,
+    model: FileModel,
+    bits: int,
+    counts: Sequence[QuantizationCounts],
+    kernels: str,
+    room: int,
+    asked: Sequence[int],
+) -> None:
+    widths, built = _WIDTHS[bits], kernel_set(kernels)
+    requests, asks = _REQUESTS_OF_ONE_KERNEL, iter(asked)
+    for subgraph, of_subgraph in zip(model.subgraphs, counts, strict=True):
+        for operator in subgraph.operators:
+            _prepare(tail, subgraph, operator, of_subgraph, bits)
+            for size in built.kept(model, subgraph, operator) or ():
+                tail.take(size)
+            looked_at, known = looked_at_by(subgraph, operator), widths.request * requests
+            # No tensor has more zero points than its longest axis: mostly planning takes more anyway.
+            longest = [max((1, *subgraph.tensors[tensor].shape)) for tensor in looked_at]
+            if known + sum(_temporary(widths, 1, count) for count in longest) > room:
+                tail.hold(known + sum(_temporary(widths, *of_subgraph[tensor]) for tensor in looked_at))
+            requests += next(asks)
+
+
+def _temporary(widths: _Widths, scales: int, zero_points: int) -> int:
+    """Return the bytes of a tensor that a kernel looks at while it prepares."""
+    if not (scales and zero_points):
+        return widths.tensor
+    return widths.tensor + widths.quantization + -(-(4 + 4 * zero_points) // widths.pointer) * widths.pointer
+
+
+def _requests(model: FileModel, kernels: str) -> list[int]:
+    """Return how many scratch buffers each operator requests, of all subgraphs one after the other."""
+    numbered = ((graph, op) for graph, subgraph in enumerate(model.subgraphs) for op in range(len(subgraph.operators)))
+    return [len(scratch_requests(model, graph, op, kernels)) for graph, op in numbered]
 
 
 def unknown_kernels(model: FileModel, kernels: str = "") -> tuple[str, ...]:
@@ -299,7 +333,7 @@ def least_kept(graph: FileSubgraph, bits: int) -> tuple[int, ...]:
         tail = _ArenaTail()
         _options(tail, operator, bits)
         _init(tail, operator, bits)
-        _prepare(tail, graph, operator, {}, bits)
+        _prepare(tail, graph, operator, QuantizationCounts(()), bits)
         found.append(tail.used + widths.node + widths.eval_tensor * len(operator.outputs))
     return tuple(found)
 
@@ -358,12 +392,14 @@ def _init_signal(tail: _ArenaTail, model: FileModel, graph: FileSubgraph, operat
             tail.take(size)
 
 
-def _prepare(tail: _ArenaTail, graph: FileSubgraph, operator: FileOperator, counts: _Counts, bits: int) -> None:
+def _prepare(
+    tail: _ArenaTail, graph: FileSubgraph, operator: FileOperator, counts: QuantizationCounts, bits: int
+) -> None:
     rule = _PREPARED.get(operator.type)
     sizes = rule(graph, operator, bits) if rule is not None else ()
     if operator.type == "FULLY_CONNECTED" and len(operator.inputs) > 1:
         # fully_connected_common.cc: a multiplier and a shift per channel where the weights are quantized by channel.
-        data, (scales, _) = operator_tensor(graph, operator, 0), counts.get(operator.inputs[1], (0, 0))
+        data, (scales, _) = operator_tensor(graph, operator, 0), counts[operator.inputs[1]]
         sizes = (4 * scales,) * 2 if scales > 1 and data is not None and data.dtype != "float32" else ()
     for size in sizes:
         tail.take(size)
@@ -417,41 +453,13 @@ _PREPARED: Mapping[str, Callable[[FileSubgraph, FileOperator, int], tuple[int, .
 }
 
 
-def _inputs_and_outputs(tail: _ArenaTail, model: FileModel, widths: _Widths, counts: _Counts) -> None:
+def _inputs_and_outputs(tail: _ArenaTail, model: FileModel, widths: _Widths, counts: QuantizationCounts) -> None:
     """The main graph's inputs and outputs get a full tensor each, with their quantization."""
     for tensors in (model.subgraphs[0].inputs, model.subgraphs[0].outputs):
         tail.take(widths.pointer * len(tensors))
         for tensor in tensors:
             tail.take(widths.tensor, widths.pointer)
-            scales, zero_points = counts.get(tensor, (0, 0))
+            scales, zero_points = counts[tensor]
             if scales and zero_points:
                 tail.take(widths.quantization, widths.pointer)
                 tail.take(4 + 4 * zero_points, 4)
-
-
-def _quantization_counts(model: FileModel) -> list[_Counts]:
-    """Return the counts of tensors that are asked for here: inputs, outputs and weights; none if damaged."""
-    try:
-        tables = [
-            table.tables(SubgraphSlot.TENSORS) for table in FlatFile(model.data).root().tables(ModelSlot.SUBGRAPHS)
-        ]
-        found = []
-        for index, subgraph in enumerate(model.subgraphs):
-            wanted = [*subgraph.inputs, *subgraph.outputs] if index == 0 else []
-            wanted += [op.inputs[1] for op in subgraph.operators if op.type == "FULLY_CONNECTED" and len(op.inputs) > 1]
-            found.append({tensor: _counts_of(tables[index][tensor]) for tensor in dict.fromkeys(wanted) if tensor >= 0})
-    except ModelError:
-        return [{} for _ in model.subgraphs]
-    return found
-
-
-def _counts_of(tensor: FlatbufferTable) -> tuple[int, int]:
-    table = tensor.table(TensorSlot.QUANTIZATION)
-    if table is None:
-        return 0, 0
-    return _count(table, QuantizationSlot.SCALE, 4), _count(table, QuantizationSlot.ZERO_POINT, 8)
-
-
-def _count(table: FlatbufferTable, slot: int, width: int) -> int:
-    vector = table.vector(slot, width)
-    return 0 if vector is None else vector.count

@@ -17,10 +17,10 @@ from memsched.runtimes.tflm.persistent import (
     _ArenaTail,
     _init,
     _prepare,
-    _quantization_counts,
     estimates,
     unknown_kernels,
 )
+from memsched.runtimes.tflm.quantization import quantization_counts
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build, int32s, options, pack, unpack
 
 
@@ -122,7 +122,7 @@ def test_fully_connected_weights_quantized_by_channel() -> None:
     compression = 8 * (kinds["CONV_2D"] + kinds["DEPTHWISE_CONV_2D"] + kinds["FULLY_CONNECTED"])
     compression += 40 * kinds["CONCATENATION"]
     tail, graph = Recorder(), model.subgraphs[0]
-    counts = _quantization_counts(model)[0]
+    counts = quantization_counts(model)[0]
     for operator in graph.operators:
         _init(tail, operator, 64)
         _prepare(tail, graph, operator, counts, 64)
