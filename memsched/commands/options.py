@@ -113,8 +113,9 @@ class BatchOptions(_ModelOptions):
     )
     max_slowdown: float | None = option(
         10.0,
-        "With pieces or values computed again, for ONNX Runtime: time that may be added, as estimated, in percent; "
-        "what its session takes for each further node counts as well. none: memory and --max-extra-macs alone decide.",
+        "With pieces or values computed again, for ONNX Runtime: time that may be added, as estimated for one "
+        "thread and the same session options, in percent; -O1 counts several threads and takes half. What a session "
+        "takes for each further node counts as well. none: memory and --max-extra-macs alone decide.",
         "slowdown",
         metavar="PCT|none",
     )
@@ -134,9 +135,10 @@ class BatchOptions(_ModelOptions):
     )
     order_guarantee: Literal["none", "session", "pins", "default"] | None = option(
         None,
-        "ONNX: what makes the runtime keep the order: session options, which are listed; pins in the model, which hold "
-        "in any session; or default: the best order that it takes by default. Unless one is named, it is session, and "
-        "no file is written that sessions without options need more for.",
+        "ONNX: what makes the runtime keep the order: session options, which are listed and leave out optimisations, "
+        "so that convolutions may take longer; pins in the model, which hold in any session; or default: the best "
+        "order that it takes by default. Unless one is named, it is session, and no file is written that sessions "
+        "without options need more for.",
         choices=("none", "session", "pins", "default"),
     )
     control_dependencies: bool = option(False, "TFLite: state the order for delegates too.", "flag")

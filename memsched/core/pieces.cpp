@@ -72,7 +72,7 @@ struct Run {
   Region wanted, computed;
   std::vector<Region> reads;
   std::vector<std::pair<int32_t, int32_t>> padding;
-  int64_t macs = 0, workspace = 0, lasting = 0;
+  int64_t macs = 0, weights = 0, workspace = 0, lasting = 0;
 };
 
 struct TensorInfo {
@@ -130,7 +130,7 @@ struct NewTensor {
 
 struct NewOp {
   int32_t kind = 0, output = -1, number = 0;
-  int64_t workspace = 0;
+  int64_t workspace = 0, weights = 0;
   std::vector<int32_t> inputs;
 };
 
@@ -205,6 +205,7 @@ class PieceJudge {
         run.padding.emplace_back(before, words.small());
       }
       run.macs = words.next();
+      run.weights = words.next();
       run.workspace = words.next();
       run.lasting = words.next();
     }
@@ -321,8 +322,8 @@ class PieceJudge {
   }
 
   // Write the pieces and return in `found` the largest footprint, with what their kernels keep, all multiply-accumulates,
-  // bytes read and made, whether the last axis of anything that an op makes is cut, and how many slices, concatenations
-  // and paddings there are.
+  // bytes read and made, whether the last axis of anything that an op makes is cut, how many slices, concatenations and
+  // paddings there are, and bytes of weights read.
   Status evaluate(int64_t* found) {
     new_tensors_.clear();
     new_ops_.clear();
@@ -338,12 +339,13 @@ class PieceJudge {
 
  private:
   void count(int64_t* found) const {
-    std::fill(found, found + 5, 0);
+    std::fill(found, found + 6, 0);
     for (const NewOp& op : new_ops_) {
       int64_t made = new_tensors_[op.output].size, read = 0;
       bool partial = op.kind < 0 ? op.kind == kSlice && partial_slices_ : ops_[op.kind].partial;
       for (int tensor : op.inputs) read += new_tensors_[tensor].size;
       found[0] += made + (partial ? made : read);
+      found[5] += op.weights;
       if (op.kind < 0) {
         ++found[1 - op.kind];
         continue;
@@ -672,6 +674,7 @@ class PieceJudge {
     made.output = add_like(op.output, extents);
     double units = std::ceil(op.units * static_cast<double>(new_tensors_[made.output].size));
     made.workspace = op.workspace + static_cast<int64_t>(units) + run.workspace;
+    made.weights = run.weights;
     int64_t work = run.macs;
     if (op.macs && extents != run.computed) {
       __int128 share = static_cast<__int128>(op.macs) * extents.elements() / op.elements;

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op
 
-__all__ = ["NOTHING_KEPT", "PARTIAL", "Kept", "Pace", "Prices"]
+__all__ = ["NOTHING_KEPT", "PARTIAL", "Kept", "Pace", "Prices", "weight_bytes"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,30 +42,43 @@ PARTIAL: Final = frozenset({"Gather", "Slice", "Split"})
 """Ops that read no more of their input than they make of it."""
 
 
+def weight_bytes(graph: Graph, op: Op) -> int:
+    """Return the bytes of constants that an op with multiply-accumulates reads, elements as wide as its output's."""
+    if not op.macs or not op.outputs:
+        return 0
+    shapes = [shape for name, shape in op.attributes.items() if name.startswith(CONSTANT_SHAPE)]
+    elements = sum(math.prod(map(int, shape)) for shape in shapes if isinstance(shape, tuple))
+    made = graph.tensors[op.outputs[0]]
+    return elements * made.size // max(1, math.prod(made.shape or ()))
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
     """What ops take of a runtime's time, in the multiply-accumulates that take as long: an estimate.
 
     Attributes:
         of_op: For each op, whatever it does.
-        of_byte: For each byte that is read or written.
+        of_byte: For each byte of activations that is read or written.
+        of_weight: For each byte of weights that is read: all of them again by each piece of a layer.
     """
 
     of_op: float
     of_byte: float
+    of_weight: float = 0.0
 
     def of_ops(self, graph: Graph, ops: Iterable[Op]) -> float:
         """Return what these ops of ``graph`` take together."""
-        count = macs = moved = 0
+        count = macs = moved = weights = 0
         for op in ops:
             made = sum(graph.tensors[tensor].size for tensor in op.outputs)
             read = made if op.type in PARTIAL else sum(graph.tensors[tensor].size for tensor in op.inputs)
             count, macs, moved = count + 1, macs + op.macs, moved + made + read
-        return self.of_counted(count, macs, moved)
+            weights += weight_bytes(graph, op) if self.of_weight else 0
+        return self.of_counted(count, macs, moved, weights)
 
-    def of_counted(self, ops: int, macs: int, moved: int) -> float:
-        """Return what so many ops take that together do ``macs`` and move so many bytes."""
-        return macs + self.of_op * ops + self.of_byte * moved
+    def of_counted(self, ops: int, macs: int, moved: int, weights: int) -> float:
+        """Return what so many ops take that together do ``macs`` and move so many bytes, those of weights apart."""
+        return macs + self.of_op * ops + self.of_byte * moved + self.of_weight * weights
 
     def of_graph(self, graph: Graph) -> float:
         """Return what all ops of ``graph`` take together."""
@@ -81,6 +96,7 @@ class Prices:
         of_slice: For a slice, and roughly for any other op by which a loop hands data on.
         pace: What ops take of the time, where that is known; then what is kept are the runtime's own structures, which
             lie in the process and are no part of what it requires.
+        cautious: The same for what is to cost nothing however the model is run; None where that is not known.
         free: Bytes beyond those of the model that are kept for nothing.
     """
 
@@ -88,6 +104,7 @@ class Prices:
     of_op: Callable[[Graph, Op], Kept]
     of_slice: Kept
     pace: Pace | None = None
+    cautious: Pace | None = None
     free: int = 0
 
     def of_ops(self, graph: Graph, ops: Iterable[Op]) -> Kept:

@@ -125,7 +125,9 @@ class TargetRules:
             return None
         kept = Kept(price.bytes_per_op)
         pace = Pace(price.macs_per_op, price.macs_per_byte)
-        return Prices(of_model=NOTHING_KEPT, of_op=lambda _graph, _op: kept, of_slice=kept, pace=pace)
+        dear = price.cautious
+        cautious = None if dear is None else Pace(dear.macs_per_op, dear.macs_per_byte, dear.macs_per_weight_byte)
+        return Prices(NOTHING_KEPT, lambda _graph, _op: kept, kept, pace=pace, cautious=cautious)
 
     def facts(self, module: Module) -> Any:
         """Return None."""

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 __all__ = [
     "BudgetFor",
+    "CautiousPrice",
     "InPlaceRule",
     "PartViewRule",
     "PipelineRules",
@@ -158,18 +159,34 @@ class PipelineRules(Rules, frozen=True):
     parameter_bits: Position = 0
 
 
+class CautiousPrice(Rules, frozen=True):
+    """What one more operator costs where threads share the work and weights lie in no near cache.
+
+    Attributes:
+        macs_per_op: Its time before it computes anything, in multiply-accumulates that take as long then.
+        macs_per_byte: Its time to read or write a byte, likewise.
+        macs_per_weight_byte: Its time to read a byte of weights, likewise.
+    """
+
+    macs_per_op: Rate
+    macs_per_byte: Rate
+    macs_per_weight_byte: Rate
+
+
 class PriceRule(Rules, frozen=True):
     """What one more operator costs, however little it does.
 
     Attributes:
         bytes_per_op: Memory of the process for the runtime's own structures.
-        macs_per_op: Its time before it computes anything, in multiply-accumulates that take as long.
+        macs_per_op: Its time on one thread before it computes anything, in multiply-accumulates that take as long.
         macs_per_byte: Its time to read or write a byte, likewise.
+        cautious: What decides on layers in pieces that are to cost nothing; None: the same.
     """
 
     bytes_per_op: Size
     macs_per_op: Rate
     macs_per_byte: Rate
+    cautious: CautiousPrice | None = None
 
 
 class Target(Rules, frozen=True):

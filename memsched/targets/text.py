@@ -64,9 +64,17 @@ def _lines(values: dict[str, object]) -> Iterator[str]:
     for key, found in tables.items():
         for table in (found,) if isinstance(found, dict) else found:
             yield f"\n[{key}]" if isinstance(found, dict) else f"\n[[{key}]]"
+            yield from _entries(table)
             for name, value in table.items():
-                if value is not None:
-                    yield f"{name} = {_value(value)}"
+                if isinstance(value, dict):
+                    yield f"\n[{key}.{name}]"
+                    yield from _entries(value)
+
+
+def _entries(table: dict[str, object]) -> Iterator[str]:
+    for name, value in table.items():
+        if value is not None and not isinstance(value, dict):
+            yield f"{name} = {_value(value)}"
 
 
 def _names(value: object) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.model import Graph, Op, Region, Tensor
-from memsched.graph.prices import PARTIAL
+from memsched.graph.prices import PARTIAL, weight_bytes
 from memsched.lowering.apply import NIBBLES, Workspaces
 from memsched.lowering.litert_kernels import has_own_memory, lasting_bytes, own_memory
 from memsched.regions.rules import Geometry, Pointwise, Refusal, WholeAxis, Window
@@ -50,6 +50,7 @@ class WrittenFigures:
     Attributes:
         peak: The largest footprint with what their kernels keep, bytes.
         moved: Bytes that their ops read and make.
+        weights: Bytes of weights that they read.
         cuts_last_axis: A run of an op makes less along the last axis than the op does.
         slices: How many there are; so for ``concats`` and ``pads``.
     """
@@ -57,6 +58,7 @@ class WrittenFigures:
     peak: int
     macs: int
     moved: int
+    weights: int
     cuts_last_axis: bool
     slices: int
     concats: int
@@ -154,8 +156,8 @@ class CompiledPieces:
         self._check(status)
         if status == _FOREIGN:
             return None
-        peak, macs, moved, last, slices, concats, pads = self._found[:7]
-        return WrittenFigures(peak, macs, moved, bool(last), slices, concats, pads)
+        peak, macs, moved, last, slices, concats, pads, weights = self._found[:8]
+        return WrittenFigures(peak, macs, moved, weights, bool(last), slices, concats, pads)
 
     @staticmethod
     def _check(status: int) -> None:
@@ -324,7 +326,8 @@ class _CoreWords:
         for region in run.reads:
             words += _ends(region.ranges, len(region.ranges))
         words += [len(run.padding), *(word for pair in run.padding for word in pair), run.macs]
-        return [*words, *self._own_memory(number, run)]
+        weights = weight_bytes(self._graph, replace(op, attributes=run.attributes))
+        return [*words, weights, *self._own_memory(number, run)]
 
     def _own_memory(self, number: int, run: OpPiece) -> tuple[int, int]:
         """Return what the kernel of a run needs during its step, and what it keeps, bytes."""

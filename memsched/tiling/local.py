@@ -234,7 +234,9 @@ class Intervals:
         for op, times in zip(local.graph.ops, runs, strict=True):
             more += self._prices.of_op(local.graph, op) * times
         pace, count = self._prices.pace, sum(runs) + found.slices + found.concats + found.pads
-        return more, 0.0 if pace is None else pace.of_counted(count, found.macs, found.moved) - local.time
+        if pace is None:
+            return more, 0.0
+        return more, pace.of_counted(count, found.macs, found.moved, found.weights) - local.time
 
     @functools.cached_property
     def _helpers(self) -> tuple[Kept, Kept, Kept]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from memsched.graph.dialect import Attributes, Dialect
+from memsched.graph.dialect import CONSTANT_SHAPE, Attributes, Dialect
 from memsched.graph.model import Op, Region
 from memsched.regions.ranges import PieceNeeds, deduce
 from memsched.regions.rules import Geometry, Reflection, Refusal, RefusedError, TransposedWindow, Window
@@ -63,7 +63,23 @@ def _run_of(value: Op, number: int, geometry: Geometry, wanted: Region, dialect:
     if any(one.region is None for one in needed.inputs):
         raise RefusedError(f"op '{value.name}' ({value.type}): a piece would not read all of its inputs")
     run = _Words(value, number, geometry, dialect, padded).run(wanted, needed)
-    return replace(run, macs=_macs(geometry, value.macs, needed, run.computed) if value.macs else 0)
+    attributes = {**run.attributes, **_parts_of_constants(value, needed)}
+    macs = _macs(geometry, value.macs, needed, run.computed) if value.macs else 0
+    return replace(run, attributes=attributes, macs=macs)
+
+
+def _parts_of_constants(value: Op, needed: PieceNeeds) -> dict[str, tuple[int, ...]]:
+    """Return what is said of the shapes of those constants of which a run reads a part."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for part in needed.weights:
+        name = f"{CONSTANT_SHAPE}{part.position}"
+        shape = shapes.get(name, value.attributes.get(name))
+        if isinstance(shape, tuple) and part.axis < len(shape):
+            lengths = (int(size) for size in shape)
+            shapes[name] = tuple(
+                part.stop - part.start if axis == part.axis else size for axis, size in enumerate(lengths)
+            )
+    return shapes
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ def test_prices_of_ways_that_help_are_as_in_python() -> None:
         channels = (graph.tensors[op.outputs[0]].shape or (0,))[-1] if op.macs else 0
         return Kept(100 + len(op.type) + channels, 7)
 
-    prices = Prices(Kept(1000, 50), price, Kept(120, 7), Pace(1000.0, 0.5))
+    prices = Prices(Kept(1000, 50), price, Kept(120, 7), Pace(1000.0, 0.5, 0.25))
     for seed in range(2):
         judged_both_ways(loaded(onnx_net(seed)), load_target("onnxruntime"), seed, 8, prices)
 

@@ -167,9 +167,9 @@ def optimize(
             only with ``verify``; ``tile``, ``remat``, ``fuse`` and ``io`` take their place.
         max_extra_macs: Multiply-accumulates, in percent of the model's (0 to 10,000), that may be computed twice; for
             values computed again, bytes moved count as well.
-        max_slowdown: Time, in percent of the model's as estimated, that pieces and values computed again may cost where
-            the target has a price of an operator, as ONNX Runtime's has; what the runtime keeps in the process for each
-            operator is weighed in, too. None: memory and multiply-accumulates alone decide.
+        max_slowdown: Time, in percent of the model's as estimated for one thread, that pieces and values computed again
+            may cost where the target has a price of an operator, as ONNX Runtime's has; what the runtime keeps in the
+            process for each operator is weighed in, too. None: memory and multiply-accumulates alone decide.
         verify: Run both models on random inputs, where their runtime is installed.
         workers: Processes that search independent parts.
         executor: Where these are searched instead, such as what a dask client's ``get_executor`` gives; the result is

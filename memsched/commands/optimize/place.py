@@ -77,6 +77,7 @@ class Request:
             each is then weighed in, too; None: memory and multiply-accumulates alone decide.
         free_ops: So many operators more cost neither time nor memory of the process: where all is small, nothing is
             slow.
+        cautious: What rewrites cost is to hold however the model is run.
     """
 
     run: Run
@@ -88,6 +89,7 @@ class Request:
     needed: bool = False
     slowdown: float | None = None
     free_ops: int = 150
+    cautious: bool = False
 
     def stopped(self) -> bool:
         """Whether the search was asked to end."""

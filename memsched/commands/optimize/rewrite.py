@@ -65,7 +65,7 @@ class RewriteBase:
         The runtime's own structures lie beside what it requires, which is what a budget is for: there only the time of
         an op counts.
         """
-        found = runtime_of(self.module, self.prepared.target).prices(self.module)
+        found = self._prices(request)
         if found is None or found.pace is None:
             return found
         if request.slowdown is None:
@@ -76,11 +76,17 @@ class RewriteBase:
 
     def most_time(self, request: Request) -> float:
         """Return the extra time that is permitted, as prices count it; may be infinite."""
-        found = runtime_of(self.module, self.prepared.target).prices(self.module)
+        found = self._prices(request)
         if found is None or found.pace is None or request.slowdown is None:
             return math.inf
         permitted = found.pace.of_graph(self.given) * request.slowdown / 100
         return max(permitted, found.pace.of_op * request.free_ops)
+
+    def _prices(self, request: Request) -> Prices | None:
+        found = runtime_of(self.module, self.prepared.target).prices(self.module)
+        if found is None or found.cautious is None or not request.cautious:
+            return found
+        return replace(found, pace=found.cautious)
 
     @property
     def executed(self) -> Graph:

@@ -139,3 +139,45 @@ def test_a_few_operators_more_cost_nothing() -> None:
 def test_what_is_no_percentage_is_refused() -> None:
     with pytest.raises(UsageError, match="--max-slowdown -1 is no percentage"):
         memsched.optimize(convolutions(), max_slowdown=-1.0)
+
+
+def feed_forward(rows: int) -> bytes:
+    """Two products with a wide value between them, whose weights each piece of rows reads again."""
+    values = np.random.default_rng(0)
+    shapes = {"up": (128, 2048), "down": (2048, 128)}
+    weights = [
+        numpy_helper.from_array(values.standard_normal(shape).astype(np.float32) / 64, name)
+        for name, shape in shapes.items()
+    ]
+    nodes = [
+        helper.make_node("MatMul", ["x", "up"], ["wide"], "first"),
+        helper.make_node("Relu", ["wide"], ["r"], "relu"),
+        helper.make_node("MatMul", ["r", "down"], ["y"], "second"),
+    ]
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (1, rows, 128)) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "layer", ends[:1], ends[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(model.SerializeToString())
+
+
+def test_by_default_few_rows_stay_whole_and_many_are_cut() -> None:
+    for rows, cut in ((128, False), (4096, True)):
+        tiling = memsched.optimize(feed_forward(rows), order_guarantee="session", effort=EFFORT).report.values.tiling
+        assert (tiling is not None and tiling.applied) == cut
+
+
+def test_who_permits_pieces_gets_them_of_few_rows_too() -> None:
+    result = memsched.optimize(feed_forward(128), order_guarantee="session", tile=True, effort=EFFORT)
+    tiling = result.report.values.tiling
+    assert tiling is not None
+    assert tiling.applied
+
+
+def test_what_is_to_cost_nothing_is_judged_by_the_dearer_price() -> None:
+    price = load_target("onnxruntime").price
+    assert price is not None
+    dear = price.cautious
+    assert dear is not None
+    pace = Pace(dear.macs_per_op, dear.macs_per_byte, dear.macs_per_weight_byte)
+    result = memsched.optimize(feed_forward(4096), order_guarantee="session", effort=EFFORT, max_slowdown=10.0)
+    assert 0 < pace.of_graph(result.graph) / pace.of_graph(result.module.graph) - 1 <= 0.05
