@@ -98,6 +98,7 @@ class Prices:
             lie in the process and are no part of what it requires.
         cautious: The same for what is to cost nothing however the model is run; None where that is not known.
         free: Bytes beyond those of the model that are kept for nothing.
+        uniform: What is kept is the same for every op.
     """
 
     of_model: Kept
@@ -106,6 +107,7 @@ class Prices:
     pace: Pace | None = None
     cautious: Pace | None = None
     free: int = 0
+    uniform: bool = False
 
     def of_ops(self, graph: Graph, ops: Iterable[Op]) -> Kept:
         """Return what is kept for these ops together."""

@@ -127,7 +127,7 @@ class TargetRules:
         pace = Pace(price.macs_per_op, price.macs_per_byte)
         dear = price.cautious
         cautious = None if dear is None else Pace(dear.macs_per_op, dear.macs_per_byte, dear.macs_per_weight_byte)
-        return Prices(NOTHING_KEPT, lambda _graph, _op: kept, kept, pace=pace, cautious=cautious)
+        return Prices(NOTHING_KEPT, lambda _graph, _op: kept, kept, pace=pace, cautious=cautious, uniform=True)
 
     def facts(self, module: Module) -> Any:
         """Return None."""

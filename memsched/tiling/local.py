@@ -185,7 +185,7 @@ class Intervals:
             return Refusal("another way needs less")
         if core is not None and planned:
             found = core.evaluate()
-            if found is not None and not (found.cuts_last_axis and self._prices is not None):
+            if found is not None and (self._prices is None or self._prices.uniform or not found.cuts_last_axis):
                 peak = found.peak + interval.base - local.lasting
                 more, slower = self._more(local, figures.runs, found)
                 return GroupCost(group, peak, found.macs - local.macs, more, slower)

@@ -6,6 +6,7 @@ import math
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -133,6 +134,22 @@ def test_prices_of_ways_that_help_are_as_in_python() -> None:
     prices = Prices(Kept(1000, 50), price, Kept(120, 7), Pace(1000.0, 0.5, 0.25))
     for seed in range(2):
         judged_both_ways(loaded(onnx_net(seed)), load_target("onnxruntime"), seed, 8, prices)
+
+
+def test_what_every_op_keeps_alike_needs_no_python_where_the_last_axis_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Kept(300)
+    prices = Prices(Kept(), lambda _graph, _op: kept, kept, Pace(1000.0, 0.5), uniform=True)
+    cuts = Counter[bool]()
+    cost = Intervals._cost
+
+    def counted(intervals: Intervals, *arguments: Any) -> GroupCost:
+        cuts["_core" in vars(intervals) and vars(intervals)["_core"] is None] += 1
+        return cost(intervals, *arguments)
+
+    monkeypatch.setattr(Intervals, "_cost", counted)
+    for seed in range(2):
+        judged_both_ways(loaded(onnx_net(seed)), load_target("ideal"), seed, 8, prices)
+    assert cuts[True] > 5 > cuts[False]
 
 
 def test_a_search_finds_the_same_with_the_core_and_without() -> None:
