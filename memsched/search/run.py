@@ -83,6 +83,10 @@ class Run:
         limit = self.limits.effort
         return None if limit is None else max(0.0, limit - (self.meter.done - self.done_before))
 
+    def timed_by_system(self) -> bool:
+        """Whether the clock is the one that all processes of this machine have."""
+        return self.clock is _now
+
     def spend(self, work: float) -> None:
         """Count work that was done, as `Limits.effort`."""
         self.meter.done += work
@@ -111,6 +115,10 @@ class Run:
         """Return a run that may do so much work, as far as it is left of this one."""
         left = self.effort()
         return self._with_work(work if left is None else min(work, left))
+
+    def metered(self) -> Run:
+        """Return a run with the same limits and the work that is left, which counts what it does by itself."""
+        return dataclasses.replace(self._of_effort(self.effort()), meter=WorkMeter(), done_before=0.0)
 
     def quiet(self) -> Run:
         """Return the same run without a progress callback."""

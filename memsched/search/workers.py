@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import os
 import signal
 import threading
@@ -9,11 +10,20 @@ from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 __all__ = ["submitted", "worker_pool"]
 
 _Result = TypeVar("_Result")
+
+
+def _read_only(mapping: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    return MappingProxyType(mapping)
+
+
+# Attributes of ops may be read-only, and Python alone cannot send such a mapping to another process.
+copyreg.pickle(MappingProxyType, lambda mapping: (_read_only, (dict(mapping),)))
 
 
 def worker_pool(

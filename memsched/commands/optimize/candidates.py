@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["Lookout", "one_meets", "try_points"]
+__all__ = ["Lookout", "one_meets", "told_first", "try_points"]
 
 _FIRST_TRIES = 4
 """Points whose peak is within the budget, the least work first, that are looked at before those of least peak."""
@@ -56,7 +56,7 @@ def try_points(
     if tries.met_by(fitting[:_FIRST_TRIES]):
         return
     # Here nothing depends on the budget but the end.
-    last = sorted(range(len(points)), key=lambda number: (points[number].peak, number))[:_LAST_TRIES]
+    last = _least_peaks(points)
     told: dict[int, int] = {}
     for number in last:
         # Each takes a moment: what is not known in time comes after what is.
@@ -73,6 +73,16 @@ def try_points(
             if budget is not None and least <= budget:
                 return
     tries.met_by(fitting[_FIRST_TRIES:])
+
+
+def told_first(points: Sequence[_P], budget: int | None) -> list[int]:
+    """Return the numbers of the points of which `try_points` asks what their models require at most."""
+    fitting = [number for number, point in enumerate(points) if budget is not None and point.peak <= budget]
+    return list(dict.fromkeys((*fitting[:_FIRST_TRIES], *_least_peaks(points))))
+
+
+def _least_peaks(points: Sequence[_P]) -> list[int]:
+    return sorted(range(len(points)), key=lambda number: (points[number].peak, number))[:_LAST_TRIES]
 
 
 def one_meets(

@@ -9,21 +9,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Generic
 
+from memsched.commands.optimize.ahead import AheadRewrite, ModelsAhead
 from memsched.commands.optimize.candidates import Lookout, one_meets, try_points
 from memsched.commands.optimize.looks import Looks
-from memsched.commands.optimize.place import GivenUpError, ModulePlan, Request, as_stored, place, prepare_again
+from memsched.commands.optimize.making import ModelMaker, RewrittenModel, WrittenModel
+from memsched.commands.optimize.place import GivenUpError, ModulePlan, Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Maker, Part, Rewrite, RewriteBase, RewritePoint
 from memsched.errors import InternalError, ModelError
-from memsched.formats.module import Module
-from memsched.graph.border import Border
-from memsched.planning.rewrite import plain, read_back, with_origins
-from memsched.planning.values import TargetModule
 
 __all__ = ["RewriteResult", "RewriteRun", "RewrittenModel", "attempt", "rank"]
 
@@ -38,24 +36,6 @@ _TIMED_LOOK = 4.0
 
 _SMALL_SECONDS = 1.0
 """For the order and the addresses of a small model at least: they end by themselves, nearly always long before."""
-
-
-@dataclass(frozen=True, slots=True)
-class RewrittenModel:
-    """A rewritten model, with its orders and addresses.
-
-    Attributes:
-        data: Its file, in the order in which it was made.
-        extra_macs: Multiply-accumulates that the model it was made from does not have.
-        borders: What its caller has to do instead of it.
-    """
-
-    module: Module
-    data: bytes
-    prepared: TargetModule
-    placed: ModulePlan
-    extra_macs: int
-    borders: tuple[Border, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +85,11 @@ class RewriteRun(Generic[Part]):
         rewrite, models = self._rewrite, self._models
         rewrite.resume(request)
         models.request = request
+        with models.made_ahead(rewrite):
+            self._search_on(request, until_met=until_met)
+
+    def _search_on(self, request: Request, *, until_met: bool) -> None:
+        rewrite, models = self._rewrite, self._models
         lookout = None
         if until_met and self._budget is not None:
             lookout = Lookout[RewritePoint[Part]](self._budget, models.one_meets)
@@ -122,7 +107,7 @@ class RewriteRun(Generic[Part]):
                 if not over:
                     continue
             models.look(request, None)
-            goes_on = rewrite.goes_on(request.run.clock() - begun)
+            goes_on = rewrite.goes_on(max(request.run.clock() - begun, models.seconds))
             if models.over() or not goes_on or (lookout is not None and models.met):
                 return
 
@@ -192,22 +177,51 @@ class _Models(Generic[Part]):
         *,
         hurried: bool = False,
     ) -> None:
-        self._rewrite, self._base, self._plain = rewrite, base, plain(base.module)
+        self._rewrite, self._base, self._maker = rewrite, base, ModelMaker(rewrite, base, budget)
         self.request, self._budget = request, budget
         self._unhurried = rewrite.small and not hurried
         self._work: float | None = None
-        self._macs = sum(op.macs for op in rewrite.graph.ops)
+        self._whole = request
         # The last one is most often the next one, too.
-        self._written: tuple[tuple[Part, ...], Module, bytes, TargetModule, int] | None = None
+        self._written: tuple[tuple[Part, ...], WrittenModel] | None = None
         self._placed: tuple[tuple[Part, ...], RewrittenModel] | None = None
         self._at_most: dict[tuple[Part, ...], int] = {}
         self._requires: dict[tuple[Part, ...], int] = {}
+        self._ahead: ModelsAhead[Part] | None = None
+        self._look: tuple[Sequence[RewritePoint[Part]], Looks] | None = None
         self.taken: tuple[RewrittenModel, RewritePoint[Part]] | None = None
 
     def look(self, request: Request, looks: Looks | None) -> None:
         """Make models within ``request`` from now on; of ``looks``, with what is theirs alone."""
-        self._work = looks.work if looks is not None and looks.fixed else None
-        self.request = request if self._work is None or request.effort() is None else request.taking(self._work)
+        self._whole = request
+        self._work, self.request = _of_look(request, looks)
+
+    @contextlib.contextmanager
+    def made_ahead(self, rewrite: Rewrite[Part]) -> Iterator[None]:
+        """Make models in other processes meanwhile, where the run has several workers."""
+        request = self.request
+
+        def asked(looks: Looks) -> tuple[Request, Request]:
+            work, within = _of_look(request, looks)
+            within = within.as_optional()
+            return within, self._for_one(request.as_optional(), work)
+
+        if isinstance(rewrite, AheadRewrite) and ModelsAhead.permitted(self._base, request.run):
+            self._ahead = ModelsAhead(
+                *(rewrite, self._base, self._budget, request.run.limits.workers),
+                *(asked, self._at_most, self._requires),
+            )
+        try:
+            yield
+        finally:
+            ahead, self._ahead, self._look = self._ahead, None, None
+            if ahead is not None:
+                ahead.close()
+
+    @property
+    def seconds(self) -> float:
+        """What the making of one model took elsewhere, at the most."""
+        return self._ahead.seconds if self._ahead is not None else 0.0
 
     @property
     def met(self) -> bool:
@@ -227,8 +241,16 @@ class _Models(Generic[Part]):
         Raises:
             UnwritableError: Parts of one of them cannot be written.
         """
-        with contextlib.suppress(GivenUpError):
-            try_points(points, self._budget, self._make, at_most=self._told, over=self.over)
+        looks = self._rewrite.looks
+        if self._ahead is not None and looks is not None and self._told is not None:
+            self._look = points, looks
+            self._ahead.plan(points, looks)
+        try:
+            with contextlib.suppress(GivenUpError):
+                try_points(points, self._budget, self._make, at_most=self._told, over=self.over)
+        finally:
+            if self._ahead is not None:
+                self._ahead.over()
 
     def one_meets(self, points: Sequence[RewritePoint[Part]]) -> bool:
         """Take the model with little work that is sure to meet the budget; return whether there is one.
@@ -262,15 +284,15 @@ class _Models(Generic[Part]):
             self._at_most[point.way] = sys.maxsize
             return False
 
-    def _for_one(self) -> Request:
-        """Return a request for the order and the addresses of one model."""
-        request, share = self._request(), self._rewrite.share
-        if self._work is None:
+    def _for_one(self, request: Request, work: float | None) -> Request:
+        """Return a request for the order and the addresses of one model, of a look with so much work."""
+        share = self._rewrite.share
+        if work is None:
             timed = request.run.limits.time_limit is not None
             return request.within(share if timed else min(share, _PLACING_WORK))
         if request.effort() is None:
-            return request.within(share).taking(_TIMED_LOOK * self._work)
-        return request.taking(_LOOK_SHARE * self._work)
+            return request.within(share).taking(_TIMED_LOOK * work)
+        return request.taking(_LOOK_SHARE * work)
 
     def _make(self, point: RewritePoint[Part]) -> int:
         if point.way not in self._requires:
@@ -283,62 +305,42 @@ class _Models(Generic[Part]):
     def _rank(self, made: RewrittenModel, point: RewritePoint[Part]) -> tuple[bool, tuple[Fraction | int, ...]]:
         return rank(made.placed, point.work, self._budget)
 
-    def _request(self) -> Request:
-        if self._unhurried:
-            return _unhurried(self.request)
-        return self.request.as_optional(needed=self.taken is None)
+    def _request(self, request: Request | None = None) -> Request:
+        request = request or self.request
+        return _unhurried(request) if self._unhurried else request.as_optional(needed=self.taken is None)
 
     def _required_at_most(self, point: RewritePoint[Part]) -> int:
         """Return the bytes that the point's model requires in the order in which it is made."""
         if point.way not in self._at_most:
-            again, _, anew, _ = self._made(point.way)
-            stored = as_stored(again, anew, self._request())
-            self._at_most[point.way] = self._weighed(again, stored).requirement.weight
+            request = self._request()
+            told = self._ahead.required_at_most(point.way, request) if self._ahead is not None else None
+            if told is None:
+                begun = request.run.clock()
+                told = self._maker.at_most(self._made(point.way), request)
+                if self._ahead is not None and self._look is not None:
+                    self._ahead.begin(*self._look, request.run.clock() - begun)
+            self._at_most[point.way] = told
         return self._at_most[point.way]
 
     def _model(self, point: RewritePoint[Part]) -> RewrittenModel:
         if self._placed is None or self._placed[0] != point.way:
-            again, data, anew, extra = self._made(point.way)
-            placed = self._weighed(again, place(again, anew, self._for_one()))
-            borders = self._rewrite.borders(point.way)
-            self._placed = point.way, RewrittenModel(again, data, anew, placed, extra, borders)
+            # As much for each that is made of a look: then it does not depend on what others took.
+            request = self._for_one(self._request(None if self._work is None else self._whole), self._work)
+            found = self._ahead.model(point.way, request) if self._ahead is not None else None
+            if found is None:
+                found = self._maker.model(point.way, self._made(point.way), request)
+            self._placed = point.way, found[0]
+            request.run.spend(found[1])
         return self._placed[1]
 
-    def _weighed(self, again: Module, placed: ModulePlan) -> ModulePlan:
-        """Return ``placed`` with the structures that a runtime has for more ops than the base's."""
-        prices = self._base.prices(self.request, self._budget)
-        if prices is None or prices.pace is None:
-            return placed
-        before, after = self._base.given, again.graphs[0]
-        more = prices.of_ops(after, after.ops) - prices.of_ops(before, before.ops)
-        structures = self._base.placed.requirement.structures + prices.required(0, more)
-        return dataclasses.replace(placed, requirement=dataclasses.replace(placed.requirement, structures=structures))
-
-    def _made(self, way: tuple[Part, ...]) -> tuple[Module, bytes, TargetModule, int]:
+    def _made(self, way: tuple[Part, ...]) -> WrittenModel:
         if self._written is None or self._written[0] != way:
             request = self._request()
-            request.go_on()
             try:
-                again, data, extra = self._file(way, request)
+                self._written = way, self._maker.written(way, request)
             except (InternalError, ModelError) as error:
                 raise UnwritableError(self._at_fault(way, str(error), request)) from None
-            request.go_on()
-            self._written = way, again, data, prepare_again(again, self._base.prepared, request), extra
-        return self._written[1:]
-
-    def _file(self, way: tuple[Part, ...], request: Request) -> tuple[Module, bytes, int]:
-        graph = self._rewrite.build(way)
-        request.go_on()
-        base = self._base
-        borders = self._rewrite.borders(way)
-        again, data = read_back(
-            *(self._plain, graph, base.options, base.prepared.target, request.go_on, borders),
-            proven=self._rewrite.proven,
-            opening=request.opening,
-        )
-        if self._plain is not base.module:
-            again = with_origins(again, base.module)
-        return again, data, sum(op.macs for op in graph.ops) - self._macs
+        return self._written[1]
 
     def _at_fault(self, way: tuple[Part, ...], reason: str, request: Request) -> Mapping[tuple[Part, ...], str]:
         """Return those parts of a way that cannot be written, alone or beside the others; all of it at the least."""
@@ -358,10 +360,16 @@ class _Models(Generic[Part]):
     def _reason(self, way: tuple[Part, ...], request: Request) -> str | None:
         """Return why a model cannot be written; None where it can."""
         try:
-            self._file(way, request)
+            self._maker.file(way, request)
         except (InternalError, ModelError) as error:
             return str(error)
         return None
+
+
+def _of_look(request: Request, looks: Looks | None) -> tuple[float | None, Request]:
+    """Return the work for the models of a look, and a request for them: with a limit of work, that alone."""
+    work = looks.work if looks is not None and looks.fixed else None
+    return work, request if work is None or request.effort() is None else request.taking(work)
 
 
 def _unhurried(request: Request) -> Request:

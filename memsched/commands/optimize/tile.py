@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from msgspec import UNSET
 
@@ -41,6 +43,58 @@ _PLACINGS = 2.0
 """Time that is set aside for the next placing while the search goes on, as a multiple of what the last one took."""
 
 
+_AHEAD = 0.25
+"""Work of the search at a time while models are made in other processes, which then wait for nothing for long."""
+
+_ROUNDING = 1e-6
+"""By how much work, counted in whole steps, may seem less than it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class TilingBuilder:
+    """Makes graphs in pieces, in whichever process.
+
+    Attributes:
+        graph: As it is.
+    """
+
+    graph: Graph
+    base: RewriteBase
+
+    @property
+    def proven(self) -> bool:
+        """Whether graphs are checked when they are built: they are not."""
+        return False
+
+    def borders(self, way: tuple[Group, ...]) -> tuple[Border, ...]:
+        """Return nothing: inputs and outputs stay."""
+        del way
+        return ()
+
+    def build(self, way: tuple[Group, ...]) -> Graph:
+        """Return the graph with these groups in pieces, or in loops."""
+        return _in_pieces(self.graph, way, self.base.dialect)
+
+
+@dataclass(frozen=True, slots=True)
+class _TilingLook:
+    """A look at the search.
+
+    Attributes:
+        looks: As they were then.
+        work: Of the search until then.
+        more: Another look may follow.
+        late: The time was up before the look was due.
+    """
+
+    found: TilingResult
+    points: Sequence[RewritePoint[Group]]
+    looks: Looks
+    work: float
+    more: bool
+    late: bool
+
+
 class TileRewrite:
     """Groups of layers computed piece by piece; work counts multiply-accumulates. See `Rewrite`.
 
@@ -74,12 +128,18 @@ class TileRewrite:
         self._refused: dict[str, str] = {}
         self._extra: dict[Group, int] = {}
         self._prices, self._most_time = base.prices(request, budget), base.most_time(request)
-        self._search = self._begun(loops)
+        self._loops = tuple(loops)
+        self._search = self._begun()
+        self._done, self._more = 0.0, True
+        self._dropped: list[tuple[float, tuple[Group, ...]]] = []
+        self._looking: Iterator[_TilingLook | None] | None = None
+        self._seen_ahead: deque[_TilingLook] = deque()
+        self._at_once = math.inf
         self.looks = Looks()
         self._found: TilingResult | None = None
         self.resume(request)
 
-    def _begun(self, loops: Sequence[GroupCost]) -> TilingSearch:
+    def _begun(self) -> TilingSearch:
         return TilingSearch(
             self.graph,
             self._base.prepared.target,
@@ -90,7 +150,7 @@ class TileRewrite:
             enough=lambda point: bool(point.groups) and self._meets(_point(point)),
             prices=self._prices,
             most_time=self._most_time,
-            loops=loops,
+            loops=self._loops,
         )
 
     @property
@@ -106,6 +166,7 @@ class TileRewrite:
 
     def resume(self, request: Request) -> None:
         """Take up the search where it was left."""
+        self._rewind()
         self._request = request
         self._pause, self._end = request.within(_SEARCH_SHARE).deadline(), request.deadline()
         # A limit of work is divided once: what models on the way take changes nothing about the search.
@@ -123,6 +184,8 @@ class TileRewrite:
         least_work = lookout is None and self._budget is not None
         if least_work:
             looks.skip()
+        if looks.fixed and self._budget is None:
+            return self._look()
         while True:
             until = lookout.at if lookout is not None else None
             most = looks.at if looks.fixed and not (least_work and math.isfinite(self._end)) else None
@@ -140,6 +203,76 @@ class TileRewrite:
             if ended or not looks.next():
                 return ()
 
+    def _look(self) -> Sequence[RewritePoint[Group]]:
+        """Go on to the next look at which there may be models to make."""
+        if not self._seen_ahead:
+            self._at_once = math.inf
+            self._looking = self._looking or self._further_looks()
+            self._seen_ahead.append(next(one for one in self._looking if one is not None))
+        look = self._seen_ahead.popleft()
+        self._found, self.looks, self._more = look.found, look.looks, look.more
+        self._request.run.spend(look.work - self._done)
+        self._done = look.work
+        return look.points
+
+    def _further_looks(self) -> Iterator[_TilingLook | None]:
+        """Yield looks, from the one that is due next on, and None while the search goes on."""
+        looks, more = copy.copy(self.looks), True
+        while more:
+            found = None
+            while found is None:
+                most = min(looks.at, self._search.work + self._at_once)
+                found = self._search.run(self._pause, self._end, most)
+                done = self._search.work
+                if not (found.exhausted or looks.due(done) or done < most - _ROUNDING):
+                    yield None
+                    found = None
+            points = [_point(one) for one in found.frontier if one.groups and self._permits(one)]
+            late = not found.exhausted and not looks.due(done)
+            ended = found.exhausted or late
+            worth = looks.worth(min((point.peak for point in points), default=math.inf), last=ended)
+            then = copy.copy(looks)
+            more = not found.exhausted and (late or looks.next())
+            if worth or not more or late:
+                yield _TilingLook(found, points if worth else (), then, done, more, late)
+
+    def _rewind(self) -> None:
+        """Forget what was searched ahead."""
+        self._looking = None
+        self._seen_ahead.clear()
+        if self._search.work > self._done + _ROUNDING:
+            self._search = self._begun()
+            for work, groups in self._dropped:
+                self._search_until(work)
+                self._search.drop(groups)
+            self._search_until(self._done)
+
+    def _search_until(self, work: float) -> None:
+        # As it was left there before: a search that has done so much would go on by another way of cutting.
+        if self._search.work < work - _ROUNDING:
+            self._search.run(math.inf, math.inf, work - _ROUNDING)
+
+    def builder(self) -> TilingBuilder:
+        """Return what builds its graphs in another process."""
+        return TilingBuilder(self.graph, self._base)
+
+    def goes_ahead(self) -> bool:
+        """Return whether there is something to search for beyond the last look."""
+        if not self.looks.fixed or self._budget is not None or self._request.over():
+            return False
+        last = self._seen_ahead[-1] if self._seen_ahead else None
+        return self._more if last is None else last.more and not last.late
+
+    def go_ahead(self) -> tuple[Looks, Sequence[RewritePoint[Group]]] | None:
+        """Search on for a moment; return the next look and what it is at, once there is one."""
+        self._at_once = _AHEAD
+        self._looking = self._looking or self._further_looks()
+        look = next(self._looking, None)
+        if look is None:
+            return None
+        self._seen_ahead.append(look)
+        return look.looks, look.points
+
     def search_out(self) -> Sequence[RewritePoint[Group]]:
         """Search until nothing is left or the time is up."""
         left = self._request.effort()
@@ -150,7 +283,8 @@ class TileRewrite:
     def _run(self, pause: float, end: float, most: float | None, until: int | None) -> TilingResult:
         before = self._search.work
         found = self._search.run(pause, end, most, until=until)
-        self._request.run.spend(self._search.work - before)
+        self._done = self._search.work
+        self._request.run.spend(self._done - before)
         return found
 
     def _points(self) -> Sequence[RewritePoint[Group]]:
@@ -164,12 +298,16 @@ class TileRewrite:
         self._pause = self._end = self._request.deadline() - _PLACINGS * seconds
         if self._known.exhausted or not self.looks.fixed or self._request.run.clock() >= self._end:
             return False
+        if self._budget is None:
+            return self._more
         return not self.looks.due(self._search.work) or self.looks.next()
 
     def drop(self, reasons: Mapping[tuple[Group, ...], str], *, last: bool) -> None:
         """Leave groups out; others may be found instead of them."""
+        self._rewind()
         for groups, reason in reasons.items():
             self._search.drop(groups)
+            self._dropped.append((self._done, groups))
             self.looks.again()
             for group in groups:
                 form = "a loop" if isinstance(group, LoopGroup) else f"{' x '.join(map(str, group.counts))} pieces"
@@ -177,6 +315,7 @@ class TileRewrite:
                 self._refused[self.graph.ops[group.ops[0]].name] = why
         if last:
             self._found = self._search.run(0.0, 0.0, 0.0)
+            self._done = self._search.work
 
     def parts(self, way: tuple[Group, ...]) -> Sequence[tuple[Group, ...]]:
         """Return each group by itself."""
@@ -189,15 +328,7 @@ class TileRewrite:
 
     def build(self, way: tuple[Group, ...]) -> Graph:
         """Return the graph with these groups in pieces, or in loops."""
-        pieces = [group for group in way if isinstance(group, TilingGroup)]
-        plans = [plan_pieces(self.graph, group, self._dialect) for group in pieces]
-        cut = rewrite(self.graph, [plan for plan in plans if isinstance(plan, Pieces)], self._dialect).graph
-        loops = [group for group in way if isinstance(group, LoopGroup)]
-        if not loops:
-            return cut
-        place = {op.name: number for number, op in enumerate(cut.ops)}
-        moved = [replace(one, ops=tuple(place[self.graph.ops[op].name] for op in one.ops)) for one in loops]
-        return with_loops(cut, [loop_of(cut, one, self._dialect) for one in moved], self._dialect)
+        return _in_pieces(self.graph, way, self._dialect)
 
     def cost(self, point: RewritePoint[Group]) -> int:
         """Return a point's extra multiply-accumulates and bytes moved."""
@@ -253,6 +384,17 @@ class TileRewrite:
 
 def _point(point: FrontierPoint) -> RewritePoint[Group]:
     return RewritePoint(point.required, point.extra_macs, point.extra_macs, point.groups)
+
+
+def _in_pieces(graph: Graph, way: Sequence[Group], dialect: Dialect) -> Graph:
+    plans = [plan_pieces(graph, group, dialect) for group in way if isinstance(group, TilingGroup)]
+    cut = rewrite(graph, [plan for plan in plans if isinstance(plan, Pieces)], dialect).graph
+    loops = [group for group in way if isinstance(group, LoopGroup)]
+    if not loops:
+        return cut
+    place = {op.name: number for number, op in enumerate(cut.ops)}
+    moved = [replace(one, ops=tuple(place[graph.ops[op].name] for op in one.ops)) for one in loops]
+    return with_loops(cut, [loop_of(cut, one, dialect) for one in moved], dialect)
 
 
 def _work(cut: Graph, given: Graph) -> int:
