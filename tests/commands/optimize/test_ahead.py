@@ -60,7 +60,7 @@ def found(data: bytes, workers: int, **options: Any) -> tuple[bytes, Any]:
     ("data", "options"),
     [
         (MOBILENET, {"effort": 0.2}),
-        (PERSONS, {"effort": 0.1, "target": "tflm", "budget": "60KB"}),
+        (PERSONS, {"effort": 0.1, "target": "tflm", "budget": "45KB"}),
         (convolutions(), {"effort": 0.2}),
     ],
     ids=["mobilenet", "persons, budget", "onnx"],
