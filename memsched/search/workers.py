@@ -13,7 +13,7 @@ from multiprocessing import get_context, parent_process
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-__all__ = ["submitted", "worker_pool"]
+__all__ = ["shared_number", "submitted", "worker_pool"]
 
 _Result = TypeVar("_Result")
 
@@ -31,6 +31,14 @@ def worker_pool(
 ) -> ProcessPoolExecutor:
     """Return a pool of ``workers`` processes, each of which first calls ``begin(*arguments)``."""
     return ProcessPoolExecutor(workers, get_context("spawn"), _begin, (begin, arguments))
+
+
+def shared_number() -> Any:
+    """Return a whole number, 0 at first, as ``value`` of what a pool's processes are begun with.
+
+    It has no lock: a process that was killed while it held one would stop all others for ever.
+    """
+    return get_context("spawn").Value("q", 0, lock=False)
 
 
 def submitted(pool: ProcessPoolExecutor, function: Callable[..., _Result], *arguments: object) -> Future[_Result]:

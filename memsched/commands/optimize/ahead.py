@@ -9,15 +9,10 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import itertools
-import os
-import pickle
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
-from multiprocessing import get_context
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Generic, Literal, Protocol, runtime_checkable
 
 from memsched.commands.optimize.candidates import told_first
@@ -26,7 +21,7 @@ from memsched.commands.optimize.making import ModelMaker, RewrittenModel, WayBui
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.rewrite import Part, RewriteBase, RewritePoint
 from memsched.search.run import Run
-from memsched.search.workers import submitted, worker_pool
+from memsched.search.workers import shared_number, submitted, worker_pool
 
 __all__ = ["AheadRewrite", "ModelsAhead"]
 
@@ -92,7 +87,6 @@ class _MakingCrew:
     """Processes that hold a model, and what they are to do, the earliest looks first."""
 
     pool: ProcessPoolExecutor
-    folder: TemporaryDirectory[str]
     ended: Any
     most: int
     waiting: list[tuple[int, int, _MakingCall]] = field(default_factory=list)
@@ -116,14 +110,8 @@ class _MakingCrew:
     def close(self) -> None:
         self.ended.value = _LAST
         self.waiting.clear()
-        busy = any(not one.done for one in self.running)
-        processes = list((self.pool._processes or {}).values()) if busy else []
-        self.pool.shutdown(wait=not busy, cancel_futures=True)
-        for process in processes:
-            process.kill()
-        for process in processes:
-            process.join()
-        self.folder.cleanup()
+        # None is killed: one that sends a result would leave the other end waiting for ever.
+        self.pool.shutdown(cancel_futures=True)
 
 
 class ModelsAhead(Generic[Part]):
@@ -175,11 +163,9 @@ class ModelsAhead(Generic[Part]):
             self._crew is None
             and seconds * len(told_first(points, self._budget)) * (2 if further else 1) >= _WORTH_SECONDS
         ):
-            # Without a lock: a process that was killed while it held one would stop all others for ever.
-            ended = get_context("spawn").Value("q", 0, lock=False)
-            folder = TemporaryDirectory(prefix="memsched-")
-            held = (self._rewrite.builder(), self._base, self._budget, folder.name, ended)
-            self._crew = _MakingCrew(worker_pool(self._workers, _hold, held), folder, ended, self._workers + 1)
+            ended = shared_number()
+            held = (self._rewrite.builder(), self._base, self._budget, ended)
+            self._crew = _MakingCrew(worker_pool(self._workers, _hold, held), ended, self._workers + 1)
             self.plan(points, looks)
 
     def over(self) -> None:
@@ -213,10 +199,8 @@ class ModelsAhead(Generic[Part]):
         found = self._result("model", way, request)
         if found is None:
             return None
-        file, seconds = found
-        self.seconds = max(self.seconds, seconds)
-        made: tuple[RewrittenModel, float] = pickle.loads(file.read_bytes())  # noqa: S301
-        file.unlink()
+        made: tuple[RewrittenModel, float] = found[0]
+        self.seconds = max(self.seconds, found[1])
         return made
 
     def close(self) -> None:
@@ -314,25 +298,20 @@ def _portable(request: Request) -> Request:
     return dataclasses.replace(request, run=Run(limits, request.run.started), needed=False)
 
 
-_held: list[tuple[ModelMaker[Any], Path, Any]] = []
-"""In a process of a crew: what makes models, where they are left, and how many looks are over."""
-
-_numbers = itertools.count()
+_held: list[tuple[ModelMaker[Any], Any]] = []
+"""In a process of a crew: what makes models, and how many looks are over."""
 
 
-def _hold(builder: WayBuilder[Any], base: RewriteBase, budget: int | None, folder: str, ended: Any) -> None:
-    _held.append((ModelMaker(builder, base, budget), Path(folder), ended))
+def _hold(builder: WayBuilder[Any], base: RewriteBase, budget: int | None, ended: Any) -> None:
+    _held.append((ModelMaker(builder, base, budget), ended))
 
 
 def _make(kind: _Kind, way: tuple[Any, ...], request: Request, until: int) -> Any:
-    maker, folder, ended = _held[-1]
+    maker, ended = _held[-1]
     begun = time.monotonic()
     run = dataclasses.replace(request.run, stop=lambda: bool(ended.value >= until))
     request = dataclasses.replace(request, run=run)
     written = maker.written(way, request)
     if kind == "at most":
         return maker.at_most(written, request)
-    # A process that was killed while it sends a large result would leave the other end waiting for ever.
-    file = folder / f"{os.getpid()}-{next(_numbers)}"
-    file.write_bytes(pickle.dumps(maker.model(way, written, request)))
-    return file, time.monotonic() - begun
+    return maker.model(way, written, request), time.monotonic() - begun

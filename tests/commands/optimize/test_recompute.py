@@ -13,7 +13,7 @@ import pytest
 from onnx import NodeProto, helper, numpy_helper
 
 import memsched
-from memsched.commands.optimize import rewritten as rewriting
+from memsched.commands.optimize import making
 from memsched.errors import InternalError, MemschedError, ModelError
 from memsched.graph.model import Graph
 from memsched.planning.rewrite import read_back
@@ -178,7 +178,7 @@ def test_what_cannot_be_written_is_left_out_with_its_reason(
             raise fault("RESHAPE 2304 != 2295")
         return write(module, graph, *rest, **more)
 
-    monkeypatch.setattr(rewriting, "read_back", failing)
+    monkeypatch.setattr(making, "read_back", failing)
     left = memsched.optimize(small_model(4), **asked).report  # type: ignore[arg-type]
     assert left["remat"]["refusals"] == ["RESHAPE 2304 != 2295"]
     assert left["result"]["peak_bytes"] <= left["remat"]["without"]["peak_bytes"]
