@@ -50,7 +50,7 @@ _AS_GIVEN_SHARE = 0.3
 _ORDER_SHARE = 0.9
 """The same where only what costs nothing may follow."""
 
-_FREE_EFFORT = 0.25
+_FREE_EFFORT = 0.375
 """Work of the search for pieces that cost nothing, as `Limits.effort` counts it."""
 
 _SURE = 0.5
@@ -76,6 +76,9 @@ _MIX_SHARE = 0.5
 
 _LOOP_SHARE = 0.5
 """Share of the time for pieces that loops get: their search nearly always ends by itself long before."""
+
+_LOOP_SHARE_APART = 1 / 3
+"""The same where both forms are looked for apart, with little work."""
 
 _TILING_SHARE = 0.6
 """Share of what is left then for pieces, when values may be computed again as well."""
@@ -194,7 +197,8 @@ def _for_free(given: FinalModel, request: Request, budget: int | None) -> FinalM
     )
     slowdown = None if request.slowdown is None else _SURE * request.slowdown
     quick = dataclasses.replace(request, run=short, free_ops=0, slowdown=slowdown, cautious=True)
-    found = _rewritten(given, quick, budget, Permissions(tile=True, extra_percent=0.0))
+    # So little work is better spent on each form alone.
+    found = _rewritten(given, quick, budget, Permissions(tile=True, extra_percent=0.0), mixed=False)
     section = found.rewrites.tiling
     if not found.rewritten or section is None:
         return given
@@ -266,7 +270,9 @@ def _by_algebra(given: FinalModel, request: Request, budget: int | None, permitt
     return dataclasses.replace(final, rewrites=dataclasses.replace(final.rewrites, algebra=section))
 
 
-def _rewritten(given: FinalModel, request: Request, budget: int | None, permitted: Permissions) -> FinalModel:
+def _rewritten(
+    given: FinalModel, request: Request, budget: int | None, permitted: Permissions, *, mixed: bool = True
+) -> FinalModel:
     """Return the model in pieces, with values computed again where that is permitted, too.
 
     With a budget everything begins as without one, until the budget is met: so whatever is reached without one also
@@ -275,7 +281,7 @@ def _rewritten(given: FinalModel, request: Request, budget: int | None, permitte
     """
 
     def in_pieces(percent: float) -> _PieceRuns:
-        return _PieceRuns(given, request, budget, percent)
+        return _PieceRuns(given, request, budget, percent, mixed=mixed)
 
     share = _TILING_SHARE if permitted.remat else 1.0
     pieces = in_pieces(permitted.extra_percent)
@@ -308,13 +314,20 @@ def _rewritten(given: FinalModel, request: Request, budget: int | None, permitte
 
 
 class _PieceRuns:
-    """Searches for layers of the given model to compute in pieces: as loops where possible, then one by one as well."""
+    """Searches for layers of the given model to compute in pieces: as loops where possible, then one by one as well.
 
-    def __init__(self, given: FinalModel, request: Request, budget: int | None, percent: float) -> None:
+    Args:
+        mixed: One result may hold both.
+    """
+
+    def __init__(
+        self, given: FinalModel, request: Request, budget: int | None, percent: float, *, mixed: bool = True
+    ) -> None:
         from memsched.commands.optimize.loops import LoopRewrite
         from memsched.commands.optimize.tile import TileRewrite
 
         self._given, self._budget = given, budget
+        self._loop_share = _LOOP_SHARE if mixed else _LOOP_SHARE_APART
         base = base_of(given)
         self._loops: LoopRewrite | None = None
         self._in_loops: RewriteRun[LoopGroup] | None = None
@@ -325,7 +338,8 @@ class _PieceRuns:
 
         def one_by_one() -> RewriteRun[Group]:
             # What loops bring down need not be in pieces as well.
-            make = functools.partial(TileRewrite, loops=self._loops.of_use() if self._loops is not None else ())
+            loops = self._loops.of_use() if mixed and self._loops is not None else ()
+            make = functools.partial(TileRewrite, loops=loops)
             return RewriteRun(make, base, request, percent=percent, budget=budget)
 
         self._make = one_by_one
@@ -333,12 +347,12 @@ class _PieceRuns:
     def go_on(self, request: Request, *, until_met: bool) -> None:
         """Search on within ``request``; see `RewriteRun.go_on`."""
         if self._in_loops is not None:
-            self._in_loops.go_on(request.within(_LOOP_SHARE), until_met=until_met)
+            self._in_loops.go_on(request.within(self._loop_share), until_met=until_met)
             if met(after(self._given, self._in_loops), self._budget):
                 return
             if not self._in_loops.finished and request.effort() is not None:
                 # Whatever that one has left over: with more work for both, neither gets less.
-                request = request.within(1 - _LOOP_SHARE)
+                request = request.within(1 - self._loop_share)
         if self._one_by_one is None:
             self._one_by_one = self._make()
         self._one_by_one.go_on(request, until_met=until_met)
