@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memsched.formats.module import LoadOptions, Module
-from memsched.formats.onnx.stated import values_of
-from memsched.formats.onnx.structure import analyse
+from memsched.formats.onnx.structure import analyse, values_of
 from memsched.formats.onnx.types import is_symbol, length_of
 from memsched.graph.model import Graph
 

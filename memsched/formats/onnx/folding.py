@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from memsched.formats.onnx.evaluate import GROWING, evaluate, stays_within
 from memsched.formats.onnx.light import KEPT_ELEMENTS, is_stripped
 from memsched.formats.onnx.nodes import opset
-from memsched.formats.onnx.stated import declare, values_of, write_shape
-from memsched.formats.onnx.structure import BRANCHES, Scope, domain_of, graphs_like, owner
+from memsched.formats.onnx.stated import declare, write_shape
+from memsched.formats.onnx.structure import BRANCHES, Scope, domain_of, graphs_like, owner, values_of
 from memsched.formats.onnx.types import ValueType, merge, value_type
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memsched.formats.module import ObservedSizes
-from memsched.formats.onnx.stated import declare, values_of, write_shape
-from memsched.formats.onnx.structure import Scope
+from memsched.formats.onnx.stated import declare, write_shape
+from memsched.formats.onnx.structure import Scope, values_of
 from memsched.formats.onnx.types import ValueType
 
 if TYPE_CHECKING:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
-from memsched.formats.onnx.structure import Scope, domain_of
+from memsched.formats.onnx.structure import Scope, domain_of, values_of
 
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto, TypeProto
@@ -96,7 +95,7 @@ def _declared(scopes: Sequence[Scope]) -> dict[str, tuple[int, int]]:
         graph = scope.graph
         # Large models have few types.
         long = any(_longest(TypeProto.FromString(written)) > _MOST for written in scope.types)
-        for value in chain(graph.input, graph.output, graph.value_info) if long else ():
+        for value in values_of(graph) if long else ():
             longest = _longest(value.type)
             if longest > _MOST:
                 found[value.name] = (longest, 0)

@@ -17,7 +17,7 @@ from memsched.errors import ModelError
 from memsched.formats.module import LoadOptions, ObservedSizes
 from memsched.formats.onnx import branches, folding, observed, symbolic
 from memsched.formats.onnx.light import is_stripped
-from memsched.formats.onnx.stated import Statements, declare, is_settled, values_of
+from memsched.formats.onnx.stated import Statements, declare, is_settled
 from memsched.formats.onnx.structure import (
     DEFAULT_DOMAINS,
     Scope,
@@ -25,6 +25,7 @@ from memsched.formats.onnx.structure import (
     graphs_of,
     initializers,
     sparse_name,
+    values_of,
 )
 from memsched.formats.onnx.types import SHAPE_ELEMENTS, ValueType, element_name, merge, value_type
 

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memsched.errors import ModelError, UsageError
 from memsched.formats.module import LoadOptions
-from memsched.formats.onnx.structure import Scope
+from memsched.formats.onnx.structure import Scope, values_of
 from memsched.formats.onnx.types import ValueType, element_bits, is_element, is_symbol, length_of, value_type
 from memsched.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ValueInfoProto
 
-__all__ = ["Statements", "declare", "is_settled", "values_of", "write_shape"]
-
-
-def values_of(graph: GraphProto) -> Iterator[ValueInfoProto]:
-    """Return every declaration in ``graph``: computed values, outputs and inputs."""
-    return itertools.chain(graph.value_info, graph.output, graph.input)
+__all__ = ["Statements", "declare", "is_settled", "write_shape"]
 
 
 def is_settled(written: bytes) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from memsched.errors import GraphError
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto, TensorProto
+    from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto
 
 __all__ = [
     "BRANCHES",
@@ -29,6 +29,7 @@ __all__ = [
     "owner",
     "sparse_name",
     "unique_names",
+    "values_of",
 ]
 
 BRANCHES: Final = frozenset({"then_branch", "else_branch"})
@@ -126,9 +127,7 @@ def analyse(main: GraphProto) -> list[Scope]:
             scope.writes.append(tuple(map(share, written, written)))
             scope.kinds.append(share(kind, kind))
             scope.domains.add(domain)
-        graph = scope.graph
-        for value in itertools.chain(graph.value_info, graph.output, graph.input):
-            scope.types.add(value.type.SerializeToString())
+        scope.types.update(value.type.SerializeToString() for value in values_of(scope.graph))
         _define(scope)
     sound = len(scopes) == 1 and _is_sound(scopes[0])
     for index in range(len(scopes) - 1, -1, -1) if not sound else ():
@@ -177,6 +176,11 @@ def op_type(node: NodeProto) -> str:
 
 def _kind(domain: str, operator: str) -> str:
     return operator if domain in DEFAULT_DOMAINS else f"{domain}.{operator}"
+
+
+def values_of(graph: GraphProto) -> Iterator[ValueInfoProto]:
+    """Return every declaration in ``graph``: computed values, outputs and inputs."""
+    return itertools.chain(graph.value_info, graph.output, graph.input)
 
 
 def initializers(graph: GraphProto) -> Iterator[str]:

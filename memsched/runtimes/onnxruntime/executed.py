@@ -17,7 +17,8 @@ import msgspec
 from memsched.errors import ModelError
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx.reader import all_sizes_follow
-from memsched.formats.onnx.stated import declare, values_of
+from memsched.formats.onnx.stated import declare
+from memsched.formats.onnx.structure import values_of
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.onnxruntime.observation import observe
 from memsched.runtimes.package import ONNXRUNTIME

@@ -19,8 +19,7 @@ from memsched.formats.onnx.blocks.lengths import Lengths
 from memsched.formats.onnx.blocks.nodes import replace_nodes
 from memsched.formats.onnx.blocks.regions import Nest, OpenGraph, rows_of
 from memsched.formats.onnx.blocks.sizes import Polynomial
-from memsched.formats.onnx.stated import values_of
-from memsched.formats.onnx.structure import graphs_of, initializers
+from memsched.formats.onnx.structure import graphs_of, initializers, values_of
 from memsched.formats.onnx.types import element_bits
 
 __all__ = ["NestWriter", "names_of", "regenerated", "write"]
