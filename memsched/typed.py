@@ -6,11 +6,12 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
+
+from memsched.frozen import FrozenValue
 
 __all__ = ["Fault", "UnfitError", "converted", "dotted", "fields_of", "notes_of", "structure_in"]
 
@@ -25,8 +26,7 @@ _DEEPEST = 50
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(FrozenValue, frozen=True):
     """What does not fit, and where.
 
     Attributes:

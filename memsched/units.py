@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from fractions import Fraction
 
 from memsched.errors import UsageError
+from memsched.frozen import FrozenValue
 
 __all__ = ["Percentage", "counted", "format_size", "parse_budget", "parse_size", "percent_of"]
 
@@ -28,8 +28,7 @@ def parse_size(text: str) -> int:
     return int(float(number) * _FACTORS[suffix.lower()]) if "." in number else int(number) * _FACTORS[suffix.lower()]
 
 
-@dataclass(frozen=True, slots=True)
-class Percentage:
+class Percentage(FrozenValue, frozen=True):
     """A part of something, in percent; exact."""
 
     percent: Fraction

@@ -23,6 +23,7 @@ LONGEST_MODULE = 500
 FLOORS = {
     "arguments": 0,
     "errors": 0,
+    "frozen": 0,
     "suggestions": 0,
     "typed": 0,
     "units": 0,

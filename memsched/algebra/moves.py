@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from memsched.algebra.draft import AlgebraDraft, Editor
+from memsched.frozen import FrozenValue
 from memsched.graph.dag import producers
 from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.model import Graph, Op
@@ -20,8 +20,7 @@ _PADS: Final = frozenset({"Pad", "PAD"})
 _POOLS: Final = frozenset({"AVERAGE_POOL_2D", "AveragePool", "MAX_POOL_2D", "MaxPool"})
 
 
-@dataclass(frozen=True, slots=True)
-class _AxisShift:
+class _AxisShift(FrozenValue, frozen=True):
     """Along one axis: element i of the result is element ``begin + step * i`` of the source for i in [low, high).
 
     All others are padding.

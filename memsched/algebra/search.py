@@ -7,11 +7,11 @@ by leaving out what the peak does not need. Each state is judged by the peak of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from memsched.algebra.apply import applied, drafted, identities
 from memsched.algebra.draft import AlgebraDraft
+from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Dialect
 from memsched.graph.identity import Identity, IdentityKind
 from memsched.graph.liveness import Storage, evaluate
@@ -39,16 +39,14 @@ _MOST_LEVEL: Final = 2
 """Steps in a row that may leave the peak as it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class AlgebraPoint:
+class AlgebraPoint(FrozenValue, frozen=True):
     """A way and the peak, by liveness, of what it leads to."""
 
     peak: int
     way: tuple[Identity, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _JudgedDraft:
+class _JudgedDraft(FrozenValue, frozen=True):
     draft: AlgebraDraft
     way: tuple[Identity, ...]
     schedule: Schedule

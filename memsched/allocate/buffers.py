@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from memsched.errors import GraphError
+from memsched.frozen import FrozenValue
 from memsched.graph.addresses import own_range, view_distances
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Schedule
@@ -19,8 +20,7 @@ from memsched.graph.packing import Block, BlockPart
 __all__ = ["Buffer", "PackingInput", "blocks", "buffers"]
 
 
-@dataclass(frozen=True, slots=True)
-class Buffer:
+class Buffer(FrozenValue, frozen=True):
     """Bytes that one address is chosen for.
 
     Attributes:
@@ -40,8 +40,7 @@ class Buffer:
     distance: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PackingInput:
+class PackingInput(FrozenValue, frozen=True):
     """Buffers as the allocators pack them.
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from memsched.allocate.conflicts import is_plain
+from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block
 
 __all__ = ["Component", "components"]
@@ -14,8 +14,7 @@ _MOST_WORK = 100
 """How often each block may be looked at, on average: nested lifetimes could take a round each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Component:
+class Component(FrozenValue, frozen=True):
     """Blocks that no block outside meets, but for those below.
 
     Attributes:

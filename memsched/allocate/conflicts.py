@@ -6,16 +6,16 @@ import bisect
 import heapq
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from memsched.errors import UsageError
+from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block, BlockPart
 
 __all__ = ["Conflicts", "check_given", "conflicts_of", "is_plain", "overlapping_pairs", "without_overlaps"]
 
 
-@dataclass(frozen=True, slots=True)
-class Conflicts:
+class Conflicts(FrozenValue, frozen=True):
     """Per block the others that are in use at the same time.
 
     Attributes:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from memsched.allocate.preprocess import common_grid
+from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block
 from memsched.search import cpsat
 from memsched.search.run import Run
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["CpSatPacking", "fit", "preferred"]
 
 
-@dataclass(frozen=True, slots=True)
-class CpSatPacking:
+class CpSatPacking(FrozenValue, frozen=True):
     """Addresses in bytes where found, and the conflicts met on the way."""
 
     status: Literal["found", "infeasible", "unknown"]

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from memsched.allocate.bounds import live_bound
 from memsched.allocate.components import Component, components
 from memsched.allocate.conflicts import check_given, without_overlaps
 from memsched.allocate.greedy import GreedyPlanner
 from memsched.allocate.rounds import PackingTask, Rounds
+from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block, Packing, PackStatus, height_of
 from memsched.search.run import Run
 
@@ -64,8 +64,7 @@ def solve(
     return Packing(best.offsets, best.height, best.bound, status, best.proof, best.method, search.states, seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class _PackingIncumbent:
+class _PackingIncumbent(FrozenValue, frozen=True):
     """The lowest packing known, bytes, and what is proven."""
 
     offsets: tuple[int, ...]

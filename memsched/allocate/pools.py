@@ -25,6 +25,7 @@ from memsched.allocate.pools_cpsat import CapacityCut, choose, crowded_moments
 from memsched.allocate.portfolio import pack
 from memsched.allocate.shelf import Shelf
 from memsched.allocate.traffic import traffic_of
+from memsched.frozen import FrozenValue
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Allocation, Graph, Placement, Schedule
 from memsched.graph.packing import Block
@@ -54,8 +55,7 @@ _FEW_PARTS = 60
 """Parts of blocks up to which the model with addresses is solved sooner than a pool is packed: greedy is enough."""
 
 
-@dataclass(frozen=True, slots=True)
-class PoolProblem:
+class PoolProblem(FrozenValue, frozen=True):
     """Blocks to be spread over pools.
 
     Attributes:
@@ -77,8 +77,7 @@ class PoolProblem:
         return sum([moved * self.pools[pool].cost for moved, pool in zip(self.traffic, pool_of, strict=True)])
 
 
-@dataclass(frozen=True, slots=True)
-class PoolPacking:
+class PoolPacking(FrozenValue, frozen=True):
     """A placement of blocks in pools.
 
     Attributes:

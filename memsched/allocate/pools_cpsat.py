@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block
 from memsched.search import cpsat
 from memsched.search.run import Run
@@ -22,16 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["CapacityCut", "PoolAssignment", "choose", "crowded_moments"]
 
 
-@dataclass(frozen=True, slots=True)
-class CapacityCut:
+class CapacityCut(FrozenValue, frozen=True):
     """Blocks that do not all fit into a pool of ``size`` bytes or less."""
 
     blocks: tuple[int, ...]
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class PoolAssignment:
+class PoolAssignment(FrozenValue, frozen=True):
     """What CP-SAT found.
 
     Attributes:

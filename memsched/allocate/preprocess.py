@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.graph.dag import members
 from memsched.graph.packing import Block, BlockPart
 
@@ -28,8 +28,7 @@ MOST_MEETINGS = 3_000_000
 _NO_LIMIT = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class PackingProblem:
+class PackingProblem(FrozenValue, frozen=True):
     """Items to be laid at positions, one per block, each using the same bytes in all its sections; in units of bytes.
 
     An item's position is where its used bytes begin: the block's address plus the low end of its parts.

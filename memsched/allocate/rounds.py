@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Final, Literal, Protocol
 
@@ -14,6 +13,7 @@ from memsched.allocate.cpsat import fit, preferred
 from memsched.allocate.growth import grow
 from memsched.allocate.preprocess import PackingProblem, common_unit, is_uniform, problem_of
 from memsched.allocate.search import ATTEMPTS, Attempt, attempt
+from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block, height_of
 from memsched.search.limits import Limits
 from memsched.search.run import Run
@@ -53,8 +53,7 @@ MOST_FOR_GROWTH = 2000
 """Blocks of which all windows are made in a second."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackingTask:
+class PackingTask(FrozenValue, frozen=True):
     """What is to be packed.
 
     Attributes:
@@ -75,8 +74,7 @@ class PackingTask:
         return PackingTask(tuple(blocks), common_unit(blocks), None) if len(blocks) <= MOST_FOR_CPSAT else None
 
 
-@dataclass(frozen=True, slots=True)
-class _SolverAttempt:
+class _SolverAttempt(FrozenValue, frozen=True):
     """One attempt: of ``most`` nodes of the own searches, or conflicts of CP-SAT."""
 
     way: _Way
@@ -86,8 +84,7 @@ class _SolverAttempt:
     most: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Result:
+class _Result(FrozenValue, frozen=True):
     """Addresses in bytes; ``least`` is the least capacity that is not excluded, bytes."""
 
     status: Literal["found", "infeasible", "unknown"]

@@ -18,12 +18,12 @@ import itertools
 import operator
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from memsched.allocate.compiled import attempts_at
 from memsched.allocate.preprocess import PackingProblem
 from memsched.core.library import library
+from memsched.frozen import FrozenValue
 
 __all__ = ["ATTEMPTS", "Attempt", "PackingOutcome", "attempt"]
 
@@ -38,8 +38,7 @@ _NOISES = (0.1, 0.3, 0.6)
 _NOISES_OF_A_GUIDE = (0.02, 0.05, 0.1, 0.2, 0.3)
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(FrozenValue, frozen=True):
     """One run of the search: a pure function of these, unless it is stopped.
 
     Attributes:
@@ -56,8 +55,7 @@ class Attempt:
     guide: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PackingOutcome:
+class PackingOutcome(FrozenValue, frozen=True):
     """What an attempt found.
 
     Attributes:

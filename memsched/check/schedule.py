@@ -9,16 +9,16 @@ from __future__ import annotations
 import bisect
 import itertools
 import operator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from memsched.errors import InternalError
+from memsched.frozen import FrozenValue
 from memsched.graph.model import Allocation, Graph, InPlace, Op, Placement, Schedule, Tensor
 
 __all__ = ["CheckedSchedule", "check_allocation", "check_reordering", "check_schedule"]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedSchedule:
+class CheckedSchedule(FrozenValue, frozen=True):
     """What the checker computed for an order: the figures that reports show.
 
     Attributes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from memsched.cli.display import Display, search_end
 from memsched.cli.options import check_limits, options_of, output_options, taken
 from memsched.commands.options import AllocateOptions
 from memsched.errors import OutputError, UsageError
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from memsched.commands.allocate import AllocateResult
@@ -62,8 +62,7 @@ def command(**options: Any) -> int:
     return _exit_code(result, display.quiet, interrupted=result.interrupted and not limited)
 
 
-@dataclass(frozen=True, slots=True)
-class _AllocateFiles:
+class _AllocateFiles(FrozenValue, frozen=True):
     """The options that name files: what is read and what is written."""
 
     buffers: str
@@ -73,8 +72,7 @@ class _AllocateFiles:
     force: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _AllocateOutputs:
+class _AllocateOutputs(FrozenValue, frozen=True):
     """Where the results go.
 
     Attributes:

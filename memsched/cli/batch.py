@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +20,7 @@ from memsched.cli.options import (
 )
 from memsched.commands.options import BatchOptions
 from memsched.errors import UsageError
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from memsched.commands.batch.inputs import BatchModel
@@ -78,8 +78,7 @@ def command(**options: Any) -> int:
     return _batch(models, wanted, taken(_BatchRun, options), taken(Display, options))
 
 
-@dataclass(frozen=True, slots=True)
-class _BatchRun:
+class _BatchRun(FrozenValue, frozen=True):
     """The options that say how models are run and where the results go."""
 
     output: str

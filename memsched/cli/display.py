@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
+
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Display", "SearchEnd", "search_end"]
 
 
-@dataclass(frozen=True, slots=True)
-class Display:
+class Display(FrozenValue, frozen=True):
     """What is printed: the options that `memsched.cli.options.output_options` adds."""
 
     as_json: bool

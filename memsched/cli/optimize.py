@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from memsched.cli.options import (
 from memsched.commands.options import OptimizeOptions
 from memsched.commands.without_effect import refuse_for_c
 from memsched.errors import UsageError
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from memsched.commands.results import OptimizeResult
@@ -37,8 +37,7 @@ _BUDGET_NOT_MET = 3
 _INTERRUPTED = 130
 
 
-@dataclass(frozen=True, slots=True)
-class _OptimizeFiles:
+class _OptimizeFiles(FrozenValue, frozen=True):
     """The options that name files: what is read and what is written."""
 
     model: str
@@ -51,8 +50,7 @@ class _OptimizeFiles:
     force: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Outputs:
+class _Outputs(FrozenValue, frozen=True):
     """Where the results go.
 
     Attributes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +9,7 @@ import click
 from memsched.cli.display import Display, search_end
 from memsched.cli.options import check_extra_work, check_home, check_limits, options_of, output_options, taken
 from memsched.commands.options import PipelineOptions
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from memsched.commands.pipeline.report import FileNames
@@ -76,8 +76,7 @@ def command(**options: Any) -> int:
     return _INTERRUPTED if staged.interrupted and not limited else 0
 
 
-@dataclass(frozen=True, slots=True)
-class _PipelineFiles:
+class _PipelineFiles(FrozenValue, frozen=True):
     """The options that name files: what is read and what is written."""
 
     model: str

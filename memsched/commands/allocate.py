@@ -7,7 +7,6 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from memsched import __version__
 from memsched.allocate.portfolio import pack
@@ -18,6 +17,7 @@ from memsched.commands.results import Report
 from memsched.errors import OutputError, UsageError
 from memsched.formats.buffers_csv import LARGEST, BufferTable, parse_table, read_bytes, write_table
 from memsched.formats.staging import STANDARD_STREAM, same_file, staged_files
+from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block, Packing
 from memsched.report.values.allocate import AddressesSection, AddressRow, AllocateReport, BuffersSection, PackingSection
 from memsched.search.limits import Limits
@@ -34,8 +34,7 @@ _MOST_LISTED = 200_000
 """Buffers up to which the report lists them: the written file has the addresses anyway."""
 
 
-@dataclass(frozen=True, slots=True)
-class AllocateResult:
+class AllocateResult(FrozenValue, frozen=True):
     """Addresses for the buffers of a file.
 
     Attributes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +19,7 @@ from memsched.formats.files import load_module
 from memsched.formats.known import format_in
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
+from memsched.frozen import FrozenValue
 from memsched.report.values.blocks import CurveRow, CurveSection, GrowthRow
 from memsched.runtimes.onnxruntime.ranged import runs_at
 from memsched.runtimes.runtime import AS_TOLD, Opening, Requirement
@@ -56,8 +56,7 @@ _RUNS: Final = 5
 _LISTED: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(FrozenValue, frozen=True):
     """Memory against size.
 
     Attributes:

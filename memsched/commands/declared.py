@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from memsched.errors import UsageError
+from memsched.frozen import FrozenValue
 
 __all__ = ["REQUIRED", "CommandOptions", "Shown", "check_given", "flag_of", "has_range", "option", "said", "shown"]
 
@@ -39,8 +40,7 @@ REQUIRED: Final = dataclasses.MISSING
 """The default of an option that must be given."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(FrozenValue, frozen=True):
     """How the command line shows an option.
 
     Attributes:

@@ -11,7 +11,6 @@ import math
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -21,6 +20,7 @@ from memsched.commands.batch.inputs import EXTENSIONS
 from memsched.commands.results import Report
 from memsched.errors import ModelError, UsageError
 from memsched.formats.staging import STANDARD_STREAM, describe
+from memsched.frozen import FrozenValue
 from memsched.report.reading import worded
 from memsched.report.values.compared import Comparable, ComparedBatch, ComparedModel, ComparedReport, ComparedTensor
 from memsched.report.values.diff import (
@@ -41,8 +41,7 @@ _SINGLE = ("optimize", "analyze")
 _BATCH = "batch"
 
 
-@dataclass(frozen=True, slots=True)
-class _ModelFigures:
+class _ModelFigures(FrozenValue, frozen=True):
     """One model of a report or summary; ``figures`` is None where it failed."""
 
     name: str

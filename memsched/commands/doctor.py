@@ -6,7 +6,7 @@ import dataclasses
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -19,6 +19,7 @@ from memsched.formats.files import read_source
 from memsched.formats.known import format_in
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.formats.stated_sizes import stated
+from memsched.frozen import FrozenValue
 from memsched.report.session_code import cpp_lines, csharp_lines, options_text, python_lines
 from memsched.report.values.doctor import DoctorReport, DoctorRow, SessionChoice, SplitSection
 from memsched.runtimes.known import session_maker_of
@@ -38,8 +39,7 @@ _BARE: Final = SessionPoint(reuse=False, pattern=False)
 _DEFAULTS: Final = DoctorOptions()
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
+class _Measured(FrozenValue, frozen=True):
     """A session, and what it took."""
 
     file: _File

@@ -16,6 +16,7 @@ from memsched.errors import OutputError, UsageError, VerificationError
 from memsched.formats.known import FORMATS, format_of
 from memsched.formats.module import Module
 from memsched.formats.staging import STANDARD_STREAM, check_writable, is_regular, same_file, staged_files
+from memsched.frozen import FrozenValue
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.report.c_array import model_array
 from memsched.report.dump import dump_report, report_pieces
@@ -112,8 +113,7 @@ class Report(Generic[_Values_co]):
             files.commit()
 
 
-@dataclass(frozen=True, slots=True)
-class AnalyzeResult:
+class AnalyzeResult(FrozenValue, frozen=True):
     """What a model needs as it stands.
 
     Attributes:
@@ -131,8 +131,7 @@ class AnalyzeResult:
         return self.report._repr_html_()
 
 
-@dataclass(frozen=True, slots=True)
-class OptimizeResult:
+class OptimizeResult(FrozenValue, frozen=True):
     """A model in its new order.
 
     Attributes:

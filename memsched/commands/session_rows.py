@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -12,6 +11,7 @@ import msgspec
 
 from memsched.errors import ModelError, UsageError
 from memsched.formats.module import LoadOptions
+from memsched.frozen import FrozenValue
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
 from memsched.runtimes.onnxruntime.session_points import DEFAULT, MeasuredSession, SessionPoint
@@ -25,8 +25,7 @@ _ROUNDS: Final = 5
 """In which the sessions take turns in being timed."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionFile:
+class SessionFile(FrozenValue, frozen=True):
     """A session to measure.
 
     Attributes:

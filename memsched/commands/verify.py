@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from memsched.errors import MemschedError, RuntimeUnavailableError, UsageError
@@ -10,6 +10,7 @@ from memsched.formats.files import load_module, read_source
 from memsched.formats.known import format_in, format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
+from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.report.border import border_notes
 from memsched.runtimes.known import runner_named, runners_for
@@ -20,8 +21,7 @@ from memsched.targets.model import Target
 __all__ = ["ModelComparison", "compare", "verify_written"]
 
 
-@dataclass(frozen=True, slots=True)
-class ModelComparison:
+class ModelComparison(FrozenValue, frozen=True):
     """Two models run on the same inputs.
 
     Attributes:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from memsched.frozen import FrozenValue
 from memsched.graph.distribution import Axis
 from memsched.graph.model import Graph, Region, Tensor
 
@@ -21,8 +21,7 @@ EMPTY: Box = (0, 0, 0, 0)
 Layout = Literal["channels first", "channels last"]
 
 
-@dataclass(frozen=True, slots=True)
-class Extents:
+class Extents(FrozenValue, frozen=True):
     """A tensor as boxes see it.
 
     Attributes:

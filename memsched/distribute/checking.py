@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from memsched.check.distribution import check_distribution
 from memsched.distribute.boxes import Box, extents_of, hull, layout_of
 from memsched.distribute.space import constant_bytes
 from memsched.errors import InternalError
+from memsched.frozen import FrozenValue
 from memsched.graph.distribution import Distribution, Transfer
 from memsched.graph.model import Graph, Region
 from memsched.regions.geometry import describe
@@ -45,8 +45,7 @@ def check_plan(
         raise InternalError(f"a plan takes {seconds} s by its cluster's model, not {plan.latency} s")
 
 
-@dataclass(frozen=True, slots=True)
-class StepWork:
+class StepWork(FrozenValue, frozen=True):
     """What devices do between two synchronisations.
 
     Attributes:

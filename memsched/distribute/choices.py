@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memsched.distribute import shares as rules
@@ -13,6 +12,7 @@ from memsched.distribute.boxes import Extents
 from memsched.distribute.exchange import Boxes, PlanRanges
 from memsched.distribute.plan import piece_seconds
 from memsched.distribute.space import Space
+from memsched.frozen import FrozenValue
 from memsched.graph.distribution import Axis, Share
 from memsched.targets.cluster import Cluster
 
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["BoxTable", "OpChoices", "all_shares", "few_shares"]
 
 
-@dataclass(frozen=True, slots=True)
-class BoxTable:
+class BoxTable(FrozenValue, frozen=True):
     """Boxes per choice and device, [choice, device, 4].
 
     Attributes:
@@ -59,8 +58,7 @@ class BoxTable:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class OpChoices:
+class OpChoices(FrozenValue, frozen=True):
     """The choices for the op at one position.
 
     Attributes:

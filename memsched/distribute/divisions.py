@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 
 from memsched.distribute.boxes import Extents
+from memsched.frozen import FrozenValue
 from memsched.graph.distribution import Axis
 from memsched.graph.model import Op, Region
 from memsched.regions.ranges import deduce
@@ -37,8 +37,7 @@ _MOST_UNITS = 4096
 """Most boundaries along an axis; longer axes are divided in steps of more than one element."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(FrozenValue, frozen=True):
     """What parts of an output need along one axis of an operand.
 
     Attributes:
@@ -59,8 +58,7 @@ class Reach:
         return found if found[0] < found[1] else (0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class WeightPart:
+class WeightPart(FrozenValue, frozen=True):
     """A constant of ``size`` bytes, of ``length`` elements along the axis that is cut; no reach: needed whole."""
 
     size: int
@@ -68,8 +66,7 @@ class WeightPart:
     reach: Reach | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Division:
+class Division(FrozenValue, frozen=True):
     """One way of dividing an op's output.
 
     Attributes:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memsched.distribute.boxes import Extents
+from memsched.frozen import FrozenValue
 from memsched.graph.distribution import Axis
 from memsched.targets.cluster import Mode, Router
 
@@ -42,8 +43,7 @@ class PlanRanges:
     edges: tuple[Integers, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(FrozenValue, frozen=True):
     """Bytes that are sent of one tensor.
 
     Attributes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memsched.distribute.population import Population
@@ -17,6 +16,7 @@ from memsched.distribute.refine import bounds_of, shares_of
 from memsched.distribute.space import Space
 from memsched.distribute.violations import violations
 from memsched.errors import RuntimeUnavailableError
+from memsched.frozen import FrozenValue
 from memsched.graph.distribution import Axis, Share
 from memsched.search.run import Run
 from memsched.targets.cluster import Cluster
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Settings", "evolve"]
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(FrozenValue, frozen=True):
     """How a genetic search runs.
 
     Attributes:

@@ -9,13 +9,14 @@ together (`together`).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from memsched.distribute.bounds import latency_bound
 from memsched.distribute.search import Method, improved, search
 from memsched.distribute.space import NoPlanFitsError, Space
 from memsched.distribute.together import orders_for, plain, rank
+from memsched.frozen import FrozenValue
 from memsched.graph.contraction import single_op_tasks
 from memsched.graph.distribution import Axis, Distribution, Share
 from memsched.graph.liveness import Storage, evaluate
@@ -47,8 +48,7 @@ _MARKED = 200_000
 """Most states that BTSearch marks where the sum is the metric: a few seconds' work."""
 
 
-@dataclass(frozen=True, slots=True)
-class OrderAttempt:
+class OrderAttempt(FrozenValue, frozen=True):
     """What became of one order of execution.
 
     Attributes:
@@ -62,8 +62,7 @@ class OrderAttempt:
     plan: Distribution | None
 
 
-@dataclass(frozen=True, slots=True)
-class OrderedPlan:
+class OrderedPlan(FrozenValue, frozen=True):
     """A plan, and the order that it is for.
 
     Attributes:
@@ -82,8 +81,7 @@ class OrderedPlan:
     metric: Metric
 
 
-@dataclass(frozen=True, slots=True)
-class LeastOrder:
+class LeastOrder(FrozenValue, frozen=True):
     """The order that needs least by a metric; (peak, cost) of the file's order and of this one."""
 
     order: tuple[int, ...]
@@ -97,8 +95,7 @@ class LeastOrder:
         return self.found[1] < self.given[1]
 
 
-@dataclass(frozen=True, slots=True)
-class _SharesTask:
+class _SharesTask(FrozenValue, frozen=True):
     """What shares are looked for in every order."""
 
     graph: Graph

@@ -13,6 +13,7 @@ from memsched.distribute.boxes import EMPTY, Box, hull, volume
 from memsched.distribute.space import Space
 from memsched.distribute.transfers import SENDER_OUTSIDE, parcels
 from memsched.errors import UsageError
+from memsched.frozen import FrozenValue
 from memsched.graph.distribution import Computation, Distribution, Share, Step, Transfer
 from memsched.graph.model import Graph
 from memsched.targets.cluster import Cluster
@@ -82,8 +83,7 @@ def _fits(plan: Distribution, cluster: Cluster) -> bool:
     return all(used <= device.memory for used, device in zip(plan.memory, cluster.devices, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class _OpPart:
+class _OpPart(FrozenValue, frozen=True):
     """What a device computes of an op, [low, high) along the op's axis, and the boxes that it needs for that."""
 
     low: int

@@ -15,6 +15,7 @@ from memsched.distribute.divisions import Division, Reach
 from memsched.distribute.exchange import Boxes, LinkLoads, exchange, hull_of, joined, slab, span_of
 from memsched.distribute.plan import Blocks, leaves
 from memsched.distribute.space import Space
+from memsched.frozen import FrozenValue
 from memsched.graph.distribution import Axis
 from memsched.targets.cluster import Cluster
 
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Evaluation", "OpWork", "Population", "bytes_of", "cost_of", "needs_of", "units_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(FrozenValue, frozen=True):
     """What plans cost.
 
     Attributes:

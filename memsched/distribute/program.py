@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from memsched.distribute.choices import OpChoices
 from memsched.distribute.exchange import Boxes, LinkLoads, exchange
 from memsched.distribute.space import Space
+from memsched.frozen import FrozenValue
 from memsched.graph.distribution import Share
 from memsched.targets.cluster import Cluster
 
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ProgramResult", "choose"]
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramResult:
+class ProgramResult(FrozenValue, frozen=True):
     """What the program found.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from memsched.distribute import shares as rules
@@ -17,6 +17,7 @@ from memsched.distribute.program import ProgramResult, choose
 from memsched.distribute.refine import refined
 from memsched.distribute.space import NoPlanFitsError, Space
 from memsched.errors import UsageError
+from memsched.frozen import FrozenValue
 from memsched.graph.distribution import Axis, Distribution, Share
 from memsched.graph.model import Graph
 from memsched.search.run import Run
@@ -125,8 +126,7 @@ def improved(
     return task.made_faster(task.plan(shares_in_order(space.order, shares), "given"))
 
 
-@dataclass(frozen=True, slots=True)
-class _SearchGoal:
+class _SearchGoal(FrozenValue, frozen=True):
     """The plan that is looked for."""
 
     space: Space

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from memsched.distribute.boxes import EMPTY, Box, Extents, extents_of, hull, layout_of, volume
 from memsched.distribute.divisions import Division, divide, undivided
 from memsched.errors import MemschedError, UsageError
+from memsched.frozen import FrozenValue
 from memsched.graph import dag
 from memsched.graph.distribution import Axis, Distribution, Share
 from memsched.graph.liveness import Storage
@@ -54,8 +55,7 @@ class NoPlanFitsError(MemschedError):
         self.proven = proven
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+class Space(FrozenValue, frozen=True):
     """All ways of dividing the ops of a network, in an order of execution.
 
     Attributes:

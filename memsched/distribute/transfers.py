@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from memsched.distribute.boxes import Box, volume
+from memsched.frozen import FrozenValue
 from memsched.targets.cluster import Mode
 
 __all__ = ["SENDER_OUTSIDE", "Parcel", "parcels"]
@@ -20,8 +20,7 @@ SENDER_OUTSIDE = -1
 """The source of the network's inputs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parcel:
+class Parcel(FrozenValue, frozen=True):
     """A box that ``source`` sends to ``targets``."""
 
     box: Box

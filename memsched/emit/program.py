@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from memsched.allocate.portfolio import pack
 from memsched.emit.layers import LayerCode
 from memsched.errors import ModelError
+from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block
 from memsched.onchip.model import OnChipBuffer, OnChipGroup, OnChipPlan
 from memsched.onchip.network import OnChipNetwork, Range
@@ -34,16 +35,14 @@ When = Literal["MS_EVERY_PIECE", "MS_NEW_CHANNELS", "MS_NEW_PLANE"]
 Space = Literal["MS_ARENA", "MS_INPUT", "MS_OUTPUT"]
 
 
-@dataclass(frozen=True, slots=True)
-class DramTensor:
+class DramTensor(FrozenValue, frozen=True):
     """Where a tensor lies: bytes from the arena's begin, or the number of the model's input or output."""
 
     space: Space
     place: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChipLoad:
+class ChipLoad(FrozenValue, frozen=True):
     """A load of buffer ``buffer`` of the group, or of the weights of its step (-1); see `ms_load` in C."""
 
     buffer: int
@@ -54,8 +53,7 @@ class ChipLoad:
     kept: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ChipStore:
+class ChipStore(FrozenValue, frozen=True):
     """A store of buffer ``buffer`` behind its step, with what of each piece is stored."""
 
     buffer: int
@@ -65,8 +63,7 @@ class ChipStore:
     channels: tuple[Range | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LayerWeights:
+class LayerWeights(FrozenValue, frozen=True):
     """Constants of a layer: where each lies among all weights, its bytes per filter, and how they come on chip.
 
     Attributes:
@@ -86,8 +83,7 @@ class LayerWeights:
     beside: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ChipStep:
+class ChipStep(FrozenValue, frozen=True):
     """One layer: buffers of the group that it reads and makes, and the function that computes it."""
 
     op: int
@@ -97,8 +93,7 @@ class ChipStep:
     weights: LayerWeights | None
 
 
-@dataclass(frozen=True, slots=True)
-class GroupProgram:
+class GroupProgram(FrozenValue, frozen=True):
     """A group: the plan's tensors on chip with their places, and what happens to them.
 
     Attributes:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from memsched.formats.module import LoadOptions
+from memsched.frozen import FrozenValue
 
 __all__ = ["BlockPoint", "BlockRow", "OpenModel", "Range"]
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(FrozenValue, frozen=True):
     """The lengths that a dimension may have.
 
     Attributes:
@@ -32,8 +32,7 @@ class Range:
         return max(least, min(length, self.most) // self.multiple * self.multiple)
 
 
-@dataclass(frozen=True, slots=True)
-class BlockRow:
+class BlockRow(FrozenValue, frozen=True):
     """One loop, or one kernel, and what it stands for.
 
     Attributes:
@@ -49,8 +48,7 @@ class BlockRow:
     ops: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BlockPoint:
+class BlockPoint(FrozenValue, frozen=True):
     """One way to rewrite a model, right for every size in its ranges.
 
     Attributes:
@@ -70,8 +68,7 @@ class BlockPoint:
     reassociates: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class OpenModel:
+class OpenModel(FrozenValue, frozen=True):
     """A model with open dimensions.
 
     Attributes:

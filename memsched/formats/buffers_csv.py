@@ -18,10 +18,10 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from memsched.errors import MemschedError, UsageError
+from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block, BlockPart
 
 __all__ = ["LARGEST", "BufferTable", "BuffersError", "parse_table", "read_bytes", "write_table"]
@@ -55,8 +55,7 @@ class BuffersError(MemschedError):
     """A file of buffers is unreadable or contradictory; the message names file, line and column."""
 
 
-@dataclass(frozen=True, slots=True)
-class BufferTable:
+class BufferTable(FrozenValue, frozen=True):
     """A file of buffers as it was read.
 
     Attributes:

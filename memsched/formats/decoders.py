@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from memsched.frozen import FrozenValue
 
 __all__ = ["Along", "Cache", "Decoder", "TokenInput"]
 
@@ -13,8 +14,7 @@ Along = Literal["past", "new", "all"]
 """What lies along an axis: the tokens so far, the new ones, or both."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cache:
+class Cache(FrozenValue, frozen=True):
     """Keys or values of one layer.
 
     Attributes:
@@ -36,8 +36,7 @@ class Cache:
     by_kernel: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TokenInput:
+class TokenInput(FrozenValue, frozen=True):
     """An input beside the caches.
 
     Attributes:
@@ -48,8 +47,7 @@ class TokenInput:
     axes: tuple[int | Along, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Decoder:
+class Decoder(FrozenValue, frozen=True):
     """A model with caches, and what appends to them in place.
 
     Attributes:

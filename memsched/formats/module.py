@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from memsched.frozen import FrozenValue
 from memsched.graph.model import Graph
 
 __all__ = ["Body", "FormatName", "LoadOptions", "Module", "ObservedSizes", "OrderGuarantee"]
@@ -14,8 +15,7 @@ FormatName = Literal["onnx", "tflite"]
 OrderGuarantee = Literal["none", "session", "pins", "default"]
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedSizes:
+class ObservedSizes(FrozenValue, frozen=True):
     """The sizes that one run of a model showed.
 
     Attributes:
@@ -49,8 +49,7 @@ class LoadOptions:
     observed: ObservedSizes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(FrozenValue, frozen=True):
     """Graph ``graph`` of a module is executed by op ``op`` of its graph ``parent`` (If, Loop, Scan, WHILE, CALL).
 
     A body's own captures are inputs of the op. Bodies of one op run one at a time, so its workspace is the
@@ -66,8 +65,7 @@ class Body:
     handed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(FrozenValue, frozen=True):
     """A model read from a file.
 
     Attributes:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from memsched.errors import InternalError
 from memsched.formats.module import Module
+from memsched.frozen import FrozenValue
 
 __all__ = ["Segment", "SegmentModel", "check_fit"]
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(FrozenValue, frozen=True):
     """A part of a model's main graph that is to be a model of its own.
 
     Attributes:
@@ -52,8 +51,7 @@ def check_fit(module: Module, segment: Segment, constants: Collection[str]) -> N
             raise InternalError(f"a segment hands out '{name}', which it does not have")
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentModel:
+class SegmentModel(FrozenValue, frozen=True):
     """A model that computes a part of another.
 
     Attributes:

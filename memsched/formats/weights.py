@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from memsched.formats.known import format_of
 from memsched.formats.module import Module
+from memsched.frozen import FrozenValue
 
 __all__ = ["Weights", "weights"]
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(FrozenValue, frozen=True):
     """The constants that the ops of a model's main graph read.
 
     Attributes:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from memsched.frozen import FrozenValue
 
 __all__ = ["FlowNetwork", "FusionGroup", "InnerBuffer", "lowest_inner_residue"]
 
 
-@dataclass(frozen=True, slots=True)
-class InnerBuffer:
+class InnerBuffer(FrozenValue, frozen=True):
     """A buffer as a group of tasks sees it. Tasks are named by their place in the group.
 
     Attributes:
@@ -25,8 +25,7 @@ class InnerBuffer:
     survives: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FusionGroup:
+class FusionGroup(FrozenValue, frozen=True):
     """A group of tasks with the precedence among them, numbered topologically, and the buffers that it touches."""
 
     preds: tuple[tuple[int, ...], ...]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.fusion.closure import FusionGroup
 from memsched.graph.liveness import match_in_place
 
 __all__ = ["InnerCosts", "InnerOrder", "best_inner_order", "gains_and_losses"]
 
 
-@dataclass(frozen=True, slots=True)
-class InnerCosts:
+class InnerCosts(FrozenValue, frozen=True):
     """What the tasks of a group cost, by their place in the group (see `memsched.fusion.quotient`).
 
     Attributes:
@@ -46,8 +45,7 @@ class InnerCosts:
         return bool(self.pairs[task]) or any(buffer in self.needs for buffer in self.before[task])
 
 
-@dataclass(frozen=True, slots=True)
-class InnerOrder:
+class InnerOrder(FrozenValue, frozen=True):
     """An order of a group's tasks.
 
     Attributes:
@@ -115,8 +113,7 @@ def best_inner_order(group: FusionGroup, costs: InnerCosts, max_states: int) -> 
     return InnerOrder(None, peak, len(parents))
 
 
-@dataclass(frozen=True, slots=True)
-class _InnerMove:
+class _InnerMove(FrozenValue, frozen=True):
     """A task of a group.
 
     Attributes:

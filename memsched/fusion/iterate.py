@@ -6,8 +6,8 @@ Source: "Iterative Graph Optimization", IV-B, Algorithm 1 and Figure 6.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.fusion.compiled_monotonic import fused_monotonic
 from memsched.fusion.isolated import SOURCES, Growth, fuse_group
 from memsched.fusion.monotonic import fuse_monotonic
@@ -23,8 +23,7 @@ _REACHABILITY_LIMIT = 20_000
 _MAX_STATES = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class FusedGraph:
+class FusedGraph(FrozenValue, frozen=True):
     """What fusion made of a graph.
 
     Attributes:

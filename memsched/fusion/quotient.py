@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.graph.dag import ancestor_bitsets
 from memsched.graph.liveness import Storage, match_in_place
 
@@ -32,8 +32,7 @@ _MANY_USERS = 256
 _POLLED_AFTER = 200
 
 
-@dataclass(frozen=True, slots=True)
-class FusionState:
+class FusionState(FrozenValue, frozen=True):
     """What `Quotient` changes, by the names that it has there."""
 
     members: list[deque[int]]

@@ -6,8 +6,9 @@ are moved. Both tensors lie in the arena then, the larger one for nothing where 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from memsched.frozen import FrozenValue
 
 __all__ = ["Border", "BorderStep", "BorderTensor", "Borders", "Interface", "Side", "StepKind"]
 
@@ -15,8 +16,7 @@ Side = Literal["input", "output"]
 StepKind = Literal["quantize", "dequantize", "shift", "transpose", "cast"]
 
 
-@dataclass(frozen=True, slots=True)
-class BorderTensor:
+class BorderTensor(FrozenValue, frozen=True):
     """An input or an output as its caller sees it.
 
     Attributes:
@@ -33,8 +33,7 @@ class BorderTensor:
     zero_point: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BorderStep:
+class BorderStep(FrozenValue, frozen=True):
     """One operator that the caller does instead of the model.
 
     Attributes:
@@ -61,8 +60,7 @@ class BorderStep:
     halves: Literal["away", "even"] = "away"
 
 
-@dataclass(frozen=True, slots=True)
-class Border:
+class Border(FrozenValue, frozen=True):
     """An input or output that can be another tensor.
 
     Attributes:
@@ -80,8 +78,7 @@ class Border:
     steps: tuple[BorderStep, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Borders:
+class Borders(FrozenValue, frozen=True):
     """What can be changed at a model's border.
 
     Attributes:
@@ -92,8 +89,7 @@ class Borders:
     refusals: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
+class Interface(FrozenValue, frozen=True):
     """The inputs and outputs of a model, in its order."""
 
     inputs: tuple[BorderTensor, ...] = ()

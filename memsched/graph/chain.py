@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from memsched.frozen import FrozenValue
 
 __all__ = ["Chain"]
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(FrozenValue, frozen=True):
     """Operators from one tensor to another that one operator can stand for.
 
     Attributes:

@@ -8,8 +8,8 @@ written file back.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.graph.model import AttributeValue, Op
 
 __all__ = ["CONSTANT_SHAPE", "AddWords", "Attributes", "Dialect", "LoopWords", "Pads", "SteppedWords"]
@@ -19,8 +19,7 @@ Pads = tuple[tuple[int, int], ...]
 """Per spatial axis (before, after) in elements."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoopWords:
+class LoopWords(FrozenValue, frozen=True):
     """What the ops of a loop are called.
 
     Attributes:
@@ -42,8 +41,7 @@ class LoopWords:
     joined: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SteppedWords:
+class SteppedWords(FrozenValue, frozen=True):
     """What a crop with steps is called.
 
     Attributes:
@@ -54,8 +52,7 @@ class SteppedWords:
     attributes: Callable[[Sequence[int], Sequence[int], Sequence[int], Sequence[int]], Attributes]
 
 
-@dataclass(frozen=True, slots=True)
-class AddWords:
+class AddWords(FrozenValue, frozen=True):
     """What an addition is called.
 
     Attributes:
@@ -66,8 +63,7 @@ class AddWords:
     attributes: Callable[[str], Attributes]
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(FrozenValue, frozen=True):
     """What the helper ops of one format are called and how their attributes are written.
 
     Attributes:

@@ -5,9 +5,9 @@ Devices, ops and tensors are referred to by index. Sizes are bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from memsched.frozen import FrozenValue
 from memsched.graph.model import Region
 
 __all__ = ["Axis", "Computation", "Distribution", "Share", "Step", "Transfer"]
@@ -16,8 +16,7 @@ Axis = Literal["channels", "rows", "whole"]
 """The dimension of an op's output that is divided: its output channels, the height of its feature map, or none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(FrozenValue, frozen=True):
     """The gene of MemoriaNova's chromosome: device j computes [bounds[j], bounds[j + 1]) of op ``op``.
 
     Attributes:
@@ -30,8 +29,7 @@ class Share:
     bounds: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(FrozenValue, frozen=True):
     """A part of a tensor that devices need and do not hold.
 
     Attributes:
@@ -47,8 +45,7 @@ class Transfer:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Computation:
+class Computation(FrozenValue, frozen=True):
     """What a device computes in a step: one region of every output of an op.
 
     Attributes:
@@ -60,8 +57,7 @@ class Computation:
     region: Region
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(FrozenValue, frozen=True):
     """What happens between two synchronisations: first all transfers, then every device computes by itself.
 
     Attributes:
@@ -75,8 +71,7 @@ class Step:
     ahead: tuple[Transfer, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(FrozenValue, frozen=True):
     """A whole plan.
 
     Attributes:

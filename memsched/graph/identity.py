@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from memsched.frozen import FrozenValue
 
 __all__ = ["Identity", "IdentityKind"]
 
 IdentityKind = Literal["merge", "shift", "cross", "late", "split", "sum"]
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(FrozenValue, frozen=True):
     """One op computed otherwise; what nothing reads then is gone.
 
     Attributes:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from memsched.frozen import FrozenValue
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -25,8 +27,7 @@ _NO_NUMBERS: Mapping[str, float] = MappingProxyType({})
 _NO_TABLES: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class KernelRefusal:
+class KernelRefusal(FrozenValue, frozen=True):
     """Why no code can be made for a layer; one clause without a capital or a full stop."""
 
     reason: str

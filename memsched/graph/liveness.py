@@ -23,6 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from memsched.arguments import checked
+from memsched.frozen import FrozenValue
 from memsched.graph import dag
 from memsched.graph.model import Graph, InPlace
 from memsched.graph.uses import MANY_OPS, Uses, steps_of, sums, uses_of
@@ -186,8 +187,7 @@ def _mergeable(
     return tuple(dict.fromkeys(pairs))
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(FrozenValue, frozen=True):
     """What an order costs.
 
     Attributes:

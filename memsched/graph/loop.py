@@ -12,13 +12,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from memsched.frozen import FrozenValue
 
 __all__ = ["Loop", "LoopPart", "LoopRead", "LoopStep"]
 
 
-@dataclass(frozen=True, slots=True)
-class LoopPart:
+class LoopPart(FrozenValue, frozen=True):
     """The part of a tensor that one tile needs, in elements per cut axis.
 
     Attributes:
@@ -36,8 +37,7 @@ class LoopPart:
         return tuple(stride * at + offset for stride, at, offset in zip(self.strides, tile, self.offsets, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class LoopRead:
+class LoopRead(FrozenValue, frozen=True):
     """What a step reads at one of its op's positions.
 
     Attributes:
@@ -52,8 +52,7 @@ class LoopRead:
     sizes: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LoopStep:
+class LoopStep(FrozenValue, frozen=True):
     """One op of the body.
 
     Attributes:
@@ -71,8 +70,7 @@ class LoopStep:
     macs: int
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(FrozenValue, frozen=True):
     """Consecutive ops with one input and one output, computed tile by tile.
 
     Attributes:

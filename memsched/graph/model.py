@@ -7,11 +7,10 @@ Sizes are bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from memsched.graph.frozen import FrozenValue
+from memsched.frozen import FrozenValue
 from memsched.graph.loop import Loop
 
 __all__ = [
@@ -66,8 +65,7 @@ class Tensor(FrozenValue, frozen=True, gc=False):
         return None if "" in self.stated else self.stated
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(FrozenValue, frozen=True):
     """The part of a source op's output that an op computes: one half-open range per axis, in elements."""
 
     ranges: tuple[tuple[int, int], ...]
@@ -118,8 +116,7 @@ class Op(FrozenValue, frozen=True, gc=False):
     terms: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(FrozenValue, frozen=True):
     """A DAG of ops over tensors; the order of ``ops`` is the file's order.
 
     Attributes:
@@ -147,8 +144,7 @@ class InPlace(FrozenValue, frozen=True, gc=False):
     input: int
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(FrozenValue, frozen=True):
     """An execution order with what is known of it.
 
     Attributes:
@@ -188,8 +184,7 @@ class Placement(FrozenValue, frozen=True, gc=False):
     last_step: int
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
+class Allocation(FrozenValue, frozen=True):
     """Addresses for all buffers of a schedule.
 
     Attributes:

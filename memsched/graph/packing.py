@@ -8,16 +8,16 @@ inputs lie inside its output). Times are any integers; ranges are half-open. Siz
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from memsched.frozen import FrozenValue
 
 __all__ = ["Block", "BlockPart", "PackStatus", "Packing", "height_of"]
 
 PackStatus = Literal["optimal", "feasible", "infeasible"]
 
 
-@dataclass(frozen=True, slots=True)
-class BlockPart:
+class BlockPart(FrozenValue, frozen=True):
     """Bytes [low, high) of a block, counted from its address, are in use during times [begin, end)."""
 
     begin: int
@@ -26,8 +26,7 @@ class BlockPart:
     high: int
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(FrozenValue, frozen=True):
     """What one address is chosen for.
 
     Attributes:
@@ -50,8 +49,7 @@ class Block:
         return Block(size, (BlockPart(begin, end, 0, size),), alignment)
 
 
-@dataclass(frozen=True, slots=True)
-class Packing:
+class Packing(FrozenValue, frozen=True):
     """Addresses for a sequence of blocks.
 
     Attributes:

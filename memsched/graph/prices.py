@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from memsched.frozen import FrozenValue
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op
 
@@ -52,8 +53,7 @@ def weight_bytes(graph: Graph, op: Op) -> int:
     return elements * made.size // max(1, math.prod(made.shape or ()))
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(FrozenValue, frozen=True):
     """What ops take of a runtime's time, in the multiply-accumulates that take as long: an estimate.
 
     Attributes:
@@ -85,8 +85,7 @@ class Pace:
         return self.of_ops(graph, graph.ops)
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
+class Prices(FrozenValue, frozen=True):
     """What a runtime keeps for a model and for each op more.
 
     Attributes:

@@ -6,9 +6,9 @@ Layers, values and constants are referred to by index. Sizes are bytes. Layers a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from memsched.frozen import FrozenValue
 from memsched.graph.model import Status
 
 __all__ = ["Constraints", "Layer", "LayerValue", "Network", "Skips", "StageFigures", "StageSchedule", "figures"]
@@ -19,8 +19,7 @@ Skips = Literal["once", "through"]
 network come from the host to each stage that reads them, either way."""
 
 
-@dataclass(frozen=True, slots=True)
-class LayerValue:
+class LayerValue(FrozenValue, frozen=True):
     """What a layer makes for others, or what the network is given.
 
     Attributes:
@@ -38,8 +37,7 @@ class LayerValue:
     result: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(FrozenValue, frozen=True):
     """One op with what it costs.
 
     Attributes:
@@ -58,8 +56,7 @@ class Layer:
     preds: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
+class Network(FrozenValue, frozen=True):
     """A DAG of layers to be spread over the stages of a pipeline.
 
     Attributes:
@@ -74,8 +71,7 @@ class Network:
     together: tuple[tuple[int, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Constraints:
+class Constraints(FrozenValue, frozen=True):
     """What a stage schedule must respect beside the order of stages.
 
     Attributes:
@@ -94,8 +90,7 @@ class Constraints:
     skips: Skips = "once"
 
 
-@dataclass(frozen=True, slots=True)
-class StageFigures:
+class StageFigures(FrozenValue, frozen=True):
     """What one stage of a schedule holds and moves, bytes and multiply-accumulates.
 
     Attributes:
@@ -114,8 +109,7 @@ class StageFigures:
     sent_values: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StageSchedule:
+class StageSchedule(FrozenValue, frozen=True):
     """A stage for every layer, with what is known of it.
 
     Attributes:

@@ -24,9 +24,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from memsched.frozen import FrozenValue
 from memsched.graph.contraction import Tasks
 from memsched.graph.dag import ancestor_bitsets, descendant_bitsets, topological_order
 from memsched.search import cpsat
@@ -41,8 +41,7 @@ __all__ = ["JointResult", "JointStatus", "solve"]
 JointStatus = Literal["optimal", "feasible", "infeasible", "unknown", "refused"]
 
 
-@dataclass(frozen=True, slots=True)
-class JointResult:
+class JointResult(FrozenValue, frozen=True):
     """What the program's solution says.
 
     Attributes:
@@ -114,8 +113,7 @@ def solve(
     return result("infeasible", upper_bound) if exhausted else result("unknown", bound)
 
 
-@dataclass(frozen=True, slots=True)
-class _ArenaSolution:
+class _ArenaSolution(FrozenValue, frozen=True):
     order: tuple[int, ...]
     merged: tuple[tuple[int, int], ...]
     arena: int

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from memsched.allocate.bounds import lower_bound
 from memsched.allocate.buffers import Buffer, PackingInput, blocks, buffers
 from memsched.allocate.conflicts import without_overlaps
 from memsched.allocate.greedy import GreedyPlanner
+from memsched.frozen import FrozenValue
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Allocation, Graph, Placement, Schedule
 from memsched.graph.packing import height_of
@@ -28,8 +28,7 @@ def live_bytes(allocation: Allocation) -> int:
     return max(itertools.accumulate(change[step] for step in sorted(change)), default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(FrozenValue, frozen=True):
     """The blocks of a schedule and greedy addresses for them.
 
     Attributes:

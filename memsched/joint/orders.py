@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.graph.liveness import Storage, evaluate, match_in_place
 from memsched.graph.model import InPlace
 
@@ -26,8 +26,7 @@ _MOST_WALKED = 1000
 """How much ops that raise the residue are put off: 1 is almost always feasible, 0 gives the most different orders."""
 
 
-@dataclass(frozen=True, slots=True)
-class OrderCandidate:
+class OrderCandidate(FrozenValue, frozen=True):
     """An order of ops and what is in place in it.
 
     Attributes:

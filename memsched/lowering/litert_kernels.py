@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memsched.frozen import FrozenValue
 from memsched.graph.model import Graph, Op, Tensor
 
 __all__ = ["OwnMemory", "has_own_memory", "is_lasting", "lasting_bytes", "lasting_sizes", "own_memory", "with_lasting"]
@@ -25,8 +26,7 @@ _CONSTANT_SHAPE = "constant_shape_"
 _ALIGNMENT = 64
 
 
-@dataclass(frozen=True, slots=True)
-class OwnMemory:
+class OwnMemory(FrozenValue, frozen=True):
     """What one kernel needs.
 
     Attributes:

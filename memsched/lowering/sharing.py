@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
+from memsched.frozen import FrozenValue
 from memsched.graph.dag import producers
 from memsched.graph.model import Graph, Op
 from memsched.lowering.slices import first_row, rows_before
@@ -18,8 +18,7 @@ _Rule = TypeVar("_Rule", ViewRule, PartViewRule, InPlaceRule)
 __all__ = ["Sharing", "Views"]
 
 
-@dataclass(frozen=True, slots=True)
-class Views:
+class Views(FrozenValue, frozen=True):
     """Pairs (output, input) of an op whose output lies in the input's bytes or consists of them, and where.
 
     Attributes:

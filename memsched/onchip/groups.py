@@ -7,9 +7,9 @@ reuse everything has bytes of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
+from memsched.frozen import FrozenValue
 from memsched.onchip.model import Cost, OnChipBuffer, Policy, Tile
 from memsched.onchip.network import OnChipNetwork, Range
 from memsched.onchip.overlap import Lifetime, piece_distance, place
@@ -100,8 +100,7 @@ class GroupSpan:
         return min(self.network.maps[tensor].channels for tensor in made)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupCandidate:
+class GroupCandidate(FrozenValue, frozen=True):
     """A group with one way of cutting it and its regions; `placed` tells whether it fits."""
 
     span: GroupSpan

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from memsched.frozen import FrozenValue
 from memsched.onchip.network import Range
 
 __all__ = ["Cost", "Method", "OnChipBuffer", "OnChipGroup", "OnChipPlan", "Policy", "Tile"]
@@ -14,8 +14,7 @@ Method = Literal["layers", "flowchart", "greedy", "optimal"]
 Weights = Literal["resident", "step"]
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(FrozenValue, frozen=True):
     """Into how many pieces a group is cut, and when its weights are on chip.
 
     Attributes:
@@ -46,8 +45,7 @@ class Tile:
         return self.rows * self.columns
 
 
-@dataclass(frozen=True, slots=True)
-class OnChipBuffer:
+class OnChipBuffer(FrozenValue, frozen=True):
     """Bytes [offset, offset + size) of on-chip memory during steps [first, last] of each piece, both included.
 
     Step s of a piece computes op ``ops[s]`` of the group. Piece (r, c, k) holds the product of ``rows[r]``,
@@ -78,8 +76,7 @@ class OnChipBuffer:
     addends: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(FrozenValue, frozen=True):
     """Bytes read from and written to DRAM, and floating-point operations."""
 
     read: int = 0
@@ -96,8 +93,7 @@ class Cost:
         return Cost(self.read + other.read, self.written + other.written, self.flops + other.flops)
 
 
-@dataclass(frozen=True, slots=True)
-class OnChipGroup:
+class OnChipGroup(FrozenValue, frozen=True):
     """Consecutive ops that are computed piece by piece without leaving the chip in between.
 
     Attributes:
@@ -120,8 +116,7 @@ class OnChipGroup:
         return max((buffer.offset + buffer.size for buffer in self.buffers), default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class OnChipPlan:
+class OnChipPlan(FrozenValue, frozen=True):
     """A network cut into groups.
 
     Attributes:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
+from memsched.frozen import FrozenValue
 from memsched.graph.model import Graph, Op, Region
 from memsched.regions.geometry import describe
 from memsched.regions.ranges import deduce
@@ -36,8 +36,7 @@ _VECTOR_BYTES: Final = 4
 """Bytes per element of a constant vector beside 8-bit tensors: biases are accumulated in 32 bits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Map:
+class Map(FrozenValue, frozen=True):
     """A tensor as it lies on chip.
 
     Attributes:
@@ -71,8 +70,7 @@ class Map:
         return self.columns if axis else self.rows
 
 
-@dataclass(frozen=True, slots=True)
-class OnChipLayer:
+class OnChipLayer(FrozenValue, frozen=True):
     """An op with what it costs.
 
     Attributes:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Final, Literal
 
+from memsched.frozen import FrozenValue
 from memsched.onchip.greedy import candidate, finished, greedy
 from memsched.onchip.groups import GroupCandidate, GroupSpan
 from memsched.onchip.model import Cost, OnChipBuffer, OnChipGroup, Policy, Tile
@@ -45,8 +46,7 @@ _ATTEMPTS: Final = 12
 _Key = tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class _CutPoint:
+class _CutPoint(FrozenValue, frozen=True):
     key: _Key
     tile: Tile
 

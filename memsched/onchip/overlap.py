@@ -9,8 +9,8 @@ writes the point, and may overwrite what no later point needs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.onchip.network import OnChipNetwork, Range
 
 __all__ = ["Lifetime", "distance", "piece_distance", "place"]
@@ -80,8 +80,7 @@ def _length(span: Range) -> int:
     return span[1] - span[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Lifetime:
+class Lifetime(FrozenValue, frozen=True):
     """``size`` bytes in use during steps [first, last], both included."""
 
     size: int

@@ -6,10 +6,10 @@ overlap; groups follow each other. ``"sum"`` is the other extreme, in which a gr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from memsched.errors import UsageError
+from memsched.frozen import FrozenValue
 from memsched.onchip.model import Cost
 from memsched.onchip.network import OnChipNetwork
 from memsched.targets.model import Target
@@ -19,8 +19,7 @@ __all__ = ["Machine", "alone"]
 Overlapping = Literal["overlap", "sum"]
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(FrozenValue, frozen=True):
     """An accelerator's figures.
 
     Attributes:

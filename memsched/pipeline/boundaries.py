@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from memsched.frozen import FrozenValue
 from memsched.graph.dag import successors_of
 from memsched.pipeline.condense import Condensation, Loads
 
@@ -40,8 +40,7 @@ class ExhaustedError(Exception):
     """The dynamic program would take too long; another method has to do it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Set:
+class _Set(FrozenValue, frozen=True):
     """Groups before a boundary.
 
     Attributes:

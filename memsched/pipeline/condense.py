@@ -7,16 +7,15 @@ must share a stage), and from cycles among such groups: what lies between two la
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.graph.dag import topological_order
 from memsched.graph.stages import Constraints, Network
 
 __all__ = ["Condensation", "Flow", "Loads", "condense", "macs_of", "parameters_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(FrozenValue, frozen=True):
     """Values that one group hands to the same others.
 
     Attributes:
@@ -31,8 +30,7 @@ class Flow:
     to_end: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Condensation:
+class Condensation(FrozenValue, frozen=True):
     """The groups of a network, in the topological order that is nearest to the layers' own.
 
     Attributes:
@@ -86,8 +84,7 @@ class Condensation:
         return result
 
 
-@dataclass(frozen=True, slots=True)
-class Loads:
+class Loads(FrozenValue, frozen=True):
     """What a stage costs by the groups in it: the sum of ``weights``, and each of ``shared`` once.
 
     Attributes:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memsched.errors import InternalError
+from memsched.frozen import FrozenValue
 from memsched.pipeline.condense import Condensation, Flow, Loads
 from memsched.search import cpsat
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Solution", "least_communication", "least_peak"]
 
 
-@dataclass(frozen=True, slots=True)
-class Solution:
+class Solution(FrozenValue, frozen=True):
     """What CP-SAT found.
 
     Attributes:

@@ -11,10 +11,10 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from memsched.errors import InternalError
+from memsched.frozen import FrozenValue
 from memsched.pipeline.boundaries import Boundaries, ExhaustedError, all_places
 from memsched.pipeline.condense import Condensation
 from memsched.pipeline.heuristic import cutting_order
@@ -29,8 +29,7 @@ _COARSE_PLACES = 40
 """Places of an order that one round of the refinement looks at."""
 
 
-@dataclass(frozen=True, slots=True)
-class PricedStages:
+class PricedStages(FrozenValue, frozen=True):
     """Stages of groups with what is proven of them."""
 
     stages: Sequence[int]

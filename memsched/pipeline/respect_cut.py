@@ -7,10 +7,10 @@ parameters, then of the least communication. Exact for the order, by dynamic pro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from memsched.frozen import FrozenValue
 from memsched.pipeline.condense import Condensation, Loads
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ _MOST_PLACES = 1024
 _UNKNOWN = 1 << 60
 
 
-@dataclass(frozen=True, slots=True)
-class _StageCosts:
+class _StageCosts(FrozenValue, frozen=True):
     """What a stage from one place of the order to a later one costs.
 
     Attributes:

@@ -7,16 +7,15 @@ outputs on. It is a model, not a measurement; `Simulation.assumptions` says what
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.graph.stages import Network, Skips, StageFigures, StageSchedule, figures
 from memsched.targets.model import PipelineRules
 
 __all__ = ["Simulation", "StageTime", "cached", "simulate", "stage_time"]
 
 
-@dataclass(frozen=True, slots=True)
-class StageTime:
+class StageTime(FrozenValue, frozen=True):
     """One inference in one stage: bytes, and the seconds of each part of the work.
 
     Attributes:
@@ -46,8 +45,7 @@ class StageTime:
         return self.input + self.parameters + self.compute + self.output
 
 
-@dataclass(frozen=True, slots=True)
-class Simulation:
+class Simulation(FrozenValue, frozen=True):
     """A whole pipeline.
 
     Attributes:

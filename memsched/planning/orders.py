@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from memsched.allocate.arena import allocate
 from memsched.check.schedule import check_allocation, check_schedule
 from memsched.formats.module import Module
+from memsched.frozen import FrozenValue
 from memsched.graph.liveness import Profile, Storage, evaluate
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.joint.improve import improve
@@ -44,8 +44,7 @@ OrderRule = Callable[[Graph, Storage], _Order]
 """What gives a graph's order: its own, or one of the baselines."""
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline:
+class Baseline(FrozenValue, frozen=True):
     """The main graph in an order found without a search.
 
     Attributes:

@@ -8,9 +8,10 @@ where the best of them changes between two of these, halving finds the sizes at 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
+
+from memsched.frozen import FrozenValue
 
 __all__ = ["OrderSpan", "RangedChoice", "choose_order"]
 
@@ -21,8 +22,7 @@ _MOST_SPANS: Final = 12
 """Spans of a line after which it is no longer looked for where exactly the next one begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class OrderSpan:
+class OrderSpan(FrozenValue, frozen=True):
     """Sizes along a line at which one order is best, as far as they were judged.
 
     Attributes:
@@ -34,8 +34,7 @@ class OrderSpan:
     points: tuple[Point, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RangedChoice:
+class RangedChoice(FrozenValue, frozen=True):
     """The order for a range.
 
     Attributes:

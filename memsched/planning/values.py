@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.planning.orders import Baseline
 from memsched.runtimes.graph_plan import LoweredGraph
 from memsched.targets.load import Target
@@ -12,8 +12,7 @@ from memsched.targets.load import Target
 __all__ = ["TargetModule"]
 
 
-@dataclass(frozen=True, slots=True)
-class TargetModule:
+class TargetModule(FrozenValue, frozen=True):
     """A module under the rules of one target."""
 
     target: Target

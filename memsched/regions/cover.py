@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.graph.model import Region
 
 __all__ = ["Cover", "PartConcat", "PartSlice", "cover", "hull", "leaves"]
 
 
-@dataclass(frozen=True, slots=True)
-class PartSlice:
+class PartSlice(FrozenValue, frozen=True):
     """``region`` is cut out of part number ``part``, which holds it."""
 
     part: int
     region: Region
 
 
-@dataclass(frozen=True, slots=True)
-class PartConcat:
+class PartConcat(FrozenValue, frozen=True):
     """``region`` is its ``children``, one after the other along ``axis``."""
 
     axis: int

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from types import MappingProxyType
 
+from memsched.frozen import FrozenValue
 from memsched.graph.model import AttributeValue, Graph, Op, Region
 from memsched.regions.geometry import describe
 from memsched.regions.rules import (
@@ -41,8 +42,7 @@ from memsched.regions.rules import (
 __all__ = ["NeededInput", "PieceNeeds", "WeightSlice", "backward", "deduce", "whole"]
 
 
-@dataclass(frozen=True, slots=True)
-class NeededInput:
+class NeededInput(FrozenValue, frozen=True):
     """What a piece reads of one input.
 
     Attributes:
@@ -55,8 +55,7 @@ class NeededInput:
     pads: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WeightSlice:
+class WeightSlice(FrozenValue, frozen=True):
     """The part [start, stop) along ``axis`` of the constant at the operator's input ``position`` that a piece reads.
 
     start == stop: the piece does not read the constant at all (a part of a Concat).
@@ -97,8 +96,7 @@ class PieceNeeds:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _PaddedRange:
+class _PaddedRange(FrozenValue, frozen=True):
     """A range of one operand's axis with the padding around it and the margin of the output that it computes."""
 
     start: int

@@ -12,6 +12,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
+from memsched.frozen import FrozenValue
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import AttributeValue, Graph
 
@@ -43,8 +44,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(FrozenValue, frozen=True):
     """Why something cannot be tiled; one clause without a capital or a full stop."""
 
     reason: str
@@ -54,33 +54,28 @@ class RefusedError(Exception):
     """A `Refusal` on its way up; public functions of the package return the refusal instead of raising it."""
 
 
-@dataclass(frozen=True, slots=True)
-class WholeAxis:
+class WholeAxis(FrozenValue, frozen=True):
     """The whole axis is needed for every output element (a reduction, or an axis of length 1 that is broadcast)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pointwise:
+class Pointwise(FrozenValue, frozen=True):
     """Output element i needs input element i."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shift:
+class Shift(FrozenValue, frozen=True):
     """Output element i is input element i - offset, and is none of this operand's outside it (Concat)."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stride:
+class Stride(FrozenValue, frozen=True):
     """Output element i is input element begin + step * i (Slice); a negative step reads backwards."""
 
     begin: int
     step: int
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(FrozenValue, frozen=True):
     """Output element i needs input elements i * stride - pad_before + dilation * (0 .. kernel - 1).
 
     Attributes:
@@ -99,8 +94,7 @@ class Window:
     most_padding: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reflection:
+class Reflection(FrozenValue, frozen=True):
     """Padding whose values are the input's own.
 
     Attributes:
@@ -112,8 +106,7 @@ class Reflection:
     kind: int
 
 
-@dataclass(frozen=True, slots=True)
-class TransposedWindow:
+class TransposedWindow(FrozenValue, frozen=True):
     """Input element i adds to output elements i * stride - pad_before + dilation * (0 .. kernel - 1)."""
 
     kernel: int
@@ -122,23 +115,20 @@ class TransposedWindow:
     pad_before: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Subdivision:
+class Subdivision(FrozenValue, frozen=True):
     """Output element i needs input element i // size (DepthToSpace, Divided dimensions of a Reshape)."""
 
     size: int
     croppable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(FrozenValue, frozen=True):
     """Output element i needs input elements [i * size, (i + 1) * size) (SpaceToDepth, Reshape)."""
 
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelGroups:
+class ChannelGroups(FrozenValue, frozen=True):
     """Groups of ``outputs`` output elements each need a group of ``inputs`` input elements (grouped convolution).
 
     Attributes:
@@ -150,8 +140,7 @@ class ChannelGroups:
     divisible: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Resampling:
+class Resampling(FrozenValue, frozen=True):
     """Resampling: output element i reads the input at coordinate (i + centre) / scale - back.
 
     Attributes:
@@ -193,8 +182,7 @@ FULL: Final = WholeAxis()
 POINTWISE: Final = Pointwise()
 
 
-@dataclass(frozen=True, slots=True)
-class AxisMap:
+class AxisMap(FrozenValue, frozen=True):
     """An operand's axis follows axis ``output`` of the output by ``rule``; -1 for `WholeAxis`, which follows none."""
 
     output: int

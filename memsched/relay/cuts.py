@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.graph.model import Graph
 from memsched.graph.parts import readers_of
 
@@ -22,8 +22,7 @@ def aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-@dataclass(frozen=True, slots=True)
-class RelayCuts:
+class RelayCuts(FrozenValue, frozen=True):
     """The places at which a graph, in one order, can be cut: place p is in front of step p.
 
     Attributes:

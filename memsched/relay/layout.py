@@ -7,15 +7,14 @@ makes is moved there when it has run, and its arena is of no more use: of both e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.relay.cuts import ALIGNMENT, RelayCuts, aligned
 
 __all__ = ["HandOver", "RelayLayout", "lay_out"]
 
 
-@dataclass(frozen=True, slots=True)
-class HandOver:
+class HandOver(FrozenValue, frozen=True):
     """A tensor that goes from a stage, or from whoever calls the model, to later ones.
 
     Attributes:
@@ -33,8 +32,7 @@ class HandOver:
     from_end: int
 
 
-@dataclass(frozen=True, slots=True)
-class RelayLayout:
+class RelayLayout(FrozenValue, frozen=True):
     """The end of the block.
 
     Attributes:

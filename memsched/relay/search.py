@@ -11,9 +11,9 @@ the sum.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from memsched.frozen import FrozenValue
 from memsched.search.run import Run
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ class RelayCosts(Protocol):
         """Return what a stage that was found out needs by its sizes alone, whatever more is found out about it."""
 
 
-@dataclass(frozen=True, slots=True)
-class RelaySplit:
+class RelaySplit(FrozenValue, frozen=True):
     """Stages.
 
     Attributes:

@@ -9,9 +9,9 @@ Figure 4, 460). The annotation (claim 6) says which outputs outlive their first 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from memsched.errors import InternalError
+from memsched.frozen import FrozenValue
 from memsched.graph.liveness import Storage, match_in_place
 from memsched.graph.model import Graph
 from memsched.remat.unread import operands
@@ -19,8 +19,7 @@ from memsched.remat.unread import operands
 __all__ = ["AnnotatedSchedule", "Memory", "annotate", "footprints", "memory"]
 
 
-@dataclass(frozen=True, slots=True)
-class AnnotatedSchedule:
+class AnnotatedSchedule(FrozenValue, frozen=True):
     """A sequence of executions, and when their outputs are dropped.
 
     Attributes:
@@ -39,8 +38,7 @@ class AnnotatedSchedule:
         return len(self.sequence) - len(set(self.sequence))
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(FrozenValue, frozen=True):
     """What a schedule holds, per execution.
 
     Attributes:
@@ -130,8 +128,7 @@ _Block = tuple[int, int]
 """A buffer and the execution that created it, -1 for graph inputs."""
 
 
-@dataclass(frozen=True, slots=True)
-class _ValueBlocks:
+class _ValueBlocks(FrozenValue, frozen=True):
     """Where values lie.
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
+from memsched.frozen import FrozenValue
 from memsched.graph.dag import ancestor_bitsets, descendant_bitsets, members
 from memsched.graph.dialect import Dialect
 from memsched.graph.liveness import Storage, evaluate, match_in_place
@@ -47,8 +47,7 @@ _STATUSES: Final[dict[Scope, CostStatus]] = {
 _MOST_OPS_FOR_BOUND: Final = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class GraphWork:
+class GraphWork(FrozenValue, frozen=True):
     """What the ops of a graph cost to execute once.
 
     Attributes:
@@ -74,8 +73,7 @@ class GraphWork:
         return sum(self.costs)
 
 
-@dataclass(frozen=True, slots=True)
-class RematPoint:
+class RematPoint(FrozenValue, frozen=True):
     """A sequence of executions with what it needs and costs.
 
     Attributes:

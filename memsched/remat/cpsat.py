@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from memsched.errors import InternalError
+from memsched.frozen import FrozenValue
 from memsched.remat.gaps import crowded
 from memsched.remat.nodes import Nodes
 from memsched.remat.trace import Tracer
@@ -45,8 +46,7 @@ _HINT_EFFORT = 10.0
 CopyStatus = Literal["optimal", "feasible", "infeasible", "unknown", "refused"]
 
 
-@dataclass(frozen=True, slots=True)
-class CopyResult:
+class CopyResult(FrozenValue, frozen=True):
     """What CP-SAT found.
 
     Attributes:

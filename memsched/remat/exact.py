@@ -14,9 +14,9 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from memsched.frozen import FrozenValue
 from memsched.remat.holding import IMPOSSIBLE, Game
 
 __all__ = ["BudgetResult", "cheapest", "least_peak"]
@@ -25,8 +25,7 @@ _COMPARED: Final = 48
 """States that one is compared with: those looked at last, which hold much the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetResult:
+class BudgetResult(FrozenValue, frozen=True):
     """What a search for one budget came to.
 
     Attributes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
@@ -16,8 +16,7 @@ from memsched.targets.model import Target
 __all__ = ["PointFrontier", "RematResult", "untried"]
 
 
-@dataclass(frozen=True, slots=True)
-class RematResult:
+class RematResult(FrozenValue, frozen=True):
     """What a search found.
 
     Attributes:

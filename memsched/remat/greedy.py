@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from memsched.frozen import FrozenValue
 from memsched.remat.trace import SequenceRun, Tracer
 
 __all__ = ["GreedyResult", "reduce_to"]
@@ -26,8 +26,7 @@ _PAIRS = 8
 """First repetitions that are tried with a second one."""
 
 
-@dataclass(frozen=True, slots=True)
-class GreedyResult:
+class GreedyResult(FrozenValue, frozen=True):
     """What the greedy came to: a sequence, its peak in bytes, and the cost of its repetitions."""
 
     sequence: tuple[int, ...]
@@ -35,8 +34,7 @@ class GreedyResult:
     cost: int
 
 
-@dataclass(frozen=True, slots=True)
-class _RepetitionCandidate:
+class _RepetitionCandidate(FrozenValue, frozen=True):
     """Ops to execute again before steps, with the bytes x steps over the budget that they save at best, and cost."""
 
     places: tuple[tuple[int, tuple[int, ...]], ...]

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, combinations
 from typing import Final
 
 from msgspec import structs
 
+from memsched.frozen import FrozenValue
 from memsched.graph.contraction import Tasks, contract
 from memsched.graph.dag import members
 from memsched.graph.liveness import Storage
@@ -71,8 +72,7 @@ class TooLargeError(Exception):
     """A group of ops reads too much to be looked at in full."""
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(FrozenValue, frozen=True):
     """An execution of a task.
 
     Attributes:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.graph.contraction import Tasks, contract
 from memsched.graph.liveness import Storage
 from memsched.remat.trace import Tracer
@@ -12,8 +12,7 @@ from memsched.remat.trace import Tracer
 __all__ = ["NodeValue", "Nodes"]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeValue:
+class NodeValue(FrozenValue, frozen=True):
     """A tensor that nodes other than its own read, or that stays.
 
     Attributes:

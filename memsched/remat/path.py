@@ -7,10 +7,10 @@ Figure 6): each node is in bags ``first[node]`` to ``last[node]``, and the two e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from memsched.frozen import FrozenValue
 from memsched.remat.separator import shrink
 
 __all__ = ["PathDecomposition", "path_decomposition", "path_separators"]
@@ -18,8 +18,7 @@ __all__ = ["PathDecomposition", "path_decomposition", "path_separators"]
 _CANDIDATES: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class PathDecomposition:
+class PathDecomposition(FrozenValue, frozen=True):
     """Bags in a row, as many as there are nodes; each node is in those from ``first`` to ``last``, both included."""
 
     first: tuple[int, ...]

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeVar
 
+from memsched.frozen import FrozenValue
+
 __all__ = ["Memo", "Policy", "Recursion", "RecursionProblem", "SequenceTooLongError"]
 
 Separators = Callable[[Sequence[int]], Sequence[Sequence[int]]]
@@ -40,8 +42,7 @@ class SequenceTooLongError(Exception):
     """The sequence, the effort or the time is beyond its limit; caught where the recursion is started."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecursionProblem:
+class RecursionProblem(FrozenValue, frozen=True):
     """What a graph is to the recursion.
 
     Attributes:

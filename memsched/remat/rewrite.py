@@ -7,10 +7,11 @@ says no more than "by now this value should be there again".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from memsched.errors import InternalError
+from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.graph.replacement import names_of, rebuilt, unused_name
@@ -27,8 +28,7 @@ _CAPTURED: Final = -1
 _STATEFUL: Final = frozenset({"ASSIGN_VARIABLE", "CALL_ONCE", "READ_VARIABLE", "VAR_HANDLE"})
 
 
-@dataclass(frozen=True, slots=True)
-class RematGraph:
+class RematGraph(FrozenValue, frozen=True):
     """A graph in which some ops are executed several times.
 
     Attributes:

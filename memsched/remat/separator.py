@@ -10,9 +10,9 @@ Source: "Scheduling Operations on a Computation Graph", Figures 3 and 4.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from memsched.frozen import FrozenValue
 from memsched.graph import dag
 
 __all__ = ["TreeDecomposition", "components", "shrink", "tree_decomposition", "tree_separators", "undirected"]
@@ -26,8 +26,7 @@ _BAGS_AROUND: Final = 2
 _CANDIDATES: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class TreeDecomposition:
+class TreeDecomposition(FrozenValue, frozen=True):
     """Bags joined by a rooted tree.
 
     Attributes:
@@ -210,8 +209,7 @@ def tree_separators(
     return sorted(found, key=lambda part: (cost(part), len(part), part))
 
 
-@dataclass(frozen=True, slots=True)
-class _SubgraphDecomposition:
+class _SubgraphDecomposition(FrozenValue, frozen=True):
     """A tree decomposition without the nodes that are not in a connected graph, which is one of that graph.
 
     Attributes:

@@ -7,8 +7,8 @@ given computes for nobody stays as it is: once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.graph.dag import producers
 from memsched.graph.model import Graph
 
@@ -21,8 +21,7 @@ def operands(graph: Graph) -> list[tuple[int, ...]]:
     return [tuple(sorted({producer[tensor] for tensor in op.inputs if producer[tensor] >= 0})) for op in graph.ops]
 
 
-@dataclass(frozen=True, slots=True)
-class Readers:
+class Readers(FrozenValue, frozen=True):
     """Who reads what in a graph.
 
     Attributes:

@@ -6,12 +6,12 @@ import csv
 import html
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 from urllib.parse import quote
 
 from memsched import __version__
+from memsched.frozen import FrozenValue
 from memsched.report.dump import json_text
 from memsched.report.outputs import compared
 from memsched.report.requirement import needed_memory
@@ -41,8 +41,7 @@ class Status(str, Enum):
     NOT_RUN = "not_run"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(FrozenValue, frozen=True):
     """One model of a batch.
 
     Attributes:

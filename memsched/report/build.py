@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
 import msgspec
 
 from memsched.check.schedule import CheckedSchedule
+from memsched.frozen import FrozenValue
 from memsched.fusion.iterate import FusedGraph
 from memsched.graph.addresses import addresses
 from memsched.graph.dag import producers
@@ -58,8 +58,7 @@ LIVE_NAMES_LIMIT = 2_000_000
 """With more live names than this over all steps, only the peak step lists them: the lists grow with ops squared."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(FrozenValue, frozen=True):
     """Everything that a report says, as values.
 
     The sections ``model``, ``output``, ``target``, ``baselines``, ``bodies``, ``order_guarantee``, ``tflm``,

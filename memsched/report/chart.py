@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memsched.frozen import FrozenValue
 from memsched.report.values.optimize import OptimizeReport
 from memsched.units import format_size
 
@@ -25,8 +25,7 @@ _BUDGET_SHOWN = 2
 """A budget beyond so many times the peak is left out: it would flatten the footprints."""
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(FrozenValue, frozen=True):
     """Footprints of one order, in bytes per step."""
 
     label: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
+
+from memsched.frozen import FrozenValue
 
 __all__ = ["Rectangle", "merged_cells"]
 
@@ -12,8 +13,7 @@ _COLUMNS = 300
 _ROWS = 90
 
 
-@dataclass(frozen=True, slots=True)
-class Rectangle:
+class Rectangle(FrozenValue, frozen=True):
     """A rectangle of steps and addresses: ``left`` and ``bottom`` belong to it, ``right`` and ``top`` do not."""
 
     left: int

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
+from memsched.frozen import FrozenValue
 from memsched.report.page_cells import Rectangle, merged_cells
 from memsched.report.page_curve import curve_columns
 from memsched.report.page_frontier import frontier_columns
@@ -66,8 +66,7 @@ PLAIN, PIECE, AGAIN, ADDED = range(4)
 """What a step is: an op of the model, a piece of one, one executed again, or one that a rewrite added."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageData:
+class PageData(FrozenValue, frozen=True):
     """What the page's script gets, and what the page must say of it.
 
     Attributes:
@@ -86,8 +85,7 @@ class PageData:
     buffers_drawn: int
 
 
-@dataclass(frozen=True, slots=True)
-class _PlotBuffer:
+class _PlotBuffer(FrozenValue, frozen=True):
     """A row of the report's ``buffers`` or ``workspaces``.
 
     Attributes:
@@ -112,8 +110,7 @@ class _PlotBuffer:
     form: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _FileOrder:
+class _FileOrder(FrozenValue, frozen=True):
     """The file's own order; ``index`` has the steps that are drawn."""
 
     ops: Sequence[str]

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
+from memsched.frozen import FrozenValue
+
 __all__ = ["UNITS", "GraphPlaces", "lay_out"]
 
 UNITS = 8
@@ -26,8 +28,7 @@ _MOVES = (8, 3)
 _FEWEST_BENDS = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class GraphPlaces:
+class GraphPlaces(FrozenValue, frozen=True):
     """Places of ops.
 
     Attributes:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 
+from memsched.frozen import FrozenValue
 from memsched.report.border import end_text
 from memsched.report.c_array import MODEL_ALIGNMENT, byte_lines
 from memsched.report.header import comment_text, identifier
@@ -21,8 +21,7 @@ from memsched.units import counted
 __all__ = ["RunnerFiles", "c_array", "runner_files", "runner_name"]
 
 
-@dataclass(frozen=True, slots=True)
-class RunnerFiles:
+class RunnerFiles(FrozenValue, frozen=True):
     """Texts of the two files."""
 
     header: str

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 from msgspec import UNSET
 
+from memsched.frozen import FrozenValue
 from memsched.report.values.optimize import OptimizeReport
 
 __all__ = ["NeededMemory", "arena_column", "frontier_column", "needed_memory"]
 
 
-@dataclass(frozen=True, slots=True)
-class NeededMemory:
+class NeededMemory(FrozenValue, frozen=True):
     """The figure that decides.
 
     Attributes:

@@ -9,11 +9,11 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from memsched.errors import OutputError
+from memsched.frozen import FrozenValue
 from memsched.search.messages import Channel, LostError
 from memsched.search.processes import Death, start_process
 
@@ -27,8 +27,7 @@ _LEAST_ROOM: Final = 16384
 """Free bytes of a disk without which a process may fail, or measure wrongly, for want of room."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChildResult:
+class ChildResult(FrozenValue, frozen=True):
     """What became of a function run in a child process.
 
     Attributes:

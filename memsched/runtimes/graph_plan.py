@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from memsched.check.schedule import CheckedSchedule
 from memsched.errors import ModelError
 from memsched.formats.module import Body, Module
+from memsched.frozen import FrozenValue
 from memsched.fusion.iterate import FusedGraph
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Schedule
@@ -18,8 +18,7 @@ from memsched.targets.load import Target
 __all__ = ["GraphPlan", "LoweredGraph", "bodies_by_parent", "bottom_up", "lower_module", "with_bodies"]
 
 
-@dataclass(frozen=True, slots=True)
-class GraphPlan:
+class GraphPlan(FrozenValue, frozen=True):
     """One graph with the order found for it.
 
     Attributes:
@@ -72,8 +71,7 @@ def bottom_up(module: Module) -> list[int]:
     return ready
 
 
-@dataclass(frozen=True, slots=True)
-class LoweredGraph:
+class LoweredGraph(FrozenValue, frozen=True):
     """A graph with a target's rules applied, and its buffers."""
 
     graph: Graph

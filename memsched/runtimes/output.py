@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from memsched.formats.module import OrderGuarantee
+from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 
 __all__ = ["Guarantee", "ModelBytes"]
 
 
-@dataclass(frozen=True, slots=True)
-class Guarantee:
+class Guarantee(FrozenValue, frozen=True):
     """What makes the runtime keep the order; the report's section of that name.
 
     Attributes:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
 from typing import Final
 
 from memsched.errors import RuntimeUnavailableError
+from memsched.frozen import FrozenValue
 
 __all__ = ["LITERT", "ONNXRUNTIME", "TFLM", "RuntimePackage"]
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimePackage:
+class RuntimePackage(FrozenValue, frozen=True):
     """A runtime's package.
 
     Attributes:

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
 from memsched.formats.segment import Segment
+from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.graph.prices import Prices
@@ -29,8 +30,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(FrozenValue, frozen=True):
     """What a runtime allocates for a plan: the one figure that decides.
 
     Attributes:
@@ -58,8 +58,7 @@ class Requirement:
         return self.weight, self.weight - self.beside
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(FrozenValue, frozen=True):
     """How the file that is written will be opened.
 
     Attributes:
@@ -128,8 +127,7 @@ class OrderChoice(Protocol):
         """Return ``guarantee`` with what was predicted."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArenaNeeds:
+class ArenaNeeds(FrozenValue, frozen=True):
     """What the arena of an interpreter must hold for a file, bytes.
 
     Attributes:
@@ -149,8 +147,7 @@ class ArenaNeeds:
         return self.persistent[bits] + max(self.head, self.planning[bits])
 
 
-@dataclass(frozen=True, slots=True)
-class RelayRun:
+class RelayRun(FrozenValue, frozen=True):
     """What running stages one after the other showed.
 
     Attributes:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from memsched.errors import UsageError
 from memsched.formats.module import LoadOptions, Module
+from memsched.frozen import FrozenValue
 from memsched.graph.model import Allocation
 from memsched.graph.prices import NOTHING_KEPT, Kept, Pace, Prices
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
@@ -23,8 +23,7 @@ _NO_PLANNER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TargetRules:
+class TargetRules(FrozenValue, frozen=True):
     """What any target says; the other runtimes add what they do beyond it.
 
     Attributes:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Final, Protocol
 
 from memsched.errors import ModelError, UsageError
 from memsched.formats.module import FormatName, LoadOptions
 from memsched.formats.tflite.model import parse
+from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.runtimes.values import Verification
 
 __all__ = ["BEFORE_AND_AFTER", "ModelWords", "TfliteRunner", "VerifyFiles"]
 
 
-@dataclass(frozen=True, slots=True)
-class ModelWords:
+class ModelWords(FrozenValue, frozen=True):
     """What reasons call two models.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol
+
+from memsched.frozen import FrozenValue
 
 __all__ = ["EXECUTED_TOLERANCE", "MOST_OFF", "MeasuredArena", "OtherSize", "RunnerName", "Verification", "missed_by"]
 __all__ += ["peaks_off"]
@@ -54,8 +55,7 @@ def missed_by(shown: ShownPeaks, *, in_arena: bool, at_stated_sizes: bool) -> fl
     return 0.0 if in_arena or not at_stated_sizes else peaks_off(shown)
 
 
-@dataclass(frozen=True, slots=True)
-class OtherSize:
+class OtherSize(FrozenValue, frozen=True):
     """What became of a model at a size that it was not optimised for, where the model as given leaves the size open.
 
     Attributes:
@@ -72,8 +72,7 @@ class OtherSize:
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredArena:
+class MeasuredArena(FrozenValue, frozen=True):
     """An arena of TensorFlow Lite Micro, bytes: its planned part at one end, what stays at the other.
 
     Attributes:
@@ -111,8 +110,7 @@ def _total(head: int | None, tail: int | None) -> int | None:
     return None if head is None or tail is None else head + tail
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(FrozenValue, frozen=True):
     """The comparison of a model as given with the optimised one, both run in a real runtime.
 
     Attributes:

@@ -21,9 +21,9 @@ although 3.2.3 counts each serial subgraph once. So by default
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
+from memsched.frozen import FrozenValue
 from memsched.graph.contraction import Tasks
 from memsched.schedule.segments import split
 
@@ -44,8 +44,7 @@ _Found = tuple[tuple[int, ...], int]
 """An order of a part's tasks and its cost."""
 
 
-@dataclass(frozen=True, slots=True)
-class BacktrackResult:
+class BacktrackResult(FrozenValue, frozen=True):
     """What the search found.
 
     Attributes:
@@ -134,8 +133,7 @@ def _cost(tasks: Tasks, order: Sequence[int], metric: Metric) -> int:
     return max(footprints, default=live) if metric == "peak" else sum(footprints)
 
 
-@dataclass(frozen=True, slots=True)
-class _PartLimits:
+class _PartLimits(FrozenValue, frozen=True):
     """What the search of a part may take; see `search`."""
 
     states: int

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from memsched.errors import InternalError
+from memsched.frozen import FrozenValue
 from memsched.graph.contraction import Tasks
 from memsched.schedule.formulation import Credit, IntegerProgram, StoredBuffer, formulate
 from memsched.search import cpsat
@@ -33,8 +33,7 @@ _TRUE = 1
 _FALSE = -1
 
 
-@dataclass(frozen=True, slots=True)
-class CpSatResult:
+class CpSatResult(FrozenValue, frozen=True):
     """What CP-SAT found.
 
     Attributes:
@@ -126,8 +125,7 @@ def _peak(tasks: Tasks, order: Sequence[int]) -> int:
     return max(tasks.run(order)[0], default=tasks.initial)
 
 
-@dataclass(frozen=True, slots=True)
-class _SolverAnswer:
+class _SolverAnswer(FrozenValue, frozen=True):
     """CP-SAT's own result; ``peak`` is 0 without an order."""
 
     order: tuple[int, ...] | None

@@ -29,8 +29,8 @@ import functools
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.schedule.moves import Moves, bits, bitset
 
 __all__ = ["Events", "find_events", "pure_deaths"]
@@ -42,8 +42,7 @@ _MOST_WAYS = 65_536
 """Ways in which sets before events can be joined, in all: a search with more of them branches on every move instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Events:
+class Events(FrozenValue, frozen=True):
     """What events need.
 
     Attributes:

@@ -27,8 +27,8 @@ no larger residue than the one it comes from is gone to at once if it has the le
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.graph.contraction import Tasks
 from memsched.schedule.compiled import directed_search
 from memsched.schedule.moves import backward_moves, final_residue, forward_moves
@@ -40,8 +40,7 @@ _BEHIND = 8
 """How many times fewer states the direction gets that did not raise the bound last."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExactResult:
+class ExactResult(FrozenValue, frozen=True):
     """What the search found.
 
     Attributes:

@@ -18,8 +18,8 @@ nothing beside what is held when it begins.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.fusion.iterate import fuse
 from memsched.graph.dag import members
 from memsched.graph.liveness import Storage, evaluate
@@ -45,8 +45,7 @@ _TRIED = 12
 """Windows of each length that are tried, those with the largest footprints first."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExcerptBound:
+class ExcerptBound(FrozenValue, frozen=True):
     """What is proven: bytes that every order needs, and the states visited."""
 
     lower_bound: int

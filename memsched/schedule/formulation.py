@@ -24,8 +24,8 @@ footprint depends on which buffers die in them (in-place writes, hyper-nodes), a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.graph.contraction import Tasks
 from memsched.graph.dag import ancestor_bitsets, descendant_bitsets
 
@@ -34,16 +34,14 @@ __all__ = ["Credit", "IntegerProgram", "StoredBuffer", "formulate"]
 _MOST_DYING_SETS = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Credit:
+class Credit(FrozenValue, frozen=True):
     """A task's footprint is ``saved`` bytes smaller when the tasks ``after`` have all run before it."""
 
     after: tuple[int, ...]
     saved: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoredBuffer:
+class StoredBuffer(FrozenValue, frozen=True):
     """A buffer that needs T: several ``readers``, none before another, may be last. Creator -1: given from outside."""
 
     size: int
@@ -51,8 +49,7 @@ class StoredBuffer:
     readers: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class IntegerProgram:
+class IntegerProgram(FrozenValue, frozen=True):
     """The integer program before it is given to a solver.
 
     The residue before step s is constant + sum_i change[i] done[i, s] + sum of the sizes of the stored buffers.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.graph.contraction import Tasks
 
 __all__ = ["Moves", "backward_moves", "bits", "bitset", "final_residue", "forward_moves"]
@@ -17,8 +17,7 @@ def final_residue(tasks: Tasks) -> int:
     return tasks.initial + created - dying
 
 
-@dataclass(frozen=True, slots=True)
-class Moves:
+class Moves(FrozenValue, frozen=True):
     """One direction's moves over states S, the bitsets of tasks taken so far.
 
     Attributes:

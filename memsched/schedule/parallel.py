@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.graph.contraction import Tasks
 from memsched.schedule import exact
 from memsched.schedule.exact import ExactResult
@@ -18,8 +18,7 @@ __all__ = ["SegmentJob", "search_all"]
 _POLL_SECONDS = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentJob:
+class SegmentJob(FrozenValue, frozen=True):
     """One part to search, and the bounds (bytes) that hold for it whatever the other parts give."""
 
     tasks: Tasks

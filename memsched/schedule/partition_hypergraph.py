@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from memsched.frozen import FrozenValue
 from memsched.graph.contraction import Tasks
 from memsched.graph.dag import successors_of, topological_order
 
 __all__ = ["Balance", "Hypergraph", "Net"]
 
 
-@dataclass(frozen=True, slots=True)
-class Net:
+class Net(FrozenValue, frozen=True):
     """A buffer as partitioning sees it.
 
     Attributes:
@@ -29,8 +29,7 @@ class Net:
     kept: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Balance:
+class Balance(FrozenValue, frozen=True):
     """The fewest and the most tasks that a stage may hold."""
 
     least: int

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
 
 from memsched.errors import UsageError
+from memsched.frozen import FrozenValue
 from memsched.graph.contraction import Tasks, restrict
 from memsched.schedule import exact, windows
 from memsched.schedule.partition import cut_bytes, partition
@@ -30,8 +30,7 @@ _TASKS_PER_PART = 64
 _WINDOW_SHARE = 10
 
 
-@dataclass(frozen=True, slots=True)
-class PartReport:
+class PartReport(FrozenValue, frozen=True):
     """One stage.
 
     Attributes:
@@ -51,8 +50,7 @@ class PartReport:
     complete: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionReport:
+class PartitionReport(FrozenValue, frozen=True):
     """What partitioning gave.
 
     Attributes:
@@ -151,8 +149,7 @@ def _partitions(
             return
 
 
-@dataclass(frozen=True, slots=True)
-class _StagePrefix:
+class _StagePrefix(FrozenValue, frozen=True):
     """The tasks of the stages before ``stage``."""
 
     stages: Sequence[int]

@@ -6,10 +6,10 @@ The result is never worse than the file's order, and keeps that order when nothi
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Literal
 
 from memsched.errors import UsageError
+from memsched.frozen import FrozenValue
 from memsched.fusion.iterate import FusedGraph, fuse
 from memsched.graph import dag
 from memsched.graph.contraction import Tasks, single_op_tasks
@@ -29,8 +29,7 @@ __all__ = ["ScheduleResult", "schedule_graph"]
 _PROGRAM = "CP-SAT"
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleResult:
+class ScheduleResult(FrozenValue, frozen=True):
     """A schedule and how it was found.
 
     Attributes:

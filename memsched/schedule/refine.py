@@ -12,11 +12,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
 from memsched.core.library import library
+from memsched.frozen import FrozenValue
 from memsched.graph.contraction import Tasks
 from memsched.graph.dag import topological_order
 from memsched.schedule import backtrack, cpsat, exact, excerpts, windows
@@ -81,8 +81,7 @@ _WORK_PER_EXCERPT = 1e-4
 """What an op of an excerpt counts as `Limits.effort`: to make one takes longer than to search most of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Incumbent:
+class Incumbent(FrozenValue, frozen=True):
     """The best order of ops so far, its peak in bytes, and the method that found it."""
 
     order: tuple[int, ...]
@@ -90,8 +89,7 @@ class Incumbent:
     method: str
 
 
-@dataclass(frozen=True, slots=True)
-class RefineSearch:
+class RefineSearch(FrozenValue, frozen=True):
     """What a search works on and its callbacks.
 
     Attributes:
@@ -106,8 +104,7 @@ class RefineSearch:
     on_bound: Callable[[int, str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramEffort:
+class ProgramEffort(FrozenValue, frozen=True):
     """What CP-SAT was given, and what it did with it.
 
     Attributes:
@@ -124,8 +121,7 @@ class ProgramEffort:
     bound: int
 
 
-@dataclass(frozen=True, slots=True)
-class RefineEffort:
+class RefineEffort(FrozenValue, frozen=True):
     """How much was done.
 
     Attributes:

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
+from memsched.frozen import FrozenValue
 from memsched.graph.contraction import Tasks
 from memsched.schedule.segments import split
 
@@ -27,8 +27,7 @@ __all__ = ["BudgetStep", "SerenityResult", "serenity"]
 Ending = Literal["solution", "timeout", "no solution", "stopped"]
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetStep:
+class BudgetStep(FrozenValue, frozen=True):
     """One run of the dynamic programming.
 
     Attributes:
@@ -44,8 +43,7 @@ class BudgetStep:
     states: int
 
 
-@dataclass(frozen=True, slots=True)
-class SerenityResult:
+class SerenityResult(FrozenValue, frozen=True):
     """What it found.
 
     Attributes:

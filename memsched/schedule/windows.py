@@ -8,8 +8,8 @@ peak lowers the whole's footprints there and changes nothing elsewhere. Windows 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.graph.contraction import Tasks, restrict
 from memsched.schedule import exact
 
@@ -18,8 +18,7 @@ __all__ = ["WindowResult", "improve"]
 _SIZES = (24, 48, 96, 192, 384)
 
 
-@dataclass(frozen=True, slots=True)
-class WindowResult:
+class WindowResult(FrozenValue, frozen=True):
     """The improved order of tasks, its peak in bytes, and the states that the windows took together."""
 
     order: tuple[int, ...]
@@ -58,8 +57,7 @@ def improve(
     return WindowResult(tuple(state.order), state.peak, state.states)
 
 
-@dataclass(frozen=True, slots=True)
-class _WindowPrefix:
+class _WindowPrefix(FrozenValue, frozen=True):
     """The tasks at positions before ``start``."""
 
     position: Sequence[int]

@@ -8,11 +8,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import IO, Any
 
+from memsched.frozen import FrozenValue
 from memsched.search.messages import Channel, LostError
 
 __all__ = ["Death", "end_with_parent", "start_process"]
@@ -77,8 +77,7 @@ def _search_path() -> str:
     return os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
+class Death(FrozenValue, frozen=True):
     """How a process ended that gave no answer.
 
     Attributes:

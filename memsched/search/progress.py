@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from memsched.frozen import FrozenValue
 
 __all__ = ["PassRecord", "Progress"]
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(FrozenValue, frozen=True):
     """How far the search is: the best peak, or arena, and the proven bound in bytes, seconds since its start.
 
     The bound is None while layers are rewritten: what is proven of orders does not hold for other layers.
@@ -20,8 +19,7 @@ class Progress:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class PassRecord:
+class PassRecord(FrozenValue, frozen=True):
     """What one stage did.
 
     Attributes:

@@ -17,6 +17,7 @@ from msgspec import field as value_of
 from msgspec.structs import fields
 
 from memsched.errors import MemschedError, UsageError
+from memsched.frozen import FrozenValue
 from memsched.suggestions import did_you_mean
 from memsched.targets.model import BYTES, LARGEST, Rules
 from memsched.targets.tables import BadTableError, read_table
@@ -55,8 +56,7 @@ class ClusterError(MemschedError):
     """A cluster's TOML file is wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class LinearTime:
+class LinearTime(FrozenValue, frozen=True):
     """Seconds of one op: ``base + per_mac * macs + per_byte * bytes``.
 
     Attributes:
@@ -96,8 +96,7 @@ class Device:
         return self.operators.get(kind, self.default)
 
 
-@dataclass(frozen=True, slots=True)
-class Router:
+class Router(FrozenValue, frozen=True):
     """What connects the devices: every device has a link to it that sends and receives at the same time.
 
     Attributes:
@@ -117,8 +116,7 @@ class Router:
         return self.latency + max(sent, received) / self.bandwidth if sent or received else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(FrozenValue, frozen=True):
     """Devices and their router. Devices are referred to by index."""
 
     name: str

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from memsched.frozen import FrozenValue
 from memsched.graph.model import Allocation
 from memsched.targets.model import Pool
 
@@ -13,8 +13,7 @@ __all__ = ["PoolPlan", "PoolStatus"]
 PoolStatus = Literal["optimal", "feasible", "infeasible", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
-class PoolPlan:
+class PoolPlan(FrozenValue, frozen=True):
     """Addresses in pools for all buffers of a schedule.
 
     Attributes:

@@ -14,8 +14,8 @@ import functools
 import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.graph.parts import readers_of
@@ -52,8 +52,7 @@ def least_in_pieces(
     return _Floor(graph, target, dialect, geometries, prices).least()
 
 
-@dataclass(frozen=True, slots=True)
-class _OpNeeds:
+class _OpNeeds(FrozenValue, frozen=True):
     """What an op needs, bytes; infinite where it cannot be so.
 
     Attributes:

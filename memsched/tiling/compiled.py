@@ -9,8 +9,9 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.model import Graph, Op, Region, Tensor
 from memsched.graph.prices import PARTIAL, weight_bytes
@@ -29,8 +30,7 @@ _MOST_INPUTS = 60
 _DONE, _REFUSED, _MISSING, _FOREIGN, _NO_MEMORY = range(5)
 
 
-@dataclass(frozen=True, slots=True)
-class PieceFigures:
+class PieceFigures(FrozenValue, frozen=True):
     """What is known of a group's pieces before they are written.
 
     Attributes:
@@ -43,8 +43,7 @@ class PieceFigures:
     runs: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenFigures:
+class WrittenFigures(FrozenValue, frozen=True):
     """What is known of a group's pieces once they are written.
 
     Attributes:

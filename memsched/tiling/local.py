@@ -10,11 +10,12 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from msgspec import structs
 
 from memsched.core.library import library
+from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Dialect
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Region, Tensor
@@ -37,8 +38,7 @@ Group = TilingGroup | LoopGroup
 """Consecutive ops that are computed piece by piece, or in a loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupCost:
+class GroupCost(FrozenValue, frozen=True):
     """A group with what it costs: its largest footprint in bytes, extra multiply-accumulates, and what else is kept.
 
     Attributes:
@@ -52,8 +52,7 @@ class GroupCost:
     time: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(FrozenValue, frozen=True):
     """Ops [first, last] of a graph in its order of execution.
 
     Attributes:
@@ -69,8 +68,7 @@ class Interval:
     peak: int
 
 
-@dataclass(frozen=True, slots=True)
-class _LocalGroup:
+class _LocalGroup(FrozenValue, frozen=True):
     """An interval's ops as a graph of their own.
 
     Attributes:

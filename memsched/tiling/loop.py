@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from memsched.errors import InternalError
+from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Dialect
 from memsched.graph.loop import Loop, LoopPart, LoopRead, LoopStep
 from memsched.graph.model import Graph, Op
@@ -25,8 +26,7 @@ _SHAPED = frozenset({"BROADCAST_TO", "RESHAPE", "TRANSPOSE_CONV"})
 """Ops that are told the shape, or the range, of what they make."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoopGroup:
+class LoopGroup(FrozenValue, frozen=True):
     """Consecutive ops to be computed in a loop.
 
     Attributes:

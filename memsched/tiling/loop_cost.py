@@ -6,9 +6,10 @@ import bisect
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from memsched.frozen import FrozenValue
 from memsched.graph.loop import Loop
 from memsched.tiling.join_levels import join_levels
 from memsched.tiling.loop import LoopGroup
@@ -48,8 +49,7 @@ _MOST_ROWS: Final = 4096
 """Bytes of rows that are joined to an input: they are constants, which the file holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoopCost:
+class LoopCost(FrozenValue, frozen=True):
     """A loop with what it costs.
 
     Attributes:

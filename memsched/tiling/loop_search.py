@@ -13,8 +13,9 @@ import bisect
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Dialect
 from memsched.graph.loop import Loop
 from memsched.graph.model import Graph
@@ -73,8 +74,7 @@ _AXES = (1, 2)
 """Rows and columns of an image, which has `_RANK` axes."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoopPoint:
+class LoopPoint(FrozenValue, frozen=True):
     """Loops with what the graph then needs.
 
     Attributes:

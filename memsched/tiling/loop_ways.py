@@ -5,9 +5,10 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from memsched.frozen import FrozenValue
 from memsched.graph.model import Graph
 from memsched.graph.prices import NOTHING_KEPT, Prices
 from memsched.tiling.local import GroupCost
@@ -41,8 +42,7 @@ _MACS_OF_A_TILE: Final = 20_000
 """Work of a graph for each tile of a loop that is to cost nothing: a body's ops took as long as 1,000 on a desktop."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoopWay:
+class LoopWay(FrozenValue, frozen=True):
     """Loops up to a place between ops.
 
     Attributes:

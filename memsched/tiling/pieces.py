@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Region
 from memsched.graph.parts import readers_of
@@ -30,8 +31,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class TilingGroup:
+class TilingGroup(FrozenValue, frozen=True):
     """Consecutive ops that are computed piece by piece.
 
     Attributes:
@@ -50,8 +50,7 @@ class TilingGroup:
     padded: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(FrozenValue, frozen=True):
     """One piece of a group.
 
     Attributes:
@@ -67,8 +66,7 @@ class Piece:
     output: Mapping[int, Region]
 
 
-@dataclass(frozen=True, slots=True)
-class Members:
+class Members(FrozenValue, frozen=True):
     """What a set of ops reads from outside and gives to the outside.
 
     Attributes:
@@ -83,8 +81,7 @@ class Members:
     outputs: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Pieces:
+class Pieces(FrozenValue, frozen=True):
     """A group as it will be computed."""
 
     group: TilingGroup

@@ -5,9 +5,9 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from memsched.frozen import FrozenValue
 from memsched.graph.prices import NOTHING_KEPT, Kept, Prices
 from memsched.tiling.local import Group, GroupCost
 
@@ -20,8 +20,7 @@ _PRICES_OF_WORK: Final = (None, 65_536.0, 8_192.0, 0.0)
 """Bytes that all extra work that is permitted is worth: pieces may cost work or bytes that are kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class FrontierPoint:
+class FrontierPoint(FrozenValue, frozen=True):
     """Groups with the peak that they lead to, in bytes, and their extra multiply-accumulates.
 
     Attributes:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from memsched.errors import InternalError
+from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.model import Graph, Op, Region, Tensor
 from memsched.graph.replacement import names_of, rebuilt, unused_name
@@ -29,8 +30,7 @@ RANGED = frozenset({"SLICE", "STRIDED_SLICE", "Slice"})
 """Ops whose attributes state what part of their input they take."""
 
 
-@dataclass(frozen=True, slots=True)
-class TiledGraph:
+class TiledGraph(FrozenValue, frozen=True):
     """A graph with some groups in pieces.
 
     Attributes:
@@ -72,8 +72,7 @@ def rewrite(
     return TiledGraph(result, sum(op.macs for op in result.ops))
 
 
-@dataclass(frozen=True, slots=True)
-class _HolderTensor:
+class _HolderTensor(FrozenValue, frozen=True):
     """A tensor of the new graph that holds ``region`` of a tensor of the old one; ``made``: by a piece."""
 
     tensor: int

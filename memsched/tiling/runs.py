@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memsched.frozen import FrozenValue
 from memsched.graph.dialect import CONSTANT_SHAPE, Attributes, Dialect
 from memsched.graph.model import Op, Region
 from memsched.regions.ranges import PieceNeeds, deduce
@@ -14,8 +15,7 @@ from memsched.tiling.spill import spilled
 __all__ = ["OpPiece", "run_of", "shape_attributes"]
 
 
-@dataclass(frozen=True, slots=True)
-class OpPiece:
+class OpPiece(FrozenValue, frozen=True):
     """One run of an op in one piece.
 
     Attributes:
@@ -82,8 +82,7 @@ def _parts_of_constants(value: Op, needed: PieceNeeds) -> dict[str, tuple[int, .
     return shapes
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
+class _Words(FrozenValue, frozen=True):
     """Puts runs of one op into a format's terms: with pads of their own, with padding by size, or padded beforehand."""
 
     value: Op

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 from memsched.graph.prices import Prices
@@ -39,8 +39,7 @@ _APART = 2
 """Trails that begin apart; where both have ended, the next one begins with what they found."""
 
 
-@dataclass(frozen=True, slots=True)
-class TilingResult:
+class TilingResult(FrozenValue, frozen=True):
     """What a search found.
 
     Attributes:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
+from memsched.frozen import FrozenValue
 from memsched.graph.model import Graph, Region
 from memsched.regions.geometry import describe
 from memsched.regions.ranges import PieceNeeds, deduce, whole
@@ -26,8 +26,7 @@ __all__ = ["AxisChoice", "PieceTrace", "TransferGroup", "TransferPieces", "axes"
 Halo = Literal["recompute", "keep"]
 
 
-@dataclass(frozen=True, slots=True)
-class PieceTrace:
+class PieceTrace(FrozenValue, frozen=True):
     """What one piece of a group needs and computes.
 
     Attributes:
@@ -47,8 +46,7 @@ class PieceTrace:
     macs: int
 
 
-@dataclass(frozen=True, slots=True)
-class TransferPieces:
+class TransferPieces(FrozenValue, frozen=True):
     """A group in pieces.
 
     Attributes:
@@ -60,8 +58,7 @@ class TransferPieces:
     extra_macs: Mapping[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class AxisChoice:
+class AxisChoice(FrozenValue, frozen=True):
     """Where a group can be cut along an axis of its output.
 
     Attributes:

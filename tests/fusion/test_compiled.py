@@ -52,7 +52,7 @@ def test_equal(seed: int) -> None:
 
 def fused(storage: Storage, reachability_limit: int, budget: int) -> tuple[dict[str, object], int]:
     graph, fusions = fused_monotonic(storage, reachability_limit, budget, None)
-    return {name: getattr(graph, name) for name in FusionState.__slots__}, fusions
+    return {name: getattr(graph, name) for name in FusionState.__struct_fields__}, fusions
 
 
 @WITH_CORE

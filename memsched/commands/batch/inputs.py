@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from memsched.errors import ModelError, OutputError
+from memsched.frozen import FrozenValue
 
 __all__ = ["EXTENSIONS", "BatchModel", "check_apart", "find_models", "read_list"]
 
@@ -18,8 +18,7 @@ EXTENSIONS = (".onnx", ".tflite")
 _SUFFIX = "_memsched"
 
 
-@dataclass(frozen=True, slots=True)
-class BatchModel:
+class BatchModel(FrozenValue, frozen=True):
     """One model of a batch.
 
     Attributes:

@@ -13,12 +13,13 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from memsched.commands.options import BatchOptions
 from memsched.errors import MemschedError
+from memsched.frozen import FrozenValue
 from memsched.report.values.batch import BatchAnswer, SavedModel
 from memsched.runtimes.child import temporary_folder
 from memsched.search.messages import Channel, LostError
@@ -28,8 +29,7 @@ from memsched.typed import converted
 __all__ = ["BatchJob", "JobProgress", "JobResult", "ProcessDiedError", "Processes"]
 
 
-@dataclass(frozen=True, slots=True)
-class BatchJob:
+class BatchJob(FrozenValue, frozen=True):
     """One model to optimise.
 
     Attributes:
@@ -50,8 +50,7 @@ class BatchJob:
     options: BatchOptions
 
 
-@dataclass(frozen=True, slots=True)
-class JobProgress:
+class JobProgress(FrozenValue, frozen=True):
     """How far a search is: the best peak in bytes, and the bound where one holds."""
 
     stage: str
@@ -59,8 +58,7 @@ class JobProgress:
     lower_bound: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class JobResult:
+class JobResult(FrozenValue, frozen=True):
     """What became of one model.
 
     Attributes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +17,7 @@ from memsched.commands.batch.process import BatchJob, JobProgress, JobResult, Pr
 from memsched.commands.options import BatchOptions
 from memsched.errors import OutputError, UsageError
 from memsched.formats.staging import staged_files
+from memsched.frozen import FrozenValue
 from memsched.report.batch import Row, Status, dump_csv, dump_html, dump_summary, summary
 from memsched.report.values.batch import BatchOptionsSection, BatchReport, SavedModel
 
@@ -44,8 +44,7 @@ class JobRunner(Protocol):
         """End what is running soon, with `ProcessDiedError`, and begin nothing more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(FrozenValue, frozen=True):
     """Something happened to the model of that index: it began, there is news, it goes back into the queue, or ended."""
 
     index: int
@@ -54,8 +53,7 @@ class Event:
     row: Row | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BatchResult:
+class BatchResult(FrozenValue, frozen=True):
     """What became of all models; ``summary`` is what batch.json holds."""
 
     rows: tuple[Row, ...]

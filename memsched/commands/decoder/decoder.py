@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +15,7 @@ from memsched.formats.files import load_module, read_source
 from memsched.formats.known import format_in, format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
+from memsched.frozen import FrozenValue
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.onnxruntime.generation import (
     DecoderFile,
@@ -42,8 +42,7 @@ _COMPARED: Final = 3
 _LONGEST: Final = 1 << 24
 
 
-@dataclass(frozen=True, slots=True)
-class DecoderPhase:
+class DecoderPhase(FrozenValue, frozen=True):
     """A prompt, or tokens behind one, in both files.
 
     Attributes:
@@ -61,8 +60,7 @@ class DecoderPhase:
         return self.given if given else self.written
 
 
-@dataclass(frozen=True, slots=True)
-class DecoderModel:
+class DecoderModel(FrozenValue, frozen=True):
     """A decoder whose caches are written in place.
 
     Attributes:

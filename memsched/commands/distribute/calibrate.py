@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from memsched.distribute.checking import StepWork
+from memsched.frozen import FrozenValue
 from memsched.runtimes.devices.parent import ThrottledRun
 from memsched.runtimes.devices.program import Throttle
 from memsched.targets.cluster import Cluster, LinearTime, Router
@@ -34,8 +35,7 @@ _Row = tuple[dict[str, tuple[float, float, float]], float]
 """Per operator type (parts, multiply-accumulates, bytes) that a device computed in a step, and its seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class LatencyComparison:
+class LatencyComparison(FrozenValue, frozen=True):
     """Predicted and measured seconds of a throttled run.
 
     Attributes:

@@ -39,6 +39,7 @@ from memsched.formats.known import format_of
 from memsched.formats.module import Module
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.formats.stated_sizes import stated
+from memsched.frozen import FrozenValue
 from memsched.graph.distribution import Distribution
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.devices.program import Throttle
@@ -70,8 +71,7 @@ _AGAIN = 0.5
 """Time for another search, as a share of what the search before it had."""
 
 
-@dataclass(frozen=True, slots=True)
-class RuleBaseline:
+class RuleBaseline(FrozenValue, frozen=True):
     """What the cluster's model says about a plan by rule, whether or not it fits.
 
     Attributes:
@@ -83,8 +83,7 @@ class RuleBaseline:
     fits: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FileFacts:
+class FileFacts(FrozenValue, frozen=True):
     """What is known about the file of one device and step.
 
     Attributes:
@@ -126,8 +125,7 @@ class DeviceModels:
         return self.facts[device, step]
 
 
-@dataclass(frozen=True, slots=True)
-class DistributionRequest:
+class DistributionRequest(FrozenValue, frozen=True):
     """What was requested."""
 
     method: Method
@@ -136,8 +134,7 @@ class DistributionRequest:
     home: int
 
 
-@dataclass(frozen=True, slots=True)
-class DistributedNetwork:
+class DistributedNetwork(FrozenValue, frozen=True):
     """A network shared out to the devices of a cluster.
 
     Attributes:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.commands.distribute.follow import ResolvedPlan
 from memsched.commands.distribute.step_models import StepModel, given_sends, program_of
 from memsched.errors import InternalError, ModelError, VerificationError
 from memsched.formats.module import Module
+from memsched.frozen import FrozenValue
 from memsched.graph.distribution import Distribution
 from memsched.graph.model import Tensor
 from memsched.runtimes.child import run_in_child
@@ -34,8 +35,7 @@ _INTEGER_BOUNDS: Final = (4, 2, 1)
 """Integers are often indices: where the first bound is too large, smaller ones may not be."""
 
 
-@dataclass(frozen=True, slots=True)
-class DistributedRun:
+class DistributedRun(FrozenValue, frozen=True):
     """A plan that was executed, and the model in one session beside it.
 
     Attributes:

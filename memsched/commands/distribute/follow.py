@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from memsched.errors import InternalError, ModelError
+from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Dialect
 from memsched.graph.distribution import Computation, Distribution, Transfer
 from memsched.graph.model import Graph, Region
@@ -25,8 +26,7 @@ TRANSFERRING, COMPUTING = 0, 1
 """The two halves of a step."""
 
 
-@dataclass(frozen=True, slots=True)
-class TensorPart:
+class TensorPart(FrozenValue, frozen=True):
     """A part of a tensor that a device holds, as its array ``key``.
 
     Attributes:
@@ -39,8 +39,7 @@ class TensorPart:
     born: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceOp:
+class DeviceOp(FrozenValue, frozen=True):
     """One op, or a part of it, on a device.
 
     Attributes:
@@ -145,8 +144,7 @@ class Holder:
                 self.outside.add(number)
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedPlan:
+class ResolvedPlan(FrozenValue, frozen=True):
     """A plan in which everything is resolved to pieces.
 
     Attributes:

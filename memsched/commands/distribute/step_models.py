@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from memsched.commands.distribute.follow import COMPUTING, TRANSFERRING, DeviceOp, Holder, ResolvedPlan, whole_of
 from memsched.errors import InternalError
+from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.distribution import Transfer
 from memsched.graph.model import Graph, Op, Region, Tensor
@@ -27,8 +28,7 @@ from memsched.runtimes.devices.program import (
 __all__ = ["StepModel", "given_sends", "program_of", "step_model"]
 
 
-@dataclass(frozen=True, slots=True)
-class StepModel:
+class StepModel(FrozenValue, frozen=True):
     """What a device computes in a step.
 
     Attributes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from memsched import __version__
@@ -21,6 +20,7 @@ from memsched.formats.known import format_of
 from memsched.formats.module import Module
 from memsched.formats.staging import check_new_files, staged_files
 from memsched.formats.stated_sizes import stated
+from memsched.frozen import FrozenValue
 from memsched.lowering.apply import apply_target
 from memsched.onchip import plan
 from memsched.onchip.network import OnChipNetwork
@@ -32,8 +32,7 @@ from memsched.targets.model import Target
 __all__ = ["EmittedModel", "emit", "emit_report", "save_emitted"]
 
 
-@dataclass(frozen=True, slots=True)
-class EmittedModel:
+class EmittedModel(FrozenValue, frozen=True):
     """A model as C.
 
     Attributes:

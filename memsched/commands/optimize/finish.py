@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +18,7 @@ from memsched.commands.verify import verify_written
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
+from memsched.frozen import FrozenValue
 from memsched.planning.values import TargetModule
 from memsched.planning.write import write_model
 from memsched.report.outputs import TOLERANCE
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["FinishRequest", "FinishedModel", "finish", "opened_alone", "refuted", "told_apart"]
 
 
-@dataclass(frozen=True, slots=True)
-class FinishRequest:
+class FinishRequest(FrozenValue, frozen=True):
     """What becomes of the model that was found.
 
     Attributes:
@@ -70,8 +69,7 @@ class FinishRequest:
         return self.run.limits.seed
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedModel:
+class FinishedModel(FrozenValue, frozen=True):
     """The model that is written, and what became of it in its runtime.
 
     Attributes:

@@ -15,6 +15,7 @@ from memsched.commands.optimize.place import GivenUpError, Request, place, prepa
 from memsched.commands.optimize.rewrite import Maker, Part, Rewrite, RewriteBase, RewritePoint
 from memsched.errors import InternalError, ModelError
 from memsched.formats.module import LoadOptions, Module
+from memsched.frozen import FrozenValue
 from memsched.planning.rewrite import plain, read_back
 from memsched.planning.values import TargetModule
 from memsched.remat.cost import work_of
@@ -50,8 +51,7 @@ _REPEATED_SHARE = 0.7
 Other = TypeVar("Other", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
-class FrontierStep:
+class FrontierStep(FrozenValue, frozen=True):
     """A peak with the least extra work that is known to reach it.
 
     Attributes:
@@ -67,8 +67,7 @@ class FrontierStep:
     how: How
 
 
-@dataclass(frozen=True, slots=True)
-class Frontier:
+class Frontier(FrozenValue, frozen=True):
     """Falling peaks with work that never falls; the first is the order's.
 
     Attributes:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from memsched.errors import ModelError
 from memsched.formats.module import Module
 from memsched.formats.weights import Weights, weights
+from memsched.frozen import FrozenValue
 from memsched.graph.model import Graph
 from memsched.report.values.layers import LayerFigures, LayerRow
 from memsched.report.values.rewrites import GroupRow
@@ -15,8 +15,7 @@ from memsched.report.values.rewrites import GroupRow
 __all__ = ["LayeredModel", "layer_rows"]
 
 
-@dataclass(frozen=True, slots=True)
-class LayeredModel:
+class LayeredModel(FrozenValue, frozen=True):
     """A model in an order of execution.
 
     Attributes:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from memsched.commands.optimize.place import ModulePlan, Request, as_stored, place, prepare_again
 from memsched.commands.optimize.rewrite import RewriteBase
 from memsched.formats.module import Module
+from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.graph.model import Graph
 from memsched.planning.rewrite import plain, read_back, with_origins
@@ -21,8 +21,7 @@ _Part = TypeVar("_Part", bound=Hashable)
 _Part_contra = TypeVar("_Part_contra", bound=Hashable, contravariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class RewrittenModel:
+class RewrittenModel(FrozenValue, frozen=True):
     """A rewritten model, with its orders and addresses.
 
     Attributes:
@@ -39,8 +38,7 @@ class RewrittenModel:
     borders: tuple[Border, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenModel:
+class WrittenModel(FrozenValue, frozen=True):
     """A rewritten model as its file was read back; see `RewrittenModel`."""
 
     module: Module

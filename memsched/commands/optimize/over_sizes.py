@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +31,7 @@ from memsched.formats.files import load_module
 from memsched.formats.known import format_in, format_of
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
+from memsched.frozen import FrozenValue
 from memsched.planning.orders import plan_allocation
 from memsched.report.values.blocks import BlockKernelRow, BlockLoopRow, BlocksSection, RangeRow, SizeRow
 from memsched.runtimes.known import runtime_of
@@ -68,8 +68,7 @@ _SUMS: Final = "sums over blocks are not tried: permit them with --allow reorder
 _NOTHING_GROWS: Final = "nothing grows with these dimensions so that loops over blocks are worth it"
 
 
-@dataclass(frozen=True, slots=True)
-class RangeRequest:
+class RangeRequest(FrozenValue, frozen=True):
     """What `optimize_over_sizes` is told beside the model.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from memsched.frozen import FrozenValue
 
 __all__ = ["MOST_EXTRA_MACS", "Permissions", "percent_left"]
 
@@ -10,8 +10,7 @@ MOST_EXTRA_MACS = 10_000
 """The most extra work that can be permitted, in percent of the model's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Permissions:
+class Permissions(FrozenValue, frozen=True):
     """What may be done to the model beside ordering it.
 
     Attributes:

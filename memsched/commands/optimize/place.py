@@ -6,13 +6,13 @@ import dataclasses
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
 from memsched.check.schedule import check_allocation, check_schedule
 from memsched.formats.module import Module
+from memsched.frozen import FrozenValue
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Allocation
 from memsched.joint.orders import OrderCandidate, vary
@@ -62,8 +62,7 @@ class GivenUpError(Exception):
     """Optional work was abandoned because the run's time is up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(FrozenValue, frozen=True):
     """How orders and addresses are to be found.
 
     Attributes:
@@ -169,8 +168,7 @@ class Request:
         return dataclasses.replace(self, run=self.run.rest())
 
 
-@dataclass(frozen=True, slots=True)
-class ModulePlan:
+class ModulePlan(FrozenValue, frozen=True):
     """Orders for all graphs of a module, and addresses for the main one.
 
     Attributes:

@@ -22,6 +22,7 @@ from memsched.formats.files import load_module
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import check_written
+from memsched.frozen import FrozenValue
 from memsched.planning.orders import plan_module
 from memsched.planning.over_range import OrderSpan, RangedChoice, choose_order
 from memsched.planning.values import TargetModule
@@ -52,8 +53,7 @@ _Orders = tuple[tuple[int, ...], ...]
 """Per graph the order in which a file stores its ops."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenFile:
+class OpenFile(FrozenValue, frozen=True):
     """A file with open dimensions that is to be ordered.
 
     Attributes:

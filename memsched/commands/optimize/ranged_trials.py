@@ -15,6 +15,7 @@ from typing import Final
 from memsched.errors import UsageError
 from memsched.formats.blocks import BlockPoint, OpenModel
 from memsched.formats.format import Format
+from memsched.frozen import FrozenValue
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.onnxruntime.ranged import AtSize, RangedRun, TimeRatio, compare_at, draw_at, race, run_on
 
@@ -41,8 +42,7 @@ _LEEWAY: Final = 2.0
 _BUSY_NOTE: Final = "other programs used the processor: times are what sessions with one thread computed"
 
 
-@dataclass(frozen=True, slots=True)
-class GivenFile:
+class GivenFile(FrozenValue, frozen=True):
     """The model as given.
 
     Attributes:
@@ -55,8 +55,7 @@ class GivenFile:
     form: Format
 
 
-@dataclass(frozen=True, slots=True)
-class RangedSizes:
+class RangedSizes(FrozenValue, frozen=True):
     """The lengths of open dimensions at which models are run.
 
     Attributes:
@@ -72,8 +71,7 @@ class RangedSizes:
     compared: tuple[Mapping[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BlockFile:
+class BlockFile(FrozenValue, frozen=True):
     """A file and what it took, beside the model as given.
 
     Attributes:
@@ -91,8 +89,7 @@ class BlockFile:
     runtime: str
 
 
-@dataclass(frozen=True, slots=True)
-class RangedTrials:
+class RangedTrials(FrozenValue, frozen=True):
     """The model as given, and the file that is best; None where none is better.
 
     Attributes:
@@ -106,8 +103,7 @@ class RangedTrials:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _PointFile:
+class _PointFile(FrozenValue, frozen=True):
     """A file that is tried."""
 
     point: BlockPoint | None

@@ -14,6 +14,7 @@ from memsched.commands.optimize.verification import verification_section
 from memsched.commands.results import Report
 from memsched.formats.known import format_of
 from memsched.formats.module import Module
+from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.graph.model import Allocation
 from memsched.planning.orders import SMALLER_ARENA, Baseline
@@ -78,8 +79,7 @@ if TYPE_CHECKING:
 __all__ = ["Outcome", "Rewrites", "build", "model_section", "on_chip_section"]
 
 
-@dataclass(frozen=True, slots=True)
-class Rewrites:
+class Rewrites(FrozenValue, frozen=True):
     """What was done beside ordering, or tried: the report's sections of these names."""
 
     tiling: TilingSection | None = None

@@ -12,6 +12,7 @@ from memsched.commands.optimize.looks import Looks
 from memsched.commands.optimize.place import ModulePlan, Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.formats.module import LoadOptions, Module
+from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.graph.dag import in_order
 from memsched.graph.dialect import Dialect
@@ -26,8 +27,7 @@ __all__ = ["Maker", "Part", "Rewrite", "RewriteBase", "RewritePoint"]
 Part = TypeVar("Part", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
-class RewriteBase:
+class RewriteBase(FrozenValue, frozen=True):
     """The model that a rewrite starts from, which may itself have been rewritten before.
 
     Attributes:

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Generic
 
@@ -22,6 +21,7 @@ from memsched.commands.optimize.place import GivenUpError, ModulePlan, Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Maker, Part, Rewrite, RewriteBase, RewritePoint
 from memsched.errors import InternalError, ModelError
+from memsched.frozen import FrozenValue
 
 __all__ = ["RewriteResult", "RewriteRun", "RewrittenModel", "attempt", "rank"]
 
@@ -38,8 +38,7 @@ _SMALL_SECONDS = 1.0
 """For the order and the addresses of a small model at least: they end by themselves, nearly always long before."""
 
 
-@dataclass(frozen=True, slots=True)
-class RewriteResult:
+class RewriteResult(FrozenValue, frozen=True):
     """The result of a rewrite.
 
     Attributes:

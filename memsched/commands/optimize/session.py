@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -22,6 +21,7 @@ from memsched.formats.known import format_in, format_of
 from memsched.formats.module import LoadOptions
 from memsched.formats.read_back import check_written
 from memsched.formats.staging import STANDARD_STREAM
+from memsched.frozen import FrozenValue
 from memsched.report.values.sessions import ExecutedSection, SessionRow
 from memsched.runtimes.known import runtime_of, session_maker_of
 from memsched.runtimes.onnxruntime.executed import ExecutedModel
@@ -41,8 +41,7 @@ SessionName = Literal["default", "all", "extended", "basic"]
 _NOT_RUN: Final = "verification was not asked for: what sessions need for the file as given is predicted, not measured"
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRequest:
+class SessionRequest(FrozenValue, frozen=True):
     """What `optimize_for_session` is told beside the model.
 
     Attributes:
@@ -148,8 +147,7 @@ def optimize_for_session(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _SessionRun:
+class _SessionRun(FrozenValue, frozen=True):
     """A candidate's file, and what became of it in its session.
 
     Attributes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-from dataclasses import dataclass
 
 from memsched.commands.optimize.choose import Permissions, find
 from memsched.commands.optimize.final_model import FinalModel
@@ -19,6 +18,7 @@ from memsched.errors import MemschedError
 from memsched.formats.files import load_module
 from memsched.formats.known import format_in, format_of
 from memsched.formats.module import FormatName, LoadOptions, Module
+from memsched.frozen import FrozenValue
 from memsched.planning.values import TargetModule
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.onnxruntime.executed import ExecutedModel
@@ -37,8 +37,7 @@ _PARTS_OF_LIMIT = (1.0, 0.3)
 optimisation makes of few or of many."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionSource:
+class SessionSource(FrozenValue, frozen=True):
     """A model as given, with what sessions of a kind are to be made of it.
 
     Attributes:
@@ -66,8 +65,7 @@ class SessionSource:
         return format_in(self.data).name
 
 
-@dataclass(frozen=True, slots=True)
-class SessionCandidate:
+class SessionCandidate(FrozenValue, frozen=True):
     """A graph that a session executes.
 
     Attributes:

@@ -6,7 +6,7 @@ import copy
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from msgspec import UNSET
 
@@ -18,6 +18,7 @@ from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
 from memsched.commands.optimize.tiling_section import group_row, loop_row, lower_bound, refusal_row
 from memsched.errors import InternalError
 from memsched.formats.known import format_of
+from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
@@ -50,8 +51,7 @@ _ROUNDING = 1e-6
 """By how much work, counted in whole steps, may seem less than it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class TilingBuilder:
+class TilingBuilder(FrozenValue, frozen=True):
     """Makes graphs in pieces, in whichever process.
 
     Attributes:
@@ -76,8 +76,7 @@ class TilingBuilder:
         return _in_pieces(self.graph, way, self.base.dialect)
 
 
-@dataclass(frozen=True, slots=True)
-class _TilingLook:
+class _TilingLook(FrozenValue, frozen=True):
     """A look at the search.
 
     Attributes:

@@ -13,7 +13,6 @@ import dataclasses
 import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from memsched.check.schedule import check_schedule
@@ -28,6 +27,7 @@ from memsched.commands.optimize.rewritten import attempt
 from memsched.errors import MemschedError
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
+from memsched.frozen import FrozenValue
 from memsched.graph.border import Borders
 from memsched.graph.liveness import Storage, evaluate
 from memsched.planning.orders import plan_allocation
@@ -73,8 +73,7 @@ _NEEDLESS = ("--report", "--html", "--header")
 """Files of an analysis, which another command shall not overwrite."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrialRequest:
+class TrialRequest(FrozenValue, frozen=True):
     """What the user permitted, and how.
 
     Attributes:
@@ -116,8 +115,7 @@ class TrialRequest:
         return shlex.join(["memsched", "optimize", *words[:end], *options, *words[end:]])
 
 
-@dataclass(frozen=True, slots=True)
-class Suggestion:
+class Suggestion(FrozenValue, frozen=True):
     """A command that was tried in part.
 
     Attributes:
@@ -133,8 +131,7 @@ class Suggestion:
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
+class RunOutcome(FrozenValue, frozen=True):
     """What a run began with, and its result.
 
     Attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import msgspec
@@ -25,6 +25,7 @@ from memsched.formats.segment import Segment
 from memsched.formats.segments import check_segments
 from memsched.formats.stated_sizes import stated
 from memsched.formats.weights import weights
+from memsched.frozen import FrozenValue
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.graph.parts import part_of, readers_of
@@ -66,8 +67,7 @@ _ORDER_EFFORT = 1.0
 """What `Limits.effort` allows for the order of one stage; nearly always it is proven in milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentFile:
+class SegmentFile(FrozenValue, frozen=True):
     """One stage as a model of its own, its operators in their best order.
 
     Attributes:
@@ -88,8 +88,7 @@ class SegmentFile:
         return hashlib.sha256(self.model).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class StagedModel:
+class StagedModel(FrozenValue, frozen=True):
     """A model cut into stages.
 
     Attributes:
@@ -285,8 +284,7 @@ def pipeline(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _TimedNetwork:
+class _TimedNetwork(FrozenValue, frozen=True):
     """A network whose layers' multiply-accumulates take the time that ``rules`` say.
 
     Attributes:

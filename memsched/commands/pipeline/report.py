@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from memsched import __version__
@@ -13,6 +12,7 @@ from memsched.commands.optimize.verification import verification_section
 from memsched.commands.pipeline.pipeline import SegmentFile, StagedModel
 from memsched.commands.results import Report
 from memsched.formats.staging import STANDARD_STREAM, staged_files
+from memsched.frozen import FrozenValue
 from memsched.pipeline.simulate import Simulation, StageTime
 from memsched.report.values.pipeline import (
     AnnotatedSection,
@@ -32,8 +32,7 @@ __all__ = ["FileNames", "file_names", "report_of", "save_pipeline"]
 _INTERRUPTED = "interrupted: the best found so far was written"
 
 
-@dataclass(frozen=True, slots=True)
-class FileNames:
+class FileNames(FrozenValue, frozen=True):
     """Where the files of a pipeline go.
 
     Attributes:

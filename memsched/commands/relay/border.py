@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from memsched.commands.optimize.optimize import optimize
 from memsched.commands.options import RelayOptions
 from memsched.formats.files import load_module
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
+from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.planning.rewrite import restated
 from memsched.report.values.border import BorderSection
@@ -18,8 +18,7 @@ from memsched.search.run import Run
 __all__ = ["CutModel", "as_cut"]
 
 
-@dataclass(frozen=True, slots=True)
-class CutModel:
+class CutModel(FrozenValue, frozen=True):
     """The model that is cut: that given, or the same with other inputs and outputs.
 
     Attributes:

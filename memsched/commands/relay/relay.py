@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from memsched.commands.optimize.place import prepare
 from memsched.commands.options import RelayOptions
@@ -16,6 +15,7 @@ from memsched.formats.files import load_module, read_source
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.segments import check_segments
+from memsched.frozen import FrozenValue
 from memsched.planning.orders import plan_module
 from memsched.planning.values import TargetModule
 from memsched.relay.cuts import RelayCuts, aligned
@@ -60,8 +60,7 @@ _MOST_PLACES = 1_000
 """Where a model can be cut at more, those at which most is handed over are left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class RelayModel:
+class RelayModel(FrozenValue, frozen=True):
     """A model as stages.
 
     Attributes:
@@ -108,8 +107,7 @@ class RelayModel:
         return self.block[self.rules.bits]
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(FrozenValue, frozen=True):
     """What was found in one order.
 
     Attributes:
@@ -121,8 +119,7 @@ class _Candidate:
     least: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidates:
+class _Candidates(FrozenValue, frozen=True):
     """What was found in all orders that were tried.
 
     Attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -15,6 +14,7 @@ from memsched.commands.relay.relay import RelayModel
 from memsched.commands.relay.stages import StageFile
 from memsched.commands.results import Report
 from memsched.formats.staging import STANDARD_STREAM, staged_files
+from memsched.frozen import FrozenValue
 from memsched.report.relay_runner import runner_files, runner_name
 from memsched.report.values.optimize import BudgetSection
 from memsched.report.values.relay import (
@@ -36,8 +36,7 @@ __all__ = ["RelayNames", "relay_names", "relay_report", "save_relay"]
 _INTERRUPTED = "interrupted: the best found so far was written"
 
 
-@dataclass(frozen=True, slots=True)
-class RelayNames:
+class RelayNames(FrozenValue, frozen=True):
     """Where the files of a relay go.
 
     Attributes:

@@ -14,6 +14,7 @@ from memsched.formats.format import Cutter
 from memsched.formats.known import format_of
 from memsched.formats.module import Module
 from memsched.formats.segment import Segment
+from memsched.frozen import FrozenValue
 from memsched.graph.model import Graph
 from memsched.relay.cuts import RelayCuts, aligned
 from memsched.relay.search import StageRange
@@ -36,8 +37,7 @@ _MOST_STAGES = 20
 """How many are optimized while stages are looked for, where the work is limited and not the time."""
 
 
-@dataclass(frozen=True, slots=True)
-class StageFile:
+class StageFile(FrozenValue, frozen=True):
     """A stage as a model of its own.
 
     Attributes:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.formats.onnx.attributes import attribute_of
 from memsched.formats.onnx.free_names import FreeNames
 from memsched.formats.onnx.structure import op_type
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -30,8 +30,7 @@ _KERNEL_PAIRS: Final = ((3, 1), (4, 2))
 _END: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class OnnxCache:
+class OnnxCache(FrozenValue, frozen=True):
     """An input that is given back with more behind it.
 
     Attributes:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx.structure import analyse, values_of
 from memsched.formats.onnx.types import is_symbol, length_of
+from memsched.frozen import FrozenValue
 from memsched.graph.model import Graph
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class OpenDimension:
+class OpenDimension(FrozenValue, frozen=True):
     """A dimension of an input that a file leaves open.
 
     Attributes:

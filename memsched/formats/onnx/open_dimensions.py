@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import UnknownShapeError
 from memsched.formats.onnx.shapes import Shapes
 from memsched.formats.onnx.structure import Scope, op_type
 from memsched.formats.onnx.types import ValueType
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -29,8 +29,7 @@ _FEW_CHANNELS: Final = 4
 _Dims = tuple[int | str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OpenValue:
+class OpenValue(FrozenValue, frozen=True):
     """A value of unknown size that counts.
 
     Attributes:

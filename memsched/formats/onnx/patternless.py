@@ -11,7 +11,6 @@ they are there twice even so, so that only those nodes are put into a branch for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from memsched.formats.module import Module
@@ -19,6 +18,7 @@ from memsched.formats.onnx.free_names import FreeNames
 from memsched.formats.onnx.structure import graphs_of, op_type
 from memsched.formats.onnx.types import element_type
 from memsched.formats.onnx.writer import FREE_INITIALIZERS
+from memsched.frozen import FrozenValue
 from memsched.graph.model import Tensor
 
 if TYPE_CHECKING:
@@ -84,8 +84,7 @@ def best_nodes(graph: GraphProto, tensors: Mapping[str, Tensor]) -> tuple[int, i
     return _ValueFlow.of(graph, tensors).best()
 
 
-@dataclass(frozen=True, slots=True)
-class _ValueFlow:
+class _ValueFlow(FrozenValue, frozen=True):
     """The values of a graph, node by node.
 
     Attributes:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.formats.onnx.computed import ComputedConstants, NoValueError
 from memsched.formats.onnx.free_names import FreeNames
 from memsched.formats.onnx.structure import Scope, analyse
 from memsched.formats.onnx.writer import FREE_INITIALIZERS, drop_unread, list_initializers
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,8 +77,7 @@ def _drop(model: ModelProto, gone: Mapping[str, str]) -> None:
     drop_unread(model, scopes, {tensor.name for tensor in main.initializer})
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
+class _Pair(FrozenValue, frozen=True):
     """A convolution and what scales its output, which nothing else reads: numbers of nodes."""
 
     convolution: int

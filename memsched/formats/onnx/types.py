@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from memsched.errors import ModelError
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import TypeProto
@@ -64,8 +64,7 @@ SHAPE_ELEMENTS: Final = frozenset({6, 7})
 """int32 and int64: the element types that shapes are stated in."""
 
 
-@dataclass(frozen=True, slots=True)
-class ValueType:
+class ValueType(FrozenValue, frozen=True):
     """The type of a value as far as it is known.
 
     Attributes:

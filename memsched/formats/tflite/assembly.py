@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from memsched.errors import InternalError, ModelError
+from memsched.frozen import FrozenValue
 
 __all__ = [
     "Blob",
@@ -45,15 +46,13 @@ _ROOT = 8
 _MOST_BYTES = (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class OldObject:
+class OldObject(FrozenValue, frozen=True):
     """An object of the old file, by the byte at which it lies there."""
 
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class Scalar:
+class Scalar(FrozenValue, frozen=True):
     """A number in a table. ``moved``: it states a place in the old file and grows by how far that moves."""
 
     kind: Kind

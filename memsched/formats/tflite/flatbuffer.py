@@ -7,10 +7,10 @@ and then one 16-bit field offset per slot; everything else is reached by unsigne
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Any
 
 from memsched.errors import ModelError
+from memsched.frozen import FrozenValue
 
 __all__ = ["FlatFile", "FlatbufferTable", "Vector"]
 
@@ -73,8 +73,7 @@ class FlatFile:
         return FlatbufferTable(self, self.scalar("uint32", 0))
 
 
-@dataclass(frozen=True, slots=True)
-class Vector:
+class Vector(FrozenValue, frozen=True):
     """Where a vector's elements lie: byte ``start`` of the file, and how many there are."""
 
     start: int

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from memsched.errors import ModelError
@@ -28,6 +27,7 @@ from memsched.formats.tflite.schema import (
     type_code,
 )
 from memsched.formats.tflite.tables import copied
+from memsched.frozen import FrozenValue
 from memsched.graph.loop import Loop, LoopRead, LoopStep
 
 __all__ = ["LoopSource", "loop_subgraphs", "tile_subgraph"]
@@ -46,8 +46,7 @@ _MOST_MARGIN: Final = 64
 """Elements by which a mask may begin earlier, so that it can share another table of begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoopSource:
+class LoopSource(FrozenValue, frozen=True):
     """The subgraph whose layers go into bodies, and what new subgraphs share with the rest of the new file.
 
     Attributes:

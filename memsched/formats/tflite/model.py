@@ -23,6 +23,7 @@ from memsched.formats.tflite.schema import (
     operator_type,
     unsized_types,
 )
+from memsched.frozen import FrozenValue
 from memsched.graph.model import AttributeValue
 
 __all__ = ["FileBuffer", "FileModel", "FileOperator", "FileSubgraph", "FileTensor", "parse"]
@@ -31,8 +32,7 @@ _LARGEST_SIZE = 1 << 60
 _LARGEST_RANK = 64
 
 
-@dataclass(frozen=True, slots=True)
-class FileBuffer:
+class FileBuffer(FrozenValue, frozen=True):
     """Bytes of a Buffer: ``size`` of them at byte ``start`` of the file; ``outside``: not in the flatbuffer."""
 
     start: int
@@ -64,8 +64,7 @@ class FileTensor:
     table: int = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class FileOperator:
+class FileOperator(FrozenValue, frozen=True):
     """An Operator table; absent inputs and outputs are -1, ``bodies`` the subgraphs that it executes."""
 
     type: str
@@ -77,8 +76,7 @@ class FileOperator:
     table: int
 
 
-@dataclass(frozen=True, slots=True)
-class FileSubgraph:
+class FileSubgraph(FrozenValue, frozen=True):
     """A SubGraph table; ``vector`` is the place of its operators' offsets in the file."""
 
     name: str
@@ -89,8 +87,7 @@ class FileSubgraph:
     vector: Vector
 
 
-@dataclass(frozen=True, slots=True)
-class FileModel:
+class FileModel(FrozenValue, frozen=True):
     """A whole file.
 
     Attributes:

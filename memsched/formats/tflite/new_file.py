@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from memsched.errors import ModelError
@@ -24,6 +23,7 @@ from memsched.formats.tflite.schema import (
     TensorSlot,
 )
 from memsched.formats.tflite.tables import copied
+from memsched.frozen import FrozenValue
 
 __all__ = ["NewSubgraph", "Source", "new_file"]
 
@@ -34,8 +34,7 @@ _BY_TENSOR: Final = frozenset({"BlockwiseQuantization", "MultiAxisQuantization"}
 """Details of a quantisation whose scales and zero points are tensors."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewSubgraph:
+class NewSubgraph(FrozenValue, frozen=True):
     """A subgraph of the new file.
 
     Attributes:
@@ -54,8 +53,7 @@ class NewSubgraph:
     names: Mapping[int, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(FrozenValue, frozen=True):
     """The old file with the places of its tables, and what was copied of it."""
 
     model: FileModel

@@ -10,13 +10,13 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final, Literal
 
 from memsched.errors import InternalError
 from memsched.formats.tflite.assembly import Kind
+from memsched.frozen import FrozenValue
 
 __all__ = ["NEWER_FIELDS", "NEWER_MEMBERS", "UNIONS", "Field", "TableSchema", "field", "members", "number_of"]
 __all__ += ["table"]
@@ -34,8 +34,7 @@ _NUMBERS: Final[Mapping[str, Kind]] = {
 _REFERENCE: Final = "UOffsetTRelative"
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(FrozenValue, frozen=True):
     """A field of a table.
 
     Attributes:
@@ -58,8 +57,7 @@ class Field:
     table: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TableSchema:
+class TableSchema(FrozenValue, frozen=True):
     """A table: how many slots it has, those of fields that are no longer used included, and its fields by slot."""
 
     name: str

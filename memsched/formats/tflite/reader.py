@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from memsched.errors import GraphError, ModelError, UsageError
@@ -16,6 +15,7 @@ from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.macs import macs
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor, parse
 from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
+from memsched.frozen import FrozenValue
 from memsched.graph import dag
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
 from memsched.suggestions import did_you_mean
@@ -37,16 +37,14 @@ _KEPT = frozenset({"DENSIFY", "DEQUANTIZE"})
 _VIEWS = frozenset({"EXPAND_DIMS", "RESHAPE", "SQUEEZE"})
 
 
-@dataclass(frozen=True, slots=True)
-class GraphMapping:
+class GraphMapping(FrozenValue, frozen=True):
     """How a graph lies in its subgraph: per op and per tensor their index in the file."""
 
     operators: tuple[int, ...]
     tensors: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TfliteNative:
+class TfliteNative(FrozenValue, frozen=True):
     """The file itself, and per graph of the module (subgraph of the file) the mapping to it."""
 
     model: FileModel
@@ -86,8 +84,7 @@ def read(data: bytes, path: str, options: LoadOptions) -> Module:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _ParsedSubgraph:
+class _ParsedSubgraph(FrozenValue, frozen=True):
     graph: Graph
     mapping: GraphMapping
     bodies: tuple[Body, ...]

@@ -14,11 +14,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.errors import ModelError, VerificationError
+from memsched.frozen import FrozenValue
 from memsched.runtimes.child import temporary_folder
 from memsched.runtimes.devices.program import CALLER, ArrayAssembly, DeviceProgram, Send, Throttle
 from memsched.search.messages import Channel, LostError
@@ -38,8 +38,7 @@ class ClusterRunError(VerificationError):
     """A distributed run failed: a process died, did not answer in time, or reported an error."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRun:
+class DeviceRun(FrozenValue, frozen=True):
     """What the process of one device measured. Sizes are bytes.
 
     Attributes:
@@ -66,8 +65,7 @@ class DeviceRun:
     seconds: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterRun:
+class ClusterRun(FrozenValue, frozen=True):
     """A finished run.
 
     Attributes:
@@ -125,8 +123,7 @@ def run_cluster(
         return team.finish(seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class PassTimes:
+class PassTimes(FrozenValue, frozen=True):
     """The seconds of one pass of a throttled run.
 
     Attributes:
@@ -138,8 +135,7 @@ class PassTimes:
     computing: tuple[tuple[float, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ThrottledRun:
+class ThrottledRun(FrozenValue, frozen=True):
     """What a throttled run measured.
 
     Attributes:

@@ -6,7 +6,7 @@ The processes are numbered from 0; -1 is the source of the inputs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from memsched.frozen import FrozenValue
 
 __all__ = [
     "CALLER",
@@ -26,8 +26,7 @@ CALLER = -1
 Ranges = tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayCut:
+class ArrayCut(FrozenValue, frozen=True):
     """Elements ``source`` of the array ``key``, which are elements ``target`` of the value made of cuts."""
 
     key: str
@@ -35,8 +34,7 @@ class ArrayCut:
     target: Ranges
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayAssembly:
+class ArrayAssembly(FrozenValue, frozen=True):
     """An array to be put together from cuts of others."""
 
     shape: tuple[int, ...]
@@ -44,8 +42,7 @@ class ArrayAssembly:
     cuts: tuple[ArrayCut, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(FrozenValue, frozen=True):
     """``value`` goes to ``targets`` as transfer number ``transfer`` of the step."""
 
     transfer: int
@@ -53,8 +50,7 @@ class Send:
     value: ArrayAssembly
 
 
-@dataclass(frozen=True, slots=True)
-class Receive:
+class Receive(FrozenValue, frozen=True):
     """Transfer number ``transfer`` of the step comes from ``source`` into the elements ``place`` of the array ``key``.
 
     Attributes:
@@ -69,16 +65,14 @@ class Receive:
     dtype: str
 
 
-@dataclass(frozen=True, slots=True)
-class Gather:
+class Gather(FrozenValue, frozen=True):
     """Cuts that are copied into the array ``key``, whose other elements were received."""
 
     key: str
     value: ArrayAssembly
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRun:
+class ModelRun(FrozenValue, frozen=True):
     """The model of a step.
 
     Attributes:
@@ -90,8 +84,7 @@ class ModelRun:
     outputs: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StepProgram:
+class StepProgram(FrozenValue, frozen=True):
     """What one process does in one step, in this order.
 
     Attributes:
@@ -113,8 +106,7 @@ class StepProgram:
     done: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceProgram:
+class DeviceProgram(FrozenValue, frozen=True):
     """All steps of one process.
 
     Attributes:
@@ -125,8 +117,7 @@ class DeviceProgram:
     outputs: tuple[tuple[str, ArrayAssembly], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Throttle:
+class Throttle(FrozenValue, frozen=True):
     """What a process is held to so that it is like a device of the cluster.
 
     Attributes:

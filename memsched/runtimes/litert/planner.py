@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from memsched.frozen import FrozenValue
 
 __all__ = ["ALIGNMENT", "MOST_REQUESTS", "LiteRtRequest", "arena_bytes"]
 
@@ -21,8 +22,7 @@ MOST_REQUESTS = 5_000
 """Buffers up to which the planner is repeated: each looks at all before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class LiteRtRequest:
+class LiteRtRequest(FrozenValue, frozen=True):
     """A buffer that the planner is asked for.
 
     Attributes:

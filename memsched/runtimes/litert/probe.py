@@ -8,8 +8,9 @@ nothing; it only looks. Every structure is compared with what Python shows befor
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from typing import Any
+
+from memsched.frozen import FrozenValue
 
 __all__ = ["Probe", "probe"]
 
@@ -82,8 +83,7 @@ class _TfLiteTensor(ctypes.Structure):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(FrozenValue, frozen=True):
     """What was seen.
 
     Attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from memsched.formats.module import Module
 from memsched.graph.model import Allocation
@@ -16,8 +15,7 @@ from memsched.targets.model import Target
 __all__ = ["LiteRt"]
 
 
-@dataclass(frozen=True, slots=True)
-class LiteRt(TargetRules):
+class LiteRt(TargetRules, frozen=True):
     """Requires what its own planner lays, kernels' temporaries included, without delegates."""
 
     @staticmethod

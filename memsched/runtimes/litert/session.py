@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from memsched.frozen import FrozenValue
 from memsched.runtimes.litert.answers import CompareRequest, ModeAnswer, ModeAnswers
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ _USUAL_RANGE, _SAFE_RANGE = 4, 1
 """Exclusive bounds tried for integer inputs: they may be indices into an axis of unknown length."""
 
 
-@dataclass(frozen=True, slots=True)
-class _InputRange:
+class _InputRange(FrozenValue, frozen=True):
     """How inputs are drawn: integers below ``high``, and whether the outputs vary then (None: unknown)."""
 
     high: int
@@ -104,8 +104,7 @@ def _run_all(request: CompareRequest, model: bytes, mode: str, drawn: _InputRang
     return [_outputs(interpreter, seed, drawn, _Ends.of(request, model)) for seed in seeds]
 
 
-@dataclass(frozen=True, slots=True)
-class _Ends:
+class _Ends(FrozenValue, frozen=True):
     """What callers do at the border: to the inputs and outputs of the model written, and to no others."""
 
     formulas: BorderFormulas

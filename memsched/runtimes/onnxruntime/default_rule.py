@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
+from memsched.frozen import FrozenValue
 from memsched.graph.liveness import Storage
 from memsched.runtimes.onnxruntime.orders import walk_backwards
 from memsched.runtimes.onnxruntime.reuse import PlannerGraph, simulate_reuse
@@ -31,8 +32,7 @@ _Choices = list[list[int]]
 _ENUMERATED = 0.4
 
 
-@dataclass(frozen=True, slots=True)
-class DefaultOrder:
+class DefaultOrder(FrozenValue, frozen=True):
     """A file order and what ONNX Runtime makes of it.
 
     Attributes:

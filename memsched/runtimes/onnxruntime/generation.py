@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from memsched.errors import UsageError
 from memsched.formats.decoders import Decoder
+from memsched.frozen import FrozenValue
 from memsched.runtimes.child import run_in_child
 
 __all__ = ["DecoderFile", "GenerationRun", "TextComparison", "compare_texts", "race_texts", "run_text"]
@@ -17,8 +18,7 @@ _PROCESS: Final = "memsched.runtimes.onnxruntime.generation_process"
 _TIMEOUT: Final = 1800.0
 
 
-@dataclass(frozen=True, slots=True)
-class DecoderFile:
+class DecoderFile(FrozenValue, frozen=True):
     """A decoder in a file.
 
     Attributes:
@@ -32,8 +32,7 @@ class DecoderFile:
     capacity: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationRun:
+class GenerationRun(FrozenValue, frozen=True):
     """What some steps took.
 
     Attributes:
@@ -49,8 +48,7 @@ class GenerationRun:
     seconds: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TextComparison:
+class TextComparison(FrozenValue, frozen=True):
     """Outputs of a prompt and of further tokens, and the caches behind them, beside those of the model as given.
 
     Attributes:

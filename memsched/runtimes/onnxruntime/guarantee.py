@@ -8,11 +8,12 @@ no session needs more than one without options needs for the file as given.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypedDict
 
 from memsched.check.schedule import check_schedule
 from memsched.formats.module import Body, Module, OrderGuarantee
+from memsched.frozen import FrozenValue
 from memsched.graph.dag import predecessors, successors_of
 from memsched.graph.liveness import evaluate
 from memsched.graph.model import Graph
@@ -39,8 +40,7 @@ _EFFORT, _OPS_PER_SECOND = 200_000, 300_000
 _Order = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PredictedPeaks:
+class PredictedPeaks(FrozenValue, frozen=True):
     """Peaks of the main graph as ONNX Runtime requests the bytes, with workspaces.
 
     Attributes:
@@ -69,8 +69,7 @@ class PredictedPeaks:
         return {name: getattr(self, name) for name in names}
 
 
-@dataclass(frozen=True, slots=True)
-class GuaranteePlans:
+class GuaranteePlans(FrozenValue, frozen=True):
     """Plans for one guarantee.
 
     Attributes:
@@ -208,8 +207,7 @@ _WITHOUT_REUSE = frozenset({"session_without_reuse", "file", "written"})
 _WITHOUT_OPTIONS = frozenset({"pins", "default"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Orders:
+class _Orders(FrozenValue, frozen=True):
     """Per way the order that runs, and per guarantee the one to store in the file."""
 
     runs: Mapping[str, _Order]

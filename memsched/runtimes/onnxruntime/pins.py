@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.formats.onnx.structure import Scope, analyse, domain_of
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TypeProto
@@ -50,8 +51,7 @@ _INTEGERS: Final = frozenset({6, 7})
 _SHAPE_READERS: Final = frozenset({"Shape", "Size"})
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedModel:
+class PinnedModel(FrozenValue, frozen=True):
     """A model with pins.
 
     Attributes:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from memsched.errors import UsageError
+from memsched.frozen import FrozenValue
 from memsched.runtimes.child import run_in_child
 
 __all__ = [
@@ -37,8 +37,7 @@ _STEADY: Final = 256_000_000
 """Bytes of a process from which what is chance, 10 MB of unet's, is a few percent."""
 
 
-@dataclass(frozen=True, slots=True)
-class RangedRun:
+class RangedRun(FrozenValue, frozen=True):
     """What a model took at a size.
 
     Attributes:
@@ -50,8 +49,7 @@ class RangedRun:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class TimeRatio:
+class TimeRatio(FrozenValue, frozen=True):
     """The time of two models.
 
     Attributes:
@@ -65,8 +63,7 @@ class TimeRatio:
     ratio: float
 
 
-@dataclass(frozen=True, slots=True)
-class RangedRace:
+class RangedRace(FrozenValue, frozen=True):
     """Two models run in turns.
 
     Attributes:
@@ -80,8 +77,7 @@ class RangedRace:
     busy: float
 
 
-@dataclass(frozen=True, slots=True)
-class AtSize:
+class AtSize(FrozenValue, frozen=True):
     """A model's outputs beside those of the model as given.
 
     Attributes:

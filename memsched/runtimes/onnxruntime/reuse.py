@@ -19,16 +19,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.graph.liveness import Storage, match_in_place
 from memsched.graph.model import Graph
 
 __all__ = ["PlannerGraph", "ReuseProfile", "simulate_reuse"]
 
 
-@dataclass(frozen=True, slots=True)
-class PlannerGraph:
+class PlannerGraph(FrozenValue, frozen=True):
     """A graph as ONNX Runtime's planner sees it.
 
     Attributes:
@@ -68,8 +67,7 @@ class PlannerGraph:
         return PlannerGraph(storage, tuple(kinds), tuple(released))
 
 
-@dataclass(frozen=True, slots=True)
-class ReuseProfile:
+class ReuseProfile(FrozenValue, frozen=True):
     """What an order costs under the planner's rules.
 
     Attributes:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from memsched.frozen import FrozenValue
 from memsched.runtimes.onnxruntime.reuse import PlannerGraph, ReuseProfile, simulate_reuse
 
 __all__ = ["ReuseOrder", "least_with_reuse"]
@@ -19,8 +19,7 @@ _STARTS = 3
 _NEAR_PEAK = 0.7
 
 
-@dataclass(frozen=True, slots=True)
-class ReuseOrder:
+class ReuseOrder(FrozenValue, frozen=True):
     """An order and what it costs when dead buffers are handed on, bytes."""
 
     order: tuple[int, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from memsched.errors import UsageError
 from memsched.formats.module import Module
@@ -20,8 +19,7 @@ _LARGEST = 20_000
 """Ops of all graphs of the largest module for which figures beyond liveness are worth their time."""
 
 
-@dataclass(frozen=True, slots=True)
-class OnnxRuntime(TargetRules):
+class OnnxRuntime(TargetRules, frozen=True):
     """Requires the peak of the session that the order guarantee promises, of what it requests of its allocator."""
 
     @staticmethod

@@ -11,11 +11,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from memsched.formats.onnx.structure import analyse
+from memsched.frozen import FrozenValue
 from memsched.runtimes.borders import BorderFormulas
 from memsched.runtimes.compare import close, compare, relative_error, vary
 from memsched.runtimes.inputs import DRAWS, Draw
@@ -48,8 +48,7 @@ _SESSIONS_IN_DOUBT = 12
 _FIRST_FOREIGN_TYPE = 256  # numpy gives the types that packages register numbers from here on
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
+class _Failure(FrozenValue, frozen=True):
     """A session that could not be made, or was loaded but could not run on these inputs."""
 
     session: int

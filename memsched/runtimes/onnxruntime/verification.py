@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from memsched.errors import ModelError
 from memsched.formats.module import OrderGuarantee
+from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.runtimes.borders import told
 from memsched.runtimes.child import ChildResult, run_in_child
@@ -63,8 +64,7 @@ _HOISTED = frozenset({"Shape", "Size"})
 _REASON_CHARACTERS = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(FrozenValue, frozen=True):
     """Two models in ONNX Runtime, compared with a tolerance too.
 
     Attributes:
@@ -76,8 +76,7 @@ class Comparison:
     outputs_close: bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
+class Measurement(FrozenValue, frozen=True):
     """One model as ONNX Runtime ran it.
 
     Attributes:

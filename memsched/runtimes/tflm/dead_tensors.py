@@ -7,12 +7,12 @@ an empty tensor at the end of the file, which costs nothing in any runtime. No o
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 from memsched.errors import ModelError
 from memsched.formats.tflite.flatbuffer import FlatFile
 from memsched.formats.tflite.model import FileModel, FileSubgraph, parse
 from memsched.formats.tflite.schema import ModelSlot, SubgraphSlot
+from memsched.frozen import FrozenValue
 from memsched.runtimes.tflm.plan import needs_memory, tensor_bytes
 
 __all__ = ["DeadTensor", "dead_tensors", "drop_dead_tensors"]
@@ -20,8 +20,7 @@ __all__ = ["DeadTensor", "dead_tensors", "drop_dead_tensors"]
 _INT8 = 9
 
 
-@dataclass(frozen=True, slots=True)
-class DeadTensor:
+class DeadTensor(FrozenValue, frozen=True):
     """A tensor that was dropped; ``size`` is what TFLM would have given it, bytes."""
 
     subgraph: int

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from memsched.formats.module import Module
 from memsched.formats.tflite.metadata import OFFLINE_PLAN
 from memsched.formats.tflite.model import FileModel
 from memsched.formats.tflite.reader import TfliteNative
+from memsched.frozen import FrozenValue
 from memsched.runtimes.tflm.kernels import scratch_requests
 from memsched.runtimes.tflm.persistent import Estimate, assumptions, estimates, least_kept, unknown_kernels
 from memsched.runtimes.tflm.resolver import Resolver, resolver
@@ -17,8 +17,7 @@ from memsched.runtimes.tflm.resource_variables import variables
 __all__ = ["FirmwareNeeds", "Scratch", "firmware_needs"]
 
 
-@dataclass(frozen=True, slots=True)
-class Scratch:
+class Scratch(FrozenValue, frozen=True):
     """Buffers that a kernel requests for its own operator's time, in bytes."""
 
     subgraph: int
@@ -27,8 +26,7 @@ class Scratch:
     requests: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FirmwareNeeds:
+class FirmwareNeeds(FrozenValue, frozen=True):
     """What a firmware needs for a model beside the planned tensors.
 
     Attributes:

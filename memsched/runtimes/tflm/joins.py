@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
+from memsched.frozen import FrozenValue
 from memsched.runtimes.tflm.lifetimes import Key, Lifetimes, Visit
 from memsched.runtimes.tflm.loops import LoopAccess, loop_access
 from memsched.runtimes.tflm.plan import distinct_bodies, needs_memory, tensor_bytes
@@ -26,8 +27,7 @@ _MOST_COMPARED = 1 << 26
 """Bytes that are compared in the search for a place for an output over its loop's input."""
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(FrozenValue, frozen=True):
     """``second`` lies ``distance`` bytes behind ``first``."""
 
     first: Key
@@ -35,8 +35,7 @@ class Join:
     distance: int
 
 
-@dataclass(frozen=True, slots=True)
-class Overlay:
+class Overlay(FrozenValue, frozen=True):
     """A loop's output over its input: the joins of each must have been made before this one."""
 
     joins: tuple[Join, ...]

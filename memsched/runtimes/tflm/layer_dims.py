@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from memsched.errors import ModelError
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
 from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
+from memsched.frozen import FrozenValue
 
 __all__ = ["LayerDims", "layer_dims", "scales"]
 
 _RANK = 4
 
 
-@dataclass(frozen=True, slots=True)
-class LayerDims:
+class LayerDims(FrozenValue, frozen=True):
     """A convolution's or a pool's sizes in elements: pairs are height and width.
 
     Attributes:

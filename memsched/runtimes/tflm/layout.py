@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 
 from memsched.allocate.portfolio import pack
 from memsched.formats.tflite.model import FileModel
+from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block, BlockPart, Packing
 from memsched.runtimes.tflm.joins import ByteSharing, Join, Overlay, byte_sharing
 from memsched.runtimes.tflm.lifetimes import Key, Lifetimes, lifetimes
@@ -251,8 +252,7 @@ def _several(scratch: Scratch) -> bool:
     return any(len(sizes) > 1 for sizes in scratch.values())
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(FrozenValue, frozen=True):
     """A tensor lies so many bytes behind the group's first one."""
 
     head: Key
@@ -366,8 +366,7 @@ def _within(first: int, last: int, windows: Sequence[tuple[int, int]]) -> bool:
     return first > last
 
 
-@dataclass(frozen=True, slots=True)
-class _LaidBlocks:
+class _LaidBlocks(FrozenValue, frozen=True):
     """All that is to be laid out, groups in one piece, with room for scratch buffers.
 
     Attributes:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
+from memsched.frozen import FrozenValue
 from memsched.runtimes.tflm.plan import distinct_bodies
 
 __all__ = ["Key", "Lifetimes", "Visit", "lifetimes"]
@@ -25,8 +26,7 @@ Key = tuple[int, int]
 """A tensor or an operator of a file: (subgraph, index)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
+class Visit(FrozenValue, frozen=True):
     """One execution of a subgraph: the time at which its inputs are filled, and that at which its outputs are taken."""
 
     begin: int

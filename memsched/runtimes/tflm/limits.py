@@ -10,11 +10,11 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
 from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
+from memsched.frozen import FrozenValue
 from memsched.runtimes.tflm.kernels import operator_tensor
 from memsched.runtimes.tflm.resolver import BUILTIN
 
@@ -29,8 +29,7 @@ _SOFTMAX_BITS = 26
 """softmax_common.cc scales differences by beta x scale x 2^26, which quantization_util.cc wants above 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class KernelTrial:
+class KernelTrial(FrozenValue, frozen=True):
     """What was tried of an operator.
 
     Attributes:
@@ -44,8 +43,7 @@ class KernelTrial:
     taken: frozenset[tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorRefusal:
+class OperatorRefusal(FrozenValue, frozen=True):
     """An operator that TensorFlow Lite Micro refuses.
 
     Attributes:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
+from memsched.frozen import FrozenValue
 
 __all__ = ["LoopAccess", "loop_access"]
 
@@ -23,8 +23,7 @@ _Values = dict[int, Any]
 """Per tensor of a subgraph its values as a NumPy array, where they are known."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoopAccess:
+class LoopAccess(FrozenValue, frozen=True):
     """Which bytes of two tensors that a loop carries it touches when.
 
     Attributes:

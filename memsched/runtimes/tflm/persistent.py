@@ -10,10 +10,10 @@ but for the options of FULLY_CONNECTED, which are larger since; and those of the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
+from memsched.frozen import FrozenValue
 from memsched.graph.model import Graph, Op
 from memsched.graph.prices import Kept
 from memsched.runtimes.tflm.kernel_sets import kernel_set
@@ -45,8 +45,7 @@ _ASSUMPTIONS = (
 _ALIGNMENT = 16
 
 
-@dataclass(frozen=True, slots=True)
-class _Widths:
+class _Widths(FrozenValue, frozen=True):
     """Sizes in bytes that depend on the pointer's: objects of the interpreter, in the order of their allocation."""
 
     pointer: int
@@ -161,8 +160,7 @@ class _ArenaTail:
         self.beside, self.most = max(self.beside, size), max(self.most, round_up(self.used) + size)
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(FrozenValue, frozen=True):
     """Bytes that an arena must hold beside the planned tensors.
 
     Attributes:

@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from memsched.errors import ModelError
 from memsched.formats.tflite.metadata import OFFLINE_PLAN
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
 from memsched.formats.tflite.schema import element_types
+from memsched.frozen import FrozenValue
 from memsched.runtimes.tflm.planner import TflmRequest, greedy_offsets, head_bytes, round_up
 
 __all__ = [
@@ -106,8 +107,7 @@ def kernel_scratch(model: FileModel, kernels: str = "") -> Scratch:
     return {key: sizes for key, sizes in found.items() if sizes}
 
 
-@dataclass(frozen=True, slots=True)
-class BufferRequest:
+class BufferRequest(FrozenValue, frozen=True):
     """A buffer that TFLM asks its planner for, in the order in which it asks.
 
     Attributes:
@@ -243,8 +243,7 @@ def _all_tensors(model: FileModel) -> Iterator[tuple[tuple[int, int], FileTensor
             yield (index, number), tensor
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(FrozenValue, frozen=True):
     """Where TFLM lays what it plans.
 
     Attributes:

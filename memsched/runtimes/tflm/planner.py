@@ -10,7 +10,8 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from memsched.frozen import FrozenValue
 
 __all__ = ["ALIGNMENT", "TflmRequest", "greedy_offsets", "head_bytes", "round_up"]
 
@@ -21,8 +22,7 @@ _MOST_PAIRS = 5_000_000
 """Pairs that live at the same time up to which each buffer's are listed; above, every buffer looks at all others."""
 
 
-@dataclass(frozen=True, slots=True)
-class TflmRequest:
+class TflmRequest(FrozenValue, frozen=True):
     """A buffer that the planner is asked for.
 
     Attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from memsched.errors import InternalError, ModelError
@@ -12,6 +11,7 @@ from memsched.formats.segment import Segment
 from memsched.formats.staging import describe
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.formats.tflite.reader import TfliteNative
+from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.runtimes.borders import told
 from memsched.runtimes.child import run_in_child
@@ -39,8 +39,7 @@ _LEAST_ARENA: Final = 1 << 16
 _REASON_CHARACTERS: Final = 300
 
 
-@dataclass(frozen=True, slots=True)
-class TflmRelay:
+class TflmRelay(FrozenValue, frozen=True):
     """The rules of `memsched.runtimes.runtime.RelayRules` for TensorFlow Lite Micro with the target's kernels."""
 
     bits: int

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from memsched.formats.tflite.model import FileModel
+from memsched.frozen import FrozenValue
 
 __all__ = ["BUILTIN", "Resolver", "resolver"]
 
@@ -57,8 +57,7 @@ _OWN_CUSTOM = _table(_CUSTOM)
 _PREFIX = "CUSTOM:"
 
 
-@dataclass(frozen=True, slots=True)
-class Resolver:
+class Resolver(FrozenValue, frozen=True):
     """What a firmware registers.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["TensorFlowLiteMicro"]
 
 
-@dataclass(frozen=True, slots=True)
-class TensorFlowLiteMicro(TargetRules):
+class TensorFlowLiteMicro(TargetRules, frozen=True):
     """Requires all of its arena: what its own greedy planner or a memory plan in the file lays, and what stays."""
 
     @staticmethod

@@ -16,8 +16,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Final
+
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from memsched.runtimes.inputs import Draw
@@ -37,8 +39,7 @@ _ALLOCATED = re.compile(r"^\[RecordingMicroAllocator\] Arena allocation (head|ta
 _RECORDS = "[RecordingMicroAllocator]"
 
 
-@dataclass(frozen=True, slots=True)
-class InputDraws:
+class InputDraws(FrozenValue, frozen=True):
     """How inputs are drawn: integers that are not quantised below ``high``; a model runs ``invokes`` times on each.
 
     Attributes:
@@ -54,8 +55,7 @@ class InputDraws:
     borders: tuple[Mapping[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(FrozenValue, frozen=True):
     """What TFLM made of a model.
 
     Attributes:

@@ -6,7 +6,6 @@ MultiHeadAttention never holds all scores. Others, causal masks among them, are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from memsched.formats.onnx.attributes import ConstantValues, attribute_of
@@ -14,6 +13,7 @@ from memsched.formats.onnx.blocks.cuts import is_elementwise
 from memsched.formats.onnx.blocks.regions import OpenGraph
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.structure import op_type
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
@@ -33,8 +33,7 @@ _MOST_NODES: Final = 64
 """A mask may be made of so many."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowlessMask:
+class RowlessMask(FrozenValue, frozen=True):
     """What is added to the scores of a key, whatever the query.
 
     Attributes:
@@ -51,8 +50,7 @@ class RowlessMask:
     narrow: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OpenAttention:
+class OpenAttention(FrozenValue, frozen=True):
     """Attention in a main graph.
 
     Attributes:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from memsched.formats.onnx.attributes import attribute_of
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["SHAPED", "Cut", "Needs", "integers_of", "is_cheap", "is_elementwise", "needs"]
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(FrozenValue, frozen=True):
     """A block of a value.
 
     Attributes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from memsched.formats.onnx.light import is_stripped
 from memsched.formats.onnx.shapes import infer
 from memsched.formats.onnx.structure import analyse, op_type
 from memsched.formats.onnx.types import SHAPE_ELEMENTS
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -39,8 +39,7 @@ _MOST_SYMBOLS: Final = 4
 """Models with more open dimensions would have to be read too often."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenValues:
+class OpenValues(FrozenValue, frozen=True):
     """The values of a model's main graph as functions of its open dimensions.
 
     Attributes:
@@ -187,8 +186,7 @@ def _probes(ranges: Mapping[str, Range], count: int) -> list[dict[str, int]]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class InferredValues:
+class InferredValues(FrozenValue, frozen=True):
     """What one inference told."""
 
     shapes: Mapping[str, tuple[int, ...]]

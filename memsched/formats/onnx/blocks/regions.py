@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +17,7 @@ from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.structure import op_type
 from memsched.formats.onnx.types import element_bits
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
@@ -39,8 +39,7 @@ _FROM_WHOLE: Final = frozenset({"ConstantOfShape", "Expand"})
 _MULTIPLIES: Final = frozenset({"MatMul", "Gemm", "Einsum"})
 
 
-@dataclass(frozen=True, slots=True)
-class BlockRegion:
+class BlockRegion(FrozenValue, frozen=True):
     """A group of nodes.
 
     Attributes:

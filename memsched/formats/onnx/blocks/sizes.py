@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
+
+from memsched.frozen import FrozenValue
 
 __all__ = ["Monomial", "Polynomial", "fit", "monomials"]
 
@@ -18,8 +19,7 @@ _DEGREE: Final = 2
 _LONGEST_PRODUCT: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Polynomial:
+class Polynomial(FrozenValue, frozen=True):
     """A length, or an element of a shape, as a function of the open dimensions.
 
     Attributes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +22,7 @@ from memsched.formats.onnx.blocks.tokens import token_points
 from memsched.formats.onnx.blocks.two_passes import Normaliser, in_two_passes
 from memsched.formats.onnx.raised import LEAST_OPSET
 from memsched.formats.onnx.structure import op_type
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -45,8 +45,7 @@ _BLOCKS: Final = (16 << 20, 4 << 20)
 _REDUCED: Final[Mapping[str, SumKind]] = {"ReduceSum": "sum", "ReduceMean": "mean", "ReduceMax": "most"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Summed:
+class _Summed(FrozenValue, frozen=True):
     """Where an axis is added up.
 
     Attributes:

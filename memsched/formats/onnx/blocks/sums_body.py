@@ -9,7 +9,6 @@ no number, as a softmax of them does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -20,6 +19,7 @@ from memsched.formats.onnx.blocks.lengths import Lengths
 from memsched.formats.onnx.blocks.nodes import replace_nodes
 from memsched.formats.onnx.blocks.regions import BlockRegion, OpenGraph
 from memsched.formats.onnx.blocks.sizes import Polynomial
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -35,8 +35,7 @@ _AXES_AS_INPUT: Final = 18
 """Since this version of the operator set ReduceMax is told its axes as an input."""
 
 
-@dataclass(frozen=True, slots=True)
-class SumGroup:
+class SumGroup(FrozenValue, frozen=True):
     """Nodes of which the last one adds up along an axis that is cut.
 
     Attributes:
@@ -88,8 +87,7 @@ def write_sums(model: ModelProto, graph: OpenGraph, groups: Sequence[SumGroup], 
     return written
 
 
-@dataclass(frozen=True, slots=True)
-class _CarriedSum:
+class _CarriedSum(FrozenValue, frozen=True):
     """A value that a loop carries.
 
     Attributes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +18,7 @@ from memsched.formats.onnx.blocks.nodes import replace_nodes
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.regions import BlockGrowth, OpenGraph
 from memsched.formats.onnx.blocks.sizes import Polynomial
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -32,8 +32,7 @@ _AXES_AS_INPUT: Final = 18
 """Since this version of the operator set ReduceMax is told its axes as an input."""
 
 
-@dataclass(frozen=True, slots=True)
-class Normaliser:
+class Normaliser(FrozenValue, frozen=True):
     """The first pass.
 
     Attributes:
@@ -53,8 +52,7 @@ class Normaliser:
     ops: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TwoPasses:
+class TwoPasses(FrozenValue, frozen=True):
     """A model with such softmaxes.
 
     Attributes:

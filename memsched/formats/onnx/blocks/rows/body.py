@@ -16,6 +16,7 @@ from memsched.formats.onnx.blocks.rows.field import RowField, RowNorm, RowOp
 from memsched.formats.onnx.blocks.rows.loops import RowLoop, Span, Statistic, spans_of
 from memsched.formats.onnx.blocks.rows.nodes import BodyNodes, blocks_value, branch, value
 from memsched.formats.onnx.blocks.rows.rules import ROWS, enlargement
+from memsched.frozen import FrozenValue
 
 __all__ = ["Carried", "Outer", "RowWriter", "Totals"]
 
@@ -69,8 +70,7 @@ class Outer:
         return bool((numpy_helper.to_array(tensor) == number).all())
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
+class _Rows(FrozenValue, frozen=True):
     """Some rows of an image in a body.
 
     Attributes:
@@ -86,8 +86,7 @@ class _Rows:
     tail: object
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
+class Carried(FrozenValue, frozen=True):
     """What a loop of the graph hands from block to block.
 
     Attributes:

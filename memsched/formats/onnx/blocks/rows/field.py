@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
@@ -14,6 +13,7 @@ from memsched.formats.onnx.blocks.cuts import integers_of
 from memsched.formats.onnx.blocks.regions import OpenGraph, names_read
 from memsched.formats.onnx.blocks.rows.rules import ROWS, RowRule, is_image, rule_of
 from memsched.formats.onnx.structure import op_type
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -29,8 +29,7 @@ _SLOW: Final = 1.4
 _MULTIPLIES: Final = frozenset({"Conv", "ConvTranspose"})
 
 
-@dataclass(frozen=True, slots=True)
-class RowNorm:
+class RowNorm(FrozenValue, frozen=True):
     """A normalisation, or a mean, over all places of some channels.
 
     Attributes:
@@ -47,8 +46,7 @@ class RowNorm:
     by_channel: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RowOp:
+class RowOp(FrozenValue, frozen=True):
     """A node, or a normalisation of several.
 
     Attributes:

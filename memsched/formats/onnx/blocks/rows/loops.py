@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from memsched.formats.onnx.blocks.rows.field import RowField
+from memsched.frozen import FrozenValue
 
 __all__ = ["RowLoop", "Span", "Statistic", "rates_of", "spans_of"]
 
@@ -15,8 +15,7 @@ Statistic = tuple[str, int]
 """Mean and variance of an image, and into how many groups its channels are put."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowLoop:
+class RowLoop(FrozenValue, frozen=True):
     """A loop.
 
     Attributes:
@@ -37,8 +36,7 @@ class RowLoop:
         return tuple(dict.fromkeys((*self.made, *(name for name, _ in self.statistics))))
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(FrozenValue, frozen=True):
     """The rows of an image that a block of a loop needs, beside those that lie where the block does.
 
     Attributes:

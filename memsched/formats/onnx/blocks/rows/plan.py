@@ -13,6 +13,7 @@ from typing import Final
 from memsched.formats.onnx.blocks.regions import names_read
 from memsched.formats.onnx.blocks.rows.field import RowField, RowOp
 from memsched.formats.onnx.blocks.rows.loops import RowLoop, Statistic, spans_of
+from memsched.frozen import FrozenValue
 
 __all__ = ["BLOCK_PART", "LIVE", "LoopWorks", "RowPlan", "arrange", "choose"]
 
@@ -38,8 +39,7 @@ _PARTS: Final = (4, 8, 16, 64)
 """Images smaller than one of these parts of the largest stay as they are."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowPlan:
+class RowPlan(FrozenValue, frozen=True):
     """Loops, and what they take.
 
     Attributes:

@@ -8,7 +8,6 @@ is padded, and at the ends of the image itself the node's own padding is right.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +16,7 @@ from memsched.formats.onnx.blocks.cuts import SHAPED, Cut, integers_of, needs
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.structure import op_type
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -29,8 +29,7 @@ ROWS: Final = 2
 _RANKS: Final = (3, 4, 5)
 
 
-@dataclass(frozen=True, slots=True)
-class RowRule:
+class RowRule(FrozenValue, frozen=True):
     """How rows of an output follow from rows of the inputs that are images.
 
     Attributes:

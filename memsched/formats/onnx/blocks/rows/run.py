@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from onnx import GraphProto, TensorProto, helper
@@ -18,6 +17,7 @@ from memsched.formats.onnx.blocks.rows.body import Carried, Outer, RowWriter, To
 from memsched.formats.onnx.blocks.rows.loops import RowLoop, Statistic
 from memsched.formats.onnx.blocks.rows.nodes import BodyNodes, blocks_value, branch, value
 from memsched.formats.onnx.blocks.rows.rules import ROWS
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import NodeProto, ValueInfoProto
@@ -32,8 +32,7 @@ _BRANCHES: Final = 8
 _Written: TypeAlias = "tuple[list[NodeProto], list[str]]"
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(FrozenValue, frozen=True):
     """A loop of the plan.
 
     Attributes:
