@@ -66,7 +66,7 @@ def _swept(spans: PlacedColumns, alignment: int) -> Allocation | None:
     change = sums(spans.begins, rounded, steps) - sums(spans.ends + 1, rounded, steps)
     bound = int(np.cumsum(change).max())
     begins, ends, sizes = spans.begins.tolist(), spans.ends.tolist(), rounded.tolist()
-    offsets = sweep(begins, (spans.ends + 1).tolist(), sizes, tight=True)
+    offsets = sweep(spans.begins, spans.ends + 1, sizes, tight=True)
     height = max(map(operator.add, offsets, sizes))
     if not near_enough(height, bound):
         return None

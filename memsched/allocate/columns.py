@@ -41,9 +41,10 @@ def columns_of(graph: Graph, schedule: Schedule, storage: Storage, uses: Uses) -
 
     if max(map(len, storage.buffers_of), default=0) > 1:
         return None
-    first, last = uses.lifetimes(schedule.order)
+    steps = steps_of(schedule.order)
+    first, last = uses.lifetimes(steps)
     begins, ends = np.maximum(first, 0), np.minimum(last, len(schedule.order) - 1)
-    chained = _chains(storage, schedule)
+    chained = _chains(storage, schedule, steps)
     # Each member is created where the one before it dies, so that the last one dies last.
     ends[list(chained)] = ends[[members[-1] for members in chained.values()]]
     placed = (uses.sizes > 0) & (last >= 0)
@@ -65,12 +66,16 @@ def columns_of(graph: Graph, schedule: Schedule, storage: Storage, uses: Uses) -
     return PlacedColumns(begins, ends, sizes, [named[place] for place in order.tolist()])
 
 
-def _chains(storage: Storage, schedule: Schedule) -> dict[int, list[int]]:
+def _chains(storage: Storage, schedule: Schedule, steps: Numbers) -> dict[int, list[int]]:
     """Return the buffers of each in-place chain by its first one."""
-    steps = steps_of(schedule.order).tolist()
+    import numpy as np
+
     head: dict[int, int] = {}
     found: dict[int, list[int]] = {}
-    for choice in sorted(schedule.in_place, key=lambda choice: steps[choice.op]):
+    made_at = steps[np.array([choice.op for choice in schedule.in_place], dtype=np.int64)]
+    by_step: list[int] = np.argsort(made_at, kind="stable").tolist()
+    for number in by_step:
+        choice = schedule.in_place[number]
         (created,), (read,) = storage.buffers_of[choice.output], storage.buffers_of[choice.input]
         head[created] = head.get(read, read)
         found.setdefault(head[created], [head[created]]).append(created)

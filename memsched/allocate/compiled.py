@@ -7,12 +7,15 @@ import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memsched.allocate.conflicts import Conflicts
 from memsched.allocate.preprocess import PackingProblem
 from memsched.core.library import StopCallback
 from memsched.graph.packing import Block
+
+if TYPE_CHECKING:
+    from memsched.graph.uses import Numbers
 
 __all__ = ["CompiledAttempts", "CompiledOrders", "attempts_at", "swept"]
 
@@ -110,7 +113,12 @@ class CompiledOrders:
 
 
 def swept(
-    core: ctypes.CDLL, begins: Sequence[int], ends: Sequence[int], sizes: Sequence[int], *, tight: bool
+    core: ctypes.CDLL,
+    begins: Sequence[int] | Numbers,
+    ends: Sequence[int] | Numbers,
+    sizes: Sequence[int],
+    *,
+    tight: bool,
 ) -> list[int]:
     """Return what `memsched.allocate.greedy.sweep` does.
 

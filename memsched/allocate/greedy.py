@@ -13,11 +13,15 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from memsched.allocate.compiled import CompiledOrders, swept
 from memsched.allocate.conflicts import Conflicts, conflicts_of, overlapping_pairs
 from memsched.core.library import library
 from memsched.graph.packing import Block, height_of
+
+if TYPE_CHECKING:
+    from memsched.graph.uses import Numbers
 
 __all__ = ["MOST_SCANNED", "GreedyPlanner", "near_enough", "sweep"]
 
@@ -209,7 +213,9 @@ def _largest_live(blocks: Sequence[Block]) -> list[int]:
     return result
 
 
-def sweep(begins: Sequence[int], ends: Sequence[int], sizes: Sequence[int], *, tight: bool) -> _Offsets:
+def sweep(
+    begins: Sequence[int] | Numbers, ends: Sequence[int] | Numbers, sizes: Sequence[int], *, tight: bool
+) -> _Offsets:
     """Place ranges, which do not reach their ends, as they begin: in the lowest or the tightest free gap."""
     core = library() if len(sizes) > _FEW and sum(sizes) < _MOST_HEIGHT else None
     if core is not None:

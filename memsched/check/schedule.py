@@ -6,9 +6,7 @@ executing the order as liveness does, so that one mistake cannot hide in both.
 
 from __future__ import annotations
 
-import bisect
 import itertools
-import operator
 from dataclasses import replace
 
 from memsched.errors import InternalError
@@ -348,23 +346,23 @@ def _check_workspaces(graph: Graph, schedule: Schedule, allocation: Allocation) 
 
 
 def _check_overlap(allocation: Allocation) -> None:
-    """Sweep over the steps, keeping the live intervals of addresses sorted."""
-    rows = [(one.first_step, one.last_step, one.offset, one.offset + one.size) for one in allocation.placements]
-    rows = sorted([row for row in rows if row[2] < row[3]])
-    ending = sorted(rows, key=operator.itemgetter(1))
-    gone = 0
-    # Live ranges never overlap, so that each is the only one that begins where it does.
-    begins: list[int] = []
-    end_of: dict[int, int] = {}
-    for first, _, begin, end in rows:
-        while ending[gone][1] < first:
-            del begins[bisect.bisect_left(begins, ending[gone][2])]
-            gone += 1
-        at = bisect.bisect_left(begins, begin)
-        if (at and end_of[begins[at - 1]] > begin) or (at < len(begins) and begins[at] < end):
-            raise InternalError(f"two buffers overlap at offset {begin} in step {first}")
-        begins.insert(at, begin)
-        end_of[begin] = end
+    """Go through the steps, keeping what lies between two neighbouring addresses as free or taken."""
+    placed = [one for one in allocation.placements if one.size > 0]
+    spans = [(one.offset, one.offset + one.size) for one in placed]
+    places = {address: place for place, address in enumerate(sorted(set(itertools.chain.from_iterable(spans))))}
+    begins, ends = [places[begin] for begin, _ in spans], [places[end] for _, end in spans]
+    firsts, lasts = [one.first_step for one in placed], [one.last_step for one in placed]
+    ending = iter(sorted(range(len(placed)), key=lasts.__getitem__))
+    gone = next(ending, 0)
+    taken = bytearray(len(places))
+    for number in sorted(range(len(placed)), key=firsts.__getitem__):
+        first, begin, end = firsts[number], begins[number], ends[number]
+        while lasts[gone] < first:
+            taken[begins[gone] : ends[gone]] = bytes(ends[gone] - begins[gone])
+            gone = next(ending)
+        if taken.find(1, begin, end) >= 0:
+            raise InternalError(f"two buffers overlap at offset {spans[number][0]} in step {first}")
+        taken[begin:end] = b"\1" * (end - begin)
 
 
 def check_reordering(before: Graph, after: Graph) -> None:

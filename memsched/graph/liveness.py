@@ -228,22 +228,26 @@ def _evaluate_at_once(storage: Storage, uses: Uses, order: Sequence[int]) -> Pro
     """Return what `evaluate` does by arrays: lifetimes first, then what each step creates and releases."""
     import numpy as np
 
-    count, sizes = len(order), uses.sizes
-    first, last = uses.lifetimes(order)
+    count, sizes, steps = len(order), uses.sizes, steps_of(order)
+    first, last = uses.lifetimes(steps)
     made, ended = first >= 0, (last >= 0) & (last < count)
     created, released = sums(first[made], sizes[made], count), sums(last[ended], sizes[ended], count)
     start = storage.initial_residue()
     residues = start + np.cumsum(created - released)
-    footprints = residues + released + uses.workspace[np.array(order, dtype=np.int64)]
+    footprints = residues + released
+    footprints[steps] += uses.workspace
     taken: list[tuple[tuple[int, int], ...]] = [()] * count
-    steps = steps_of(order)[uses.takes[:, 0]]
-    dying = (last[uses.takes[:, 2]] == steps) & (released[steps] > 0)
+    ops, makes, reads = uses.takes.T
+    at = steps[ops]
+    dying = np.flatnonzero((last[reads] == at) & (released[at] > 0))
     possible: dict[int, list[tuple[int, int]]] = {}
-    for step, (_, made_here, read) in zip(steps[dying].tolist(), uses.takes[dying].tolist(), strict=True):
-        possible.setdefault(step, []).append((made_here, read))
+    for step, pair in zip(
+        at[dying].tolist(), zip(makes[dying].tolist(), reads[dying].tolist(), strict=True), strict=True
+    ):
+        possible.setdefault(step, []).append(pair)
     merged = []
     for step, pairs in possible.items():
-        taken[step] = matched = match_in_place(pairs, storage.sizes)
+        taken[step] = matched = match_in_place(pairs, storage.sizes) if len(pairs) > 1 else tuple(pairs)
         merged.append(sum([storage.sizes[buffer] for buffer, _ in matched]))
     footprints[list(possible)] -= np.array(merged, dtype=np.int64)
     peak = int(footprints.max()) if count else start

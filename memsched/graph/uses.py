@@ -49,22 +49,24 @@ class Uses:
         """Bytes of what is given and either read or kept: what is needed before step 0, variables apart."""
         return int(self.sizes[(self.creator < 0) & (self.kept | (self.begins[1:] > self.begins[:-1]))].sum())
 
-    def lifetimes(self, order: Sequence[int]) -> tuple[Numbers, Numbers]:
-        """Return per buffer the step that creates it and the last one that needs it, in ``order``.
+    def lifetimes(self, steps: Numbers) -> tuple[Numbers, Numbers]:
+        """Return per buffer the step that creates it and the last one that needs it.
 
         What is given has the first step -1; what is kept has the number of steps as its last; what is given and never
         needed has -1 as both.
+
+        Args:
+            steps: What `steps_of` gives for an order.
         """
         import numpy as np
 
-        steps = steps_of(order)
         given = self.creator < 0
-        first = np.where(given, -1, steps[self.creator]) if len(order) else np.full(len(self.sizes), -1)
+        first = np.where(given, -1, steps[self.creator]) if len(steps) else np.full(len(self.sizes), -1)
         last = first.copy()
         used = np.flatnonzero(self.begins[1:] > self.begins[:-1])
         if len(used):
             last[used] = np.maximum.reduceat(steps[self.users], self.begins[used])
-        last[self.kept] = len(order)
+        last[self.kept] = len(steps)
         return first, last
 
 

@@ -359,7 +359,7 @@ def test_the_checker_shares_no_code_with_what_it_checks() -> None:
     tree = ast.parse(Path(checker.__file__).read_text(encoding="utf-8"))
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     own = {module for module in imported if module and module.startswith("memsched")}
-    assert own == {"memsched.errors", "memsched.graph.model"}
+    assert own == {"memsched.errors", "memsched.frozen", "memsched.graph.model"}
 
 
 def test_a_tensor_behind_the_last_one_does_not_exist() -> None:

@@ -9,7 +9,7 @@ import pytest
 from memsched.graph import liveness
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Op
-from memsched.graph.uses import MANY_OPS, uses_of
+from memsched.graph.uses import MANY_OPS, steps_of, uses_of
 from memsched.schedule.bounds import largest_step
 from tests.graph.examples import graph_of
 from tests.random_graphs import random_graph, random_order
@@ -21,7 +21,7 @@ def test_lifetimes_of_a_chain() -> None:
     storage = Storage.of(graph_of({"x": 1, "a": 2, "mask": 50, "y": 4, "z": 8}, ops, ["x", "z"], ["y"]))
     uses = uses_of(*(getattr(storage, name) for name in ("sizes", "creator", "users", "kept", "workspace", "takes")))
     assert uses is not None
-    first, last = uses.lifetimes((0, 1))
+    first, last = uses.lifetimes(steps_of((0, 1)))
     found = {storage.tensor_of[place]: times for place, times in enumerate(zip(first, last, strict=True))}
     assert found == {0: (-1, 1), 1: (0, 1), 2: (0, 0), 3: (1, 2), 4: (-1, -1)}
 

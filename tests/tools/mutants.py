@@ -175,7 +175,7 @@ def _places(tree: ast.Module) -> Iterator[_Place]:
 
 
 def _left_out(tree: ast.Module) -> set[int]:
-    """Return the nodes, by `id`, that stay: annotations and their imports, messages of errors, decorators."""
+    """Return the nodes, by `id`, that stay: annotations, imports, messages of errors, how classes are made."""
     left_out: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and isinstance(node.body[0], ast.Raise):
@@ -191,6 +191,8 @@ def _left_out(tree: ast.Module) -> set[int]:
                 left_out.update(id(inner) for inner in ast.walk(annotation))
         for decorator in getattr(node, "decorator_list", ()):
             left_out.update(id(inner) for inner in ast.walk(decorator))
+        for keyword in node.keywords if isinstance(node, ast.ClassDef) else ():
+            left_out.update(id(inner) for inner in ast.walk(keyword))
     return left_out
 
 
