@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["check_header", "check_inputs", "check_nodes", "import_operators"]
 
 _EQUATION: Final = re.compile(rb"[A-Za-z,.\-> ]*")
+_CHECKED: Final = frozenset({"Einsum", "Split"})
 
 
 def check_header(model: ModelProto) -> None:
@@ -79,11 +81,10 @@ def check_nodes(scopes: Sequence[Scope]) -> None:
         # The protobuf library hands out what is no UTF-8 as bytes.
         if any(isinstance(name, bytes) for names in (scope.defined, scope.free) for name in names):
             raise ModelError(f"a tensor of graph '{scope.graph.name}' has a name that is no UTF-8 text")
-        for node in scope.graph.node:
-            kind = node.op_type
-            if isinstance(kind, bytes) or isinstance(node.domain, bytes) or isinstance(node.name, bytes):
-                raise ModelError(f"a node of graph '{scope.graph.name}' has a name or type that is no UTF-8 text")
-            if kind in {"Split", "Einsum"}:
+        if any(isinstance(text, bytes) for text in itertools.chain(scope.operators, scope.domains, scope.given)):
+            raise ModelError(f"a node of graph '{scope.graph.name}' has a name or type that is no UTF-8 text")
+        if not scope.operators.isdisjoint(_CHECKED):
+            for node in scope.graph.node:
                 _check_attributes(node)
 
 

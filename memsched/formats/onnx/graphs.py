@@ -19,7 +19,7 @@ from memsched.formats.onnx.types import ValueType, element_name, tensor_bytes
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
 
 if TYPE_CHECKING:
-    from onnx import NodeProto
+    pass
 
 __all__ = ["ParsedGraphs", "build"]
 
@@ -106,13 +106,11 @@ class _GraphBuilder:
         for name in captures:
             self._add(name, external=True)
         ops = []
-        for position, node in enumerate(scope.graph.node):
-            if scope.constant_node[position]:
-                continue
+        for position in self.nodes:
             for name in scope.writes[position]:
                 if name:
-                    self._add(name, external=False, producer=(node, names[position]))
-            ops.append(self._op(node, position, names[position]))
+                    self._add(name, external=False, producer=(position, names[position]))
+            ops.append(self._op(position, names[position]))
         for tensor in self.handed():
             one = self.tensors[tensor]
             if one.shape == one.shape_in_file():  # the runtime knows it beforehand and makes room in the If's output
@@ -152,7 +150,7 @@ class _GraphBuilder:
         read.update(value.name for value in self.scope.graph.output)
         return read
 
-    def _add(self, name: str, *, external: bool, producer: tuple[NodeProto, str] | None = None) -> None:
+    def _add(self, name: str, *, external: bool, producer: tuple[int, str] | None = None) -> None:
         shapes, tensors, index = self.shapes, self.tensors, self.index
         self.index_of[name] = len(tensors)
         own = None if external else shapes.types[index].get(name)  # captures are of graphs around
@@ -184,11 +182,12 @@ class _GraphBuilder:
         else:
             sized = False
             if not external:  # captures are open where they are made
-                self.built.open.append(OpenValue(self.index, name, found, producer))
+                made = None if producer is None else (self.scope.graph.node[producer[0]], producer[1])
+                self.built.open.append(OpenValue(self.index, name, found, made))
         stated = None if external or lengths is None else shapes.unstated(index, name, len(lengths))
         tensors.append(Tensor(name, size, lengths, element_name(found.element), sized, external, stated))
 
-    def _op(self, node: NodeProto, position: int, name: str) -> Op:
+    def _op(self, position: int, name: str) -> Op:
         scope, index_of = self.scope, self.index_of
         constants = scope.constants
         reads, written = scope.reads[position], scope.writes[position]
@@ -206,9 +205,10 @@ class _GraphBuilder:
             places = [*places, *[CAPTURED] * (len(inputs) - len(places))]
         kind = scope.kinds[position]
         attributes = _NO_ATTRIBUTES
-        if kind in CONSTANT_INPUTS or node.attribute:
-            attributes = attributes_of(node, self._value)
+        if kind in CONSTANT_INPUTS or position in scope.attributed:
+            attributes = attributes_of(scope.graph.node[position], self._value)
         if reads_constants:
+            node = scope.graph.node[position]
             attributes = {**attributes, **constant_shapes(node, self._constant_shape, attributes)}
         macs = 0
         if kind in onnx_macs.COUNTED:

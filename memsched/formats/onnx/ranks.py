@@ -101,7 +101,7 @@ def _declared(scopes: Sequence[Scope]) -> dict[str, tuple[int, int]]:
                 found[value.name] = (longest, 0)
         for tensor in graph.initializer:
             _add(found, tensor.name, tensor)
-        for node in graph.node if scope.names("Constant") else ():
+        for node in graph.node if "Constant" in scope.operators else ():
             if node.op_type == "Constant" and node.output:
                 for attribute in node.attribute:
                     if attribute.name == "value":

@@ -76,7 +76,7 @@ def _read(data: bytes, path: str, options: LoadOptions) -> Module:
     checks.check_inputs(light.graph, scopes[0])
     checks.import_operators(light, scopes)
     ranks.check_ranks(scopes)
-    weights_bytes = sum(onnx_light.constant_bytes(scope.graph, nodes=scope.names("Constant")) for scope in scopes)
+    weights_bytes = sum(onnx_light.constant_bytes(scope.graph, nodes="Constant" in scope.operators) for scope in scopes)
     shapes = onnx_shapes.infer(light, scopes, options)
     give_back(len(data))
     built = onnx_graphs.build(scopes, shapes)

@@ -337,14 +337,13 @@ class _Inference:
 
 def _unknown(scope: Scope, types: Mapping[str, ValueType]) -> bool:
     """Return whether something that a graph computes is not known."""
+    made = set(itertools.chain.from_iterable(scope.writes))
+    made.difference_update(scope.constants, ("",))
+    if made.difference(types):
+        return True
     # Large models have few types.
     enough = {id(value): _enough(value) for value in {id(value): value for value in types.values()}.values()}
-    constants = scope.constants
-    return any(
-        not enough.get(id(types.get(name))) and name and name not in constants
-        for names in scope.writes
-        for name in names
-    )
+    return not all(enough.values()) and not all(enough[id(types[name])] for name in made)
 
 
 def _computed(graph: GraphProto, chosen: Collection[int]) -> list[ValueInfoProto]:
@@ -367,7 +366,7 @@ def _inference_copy(light: ModelProto, scopes: Sequence[Scope]) -> ModelProto:
     for domain in sorted(used - DEFAULT_DOMAINS - imported):
         model.opset_import.add(domain=domain, version=1)
     for scope, known in zip(graphs_like(model.graph, scopes), scopes, strict=True):
-        _drop_constants(scope.graph, scope.parent < 0, computed=known.names("Constant"))
+        _drop_constants(scope.graph, scope.parent < 0, computed="Constant" in known.operators)
     if len(scopes) > 1:
         model.opset_import.add(domain=folding.HIDDEN, version=1)
     return model

@@ -64,6 +64,9 @@ class Scope:
         reads: Per node its input names, as `analyse` found them: asking a node makes its names anew each time.
         writes: Per node its output names.
         kinds: Per node its `op_type`.
+        given: Per node its own name, as the file has it.
+        attributed: The nodes that have attributes.
+        operators: The operators of its nodes without their domains, as the file has them.
         domains: Those of its nodes, as the file has them.
         types: Those that values are declared with, as the file has them: large models have few.
     """
@@ -80,12 +83,11 @@ class Scope:
     reads: list[tuple[str, ...]] = field(default_factory=list)
     writes: list[tuple[str, ...]] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
+    given: list[str] = field(default_factory=list)
+    attributed: set[int] = field(default_factory=set)
+    operators: set[str] = field(default_factory=set)
     domains: set[str] = field(default_factory=set)
     types: set[bytes] = field(default_factory=set)
-
-    def names(self, operator: str) -> bool:
-        """Return whether a node's operator is called so, in whichever domain."""
-        return any(kind.rpartition(".")[2] == operator for kind in set(self.kinds))
 
 
 def graphs_of(main: GraphProto) -> list[Scope]:
@@ -93,7 +95,10 @@ def graphs_of(main: GraphProto) -> list[Scope]:
     scopes = [Scope(main, -1, -1, "")]
     for index, scope in enumerate(scopes):
         for position, node in enumerate(scope.graph.node):
-            for attribute in node.attribute[:]:  # slices of protobuf's lists are made faster than iterators
+            attributes = node.attribute[:]  # slices of protobuf's lists are made faster than iterators
+            if attributes:
+                scope.attributed.add(position)
+            for attribute in attributes:
                 if attribute.type in _PLAIN:
                     continue
                 if attribute.HasField("g"):
@@ -121,11 +126,13 @@ def analyse(main: GraphProto) -> list[Scope]:
     share = known.setdefault
     for scope in scopes:
         for node in scope.graph.node:
-            read, written, domain = node.input[:], node.output[:], node.domain
-            kind = _kind(domain, node.op_type)
+            read, written, domain, operator = node.input[:], node.output[:], node.domain, node.op_type
+            kind = operator if domain in DEFAULT_DOMAINS else _kind(domain, operator)
             scope.reads.append(tuple(map(share, read, read)))
             scope.writes.append(tuple(map(share, written, written)))
             scope.kinds.append(share(kind, kind))
+            scope.given.append(node.name)
+            scope.operators.add(operator)
             scope.domains.add(domain)
         scope.types.update(value.type.SerializeToString() for value in values_of(scope.graph))
         _define(scope)
@@ -180,7 +187,7 @@ def _kind(domain: str, operator: str) -> str:
 
 def values_of(graph: GraphProto) -> Iterator[ValueInfoProto]:
     """Return every declaration in ``graph``: computed values, outputs and inputs."""
-    return itertools.chain(graph.value_info, graph.output, graph.input)
+    return itertools.chain(graph.value_info[:], graph.output[:], graph.input[:])
 
 
 def initializers(graph: GraphProto) -> Iterator[str]:
@@ -296,10 +303,10 @@ def unique_names(scopes: list[Scope]) -> list[list[str]]:
     A node keeps its own name unless it has none or an earlier node of its graph has the same; then it takes the name
     of its first output, with a number where that is taken too.
     """
-    given = [[str(node.name) for node in scope.graph.node] for scope in scopes]
-    taken = set(itertools.chain.from_iterable(given))
+    taken = set(itertools.chain.from_iterable(scope.given for scope in scopes))
     result = []
-    for scope, own in zip(scopes, given, strict=True):
+    for scope in scopes:
+        own = scope.given
         seen = set(own)
         if len(seen) == len(own) and "" not in seen:
             result.append(own)
