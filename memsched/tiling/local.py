@@ -117,6 +117,8 @@ class Intervals:
         self._inputs = set(graph.inputs)
         self._runs: Runs = {}
         self._local: dict[tuple[int, int], _LocalGroup] = {}
+        self._live: dict[int, list[int]] = {}
+        self._loop_floors: dict[tuple[int, int], int] = {}
         rules = [rule.ops for rule in target.views] + [rule.ops for rule in target.part_views]
         rules += [rule.ops for rule in target.in_place]
         self._sharing = frozenset(name for names in rules for name in names)
@@ -145,17 +147,32 @@ class Intervals:
         """Return what is known of an interval without cutting it."""
         storage = self._storage
         read = {buffer for op in range(first, last + 1) for buffer in storage.reads[op]}
-        base, entering, leaving = storage.variables, 0, 0
-        for buffer, size in enumerate(storage.sizes):
-            creator, end = storage.creator[buffer], self._last[buffer]
-            if creator < first <= end:
-                if buffer in read:
-                    entering += size
-                elif end > last:
-                    base += size
-            elif first <= creator <= last < end:
-                leaving += size
+        base, entering = storage.variables, 0
+        for buffer in self._live_before(first):
+            if buffer in read:
+                entering += storage.sizes[buffer]
+            elif self._last[buffer] > last:
+                base += storage.sizes[buffer]
+        made = (buffer for op in range(first, last + 1) for buffer in storage.creates[op])
+        leaving = sum(storage.sizes[buffer] for buffer in made if self._last[buffer] > last)
         return Interval(first, last, base, base + entering + leaving, max(self.footprints[first : last + 1]))
+
+    def loop_floor(self, first: int, last: int) -> int:
+        """Return bytes that no loop over an interval goes below: what lies beside it, and its largest input."""
+        if (first, last) not in self._loop_floors:
+            ops = self.graph.ops[first : last + 1]
+            made = {tensor for op in ops for tensor in op.outputs}
+            read = (tensor for op in ops for tensor in op.inputs if tensor not in made)
+            largest = max((self.graph.tensors[tensor].size for tensor in read), default=0)
+            self._loop_floors[first, last] = self.interval(first, last).base + largest
+        return self._loop_floors[first, last]
+
+    def _live_before(self, op: int) -> list[int]:
+        """Return the buffers that earlier ops made, or the caller, and that this one or later ones need."""
+        if op not in self._live:
+            creator = self._storage.creator
+            self._live[op] = [buffer for buffer, end in enumerate(self._last) if creator[buffer] < op <= end]
+        return self._live[op]
 
     def judge(
         self, interval: Interval, group: TilingGroup, most_macs: int, rivals: Sequence[GroupCost] = ()

@@ -214,7 +214,7 @@ class LoopSearch:
             for first, last in self._intervals_with(op):
                 # Work is done, of which the caller may have had enough.
                 yield None
-                if self._floor(first, last) < best.peak and self._least_of(first, last) < best.peak:
+                if self._intervals.loop_floor(first, last) < best.peak and self._least_of(first, last) < best.peak:
                     pairs[first, last] = None
             if len(pairs) == before and not any(first <= op <= last for first, last in pairs):
                 # What nothing lowers stays.
@@ -306,16 +306,9 @@ class LoopSearch:
             at = bisect.bisect_right(boundaries, op)
             for first in boundaries[:at]:
                 for end in boundaries[at:]:
-                    if end - first <= LONGEST and self._floor(first, end - 1) < best.peak:
+                    if end - first <= LONGEST and self._intervals.loop_floor(first, end - 1) < best.peak:
                         found[first, end - 1] = None
         return sorted(found, key=lambda pair: (pair[1] - pair[0], pair))
-
-    def _floor(self, first: int, last: int) -> int:
-        interval = self._intervals.interval(first, last)
-        read = [t for op in range(first, last + 1) for t in self._graph.ops[op].inputs]
-        made = {t for op in range(first, last + 1) for t in self._graph.ops[op].outputs}
-        given = max((self._graph.tensors[t].size for t in read if t not in made), default=0)
-        return interval.base + given
 
     def _ladder(self, first: int, last: int) -> Iterator[LoopGroup]:
         shape = self._graph.tensors[self._graph.ops[last].outputs[0]].shape or ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import operator
 from collections.abc import Iterable, Sequence
 
 __all__ = ["GARBAGE", "ArenaBytes", "Run", "cut", "joined", "merged", "replaced"]
@@ -13,6 +14,8 @@ Run = tuple[int, int, int, int]
 
 GARBAGE = 0
 """The number of no value: what nothing may read."""
+
+_begin = operator.itemgetter(0)
 
 
 def joined(runs: Iterable[Run]) -> list[Run]:
@@ -32,7 +35,7 @@ def joined(runs: Iterable[Run]) -> list[Run]:
 
 def cut(runs: Sequence[Run], low: int, high: int) -> list[Run]:
     """Return what bytes [low, high) hold, counted from ``low``."""
-    index = max(0, bisect.bisect_right(runs, low, key=lambda run: run[0]) - 1)
+    index = max(0, bisect.bisect_right(runs, low, key=_begin) - 1)
     found = []
     while index < len(runs) and runs[index][0] < high:
         start, end, value, begin = runs[index]
@@ -47,11 +50,24 @@ def replaced(runs: Sequence[Run], low: int, new: Sequence[Run]) -> list[Run]:
     """Return ``runs`` with ``new``, which count from ``low``, in place of what was there."""
     if not new:
         return list(runs)
+    first, last, changed = _around(runs, low, new)
+    return [*runs[:first], *changed, *runs[last:]]
+
+
+def _around(runs: Sequence[Run], low: int, new: Sequence[Run]) -> tuple[int, int, list[Run]]:
+    """Return what `replaced` puts in the place of which runs: of many, it touches those around ``new`` alone."""
     high = low + new[-1][1]
-    end = runs[-1][1] if runs else 0
-    kept = [(start + high, stop + high, value, begin) for start, stop, value, begin in cut(runs, high, max(high, end))]
-    moved = [(low + start, low + stop, value, begin) for start, stop, value, begin in new]
-    return joined([*cut(runs, 0, low), *moved, *kept])
+    first = max(0, bisect.bisect_right(runs, low, key=_begin) - 2)
+    last = bisect.bisect_right(runs, high, key=_begin) + 1
+    near = runs[first:last]
+    before = [(start, min(end, low), value, begin) for start, end, value, begin in near if start < low]
+    moved = [(low + start, low + end, value, begin) for start, end, value, begin in new]
+    behind = [
+        (max(start, high), end, value, begin + max(start, high) - start)
+        for start, end, value, begin in near
+        if end > high
+    ]
+    return first, last, joined([*before, *moved, *behind])
 
 
 def merged(one: Sequence[Run], other: Sequence[Run]) -> list[Run]:
@@ -81,14 +97,7 @@ class ArenaBytes:
         """Let the bytes from ``low`` on hold ``new``, counted from there."""
         if not new:
             return
-        high = low + new[-1][1]
         if self.written is not None:
-            self.written.append((low, high))
-        # Only the runs around are touched: an arena has many, and a piece is a row.
-        first = max(0, bisect.bisect_right(self.runs, low, key=lambda run: run[0]) - 2)
-        last = bisect.bisect_right(self.runs, high, key=lambda run: run[0]) + 1
-        near = self.runs[first:last]
-        base = near[0][0]
-        counted = [(start - base, end - base, value, begin) for start, end, value, begin in near]
-        changed = replaced(counted, low - base, new)
-        self.runs[first:last] = [(start + base, end + base, value, begin) for start, end, value, begin in changed]
+            self.written.append((low, low + new[-1][1]))
+        first, last, changed = _around(self.runs, low, new)
+        self.runs[first:last] = changed

@@ -66,6 +66,7 @@ class _Replay:
         self._offsets = offsets
         self._permissions = PlanPermissions(model, target)
         self._integers = ReplayIntegers(model)
+        self._inputs = frozenset((0, tensor) for tensor in model.subgraphs[0].inputs)
         self._arena = ArenaBytes(size)
         self._meant: dict[_Key, list[Run]] = {}
         self._owners: list[_Key | None] = [None]
@@ -248,14 +249,11 @@ class _Replay:
                 continue
             distance = start - self._offsets[output]
             roots = {run[2] for run in self._content(key)}
-            given = any(self._owners[value] in self._inputs() for value in roots)
+            given = any(self._owners[value] in self._inputs for value in roots)
             if output[1] != operator.outputs[0] or not self._permissions.overwrites(
                 index, operator, key[1], distance, given=given
             ):
                 self._refuse(key, output)
-
-    def _inputs(self) -> set[_Key]:
-        return {(0, tensor) for tensor in self._model.subgraphs[0].inputs}
 
     def _moved(
         self, index: int, operator: FileOperator, output: _Key, reads: Mapping[_Key, list[_Range] | None]
@@ -294,7 +292,7 @@ class _Replay:
             return False
         low = self._offsets[output]
         if self._planned(operand) and self._offsets[operand] == low and self._size(operand) == self._size(output):
-            given = any(self._owners[run[2]] in self._inputs() for run in self._content(operand))
+            given = any(self._owners[run[2]] in self._inputs for run in self._content(operand))
             if not self._permissions.overwrites(index, operator, operand[1], 0, given=given):
                 self._refuse(operand, output)
             content, written = self._content(operand), [(low + first, low + last) for first, last in parts]
