@@ -102,6 +102,7 @@ def session_row(
         arena=point.arena,
         shrinkage=point.shrinkage,
         prepacking=point.prepacking,
+        quant_qdq=point.quant_qdq,
         threads=point.threads,
         predicted_bytes=predicted,
         measured_bytes=None if found is None else found.requested,

@@ -9,6 +9,7 @@ __all__ = ["cpp_lines", "csharp_lines", "options_text", "python_lines"]
 _LEVELS = {"disabled": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED"}
 _SHRINKAGE = '"memory.enable_memory_arena_shrinkage", "cpu:0"'
 _PREPACKING = '"session.disable_prepacking", "1"'
+_QUANT_QDQ = '"session.disable_quant_qdq", "1"'
 
 
 def python_lines(row: SessionRow) -> tuple[str, ...]:
@@ -22,6 +23,7 @@ def python_lines(row: SessionRow) -> tuple[str, ...]:
     lines += [] if row.mem_pattern else ["options.enable_mem_pattern = False"]
     lines += [] if row.arena else ["options.enable_cpu_mem_arena = False"]
     lines += [] if row.prepacking else [f"options.add_session_config_entry({_PREPACKING})"]
+    lines += [] if row.quant_qdq else [f"options.add_session_config_entry({_QUANT_QDQ})"]
     lines += [f"options.intra_op_num_threads = {row.threads}"] if row.threads else []
     disabled = f", disabled_optimizers={list(row.disabled_optimizers)}" if row.disabled_optimizers else ""
     lines.append(f'session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]{disabled})')
@@ -41,6 +43,7 @@ def cpp_lines(row: SessionRow) -> tuple[str, ...] | None:
     lines += [] if row.mem_pattern else ["options.DisableMemPattern();"]
     lines += [] if row.arena else ["options.DisableCpuMemArena();"]
     lines += [] if row.prepacking else [f"options.AddConfigEntry({_PREPACKING});"]
+    lines += [] if row.quant_qdq else [f"options.AddConfigEntry({_QUANT_QDQ});"]
     lines += [f"options.SetIntraOpNumThreads({row.threads});"] if row.threads else []
     lines.append("Ort::Session session(env, path, options);")
     if row.shrinkage:
@@ -59,6 +62,7 @@ def csharp_lines(row: SessionRow) -> tuple[str, ...] | None:
     lines += [] if row.mem_pattern else ["options.EnableMemoryPattern = false;"]
     lines += [] if row.arena else ["options.EnableCpuMemArena = false;"]
     lines += [] if row.prepacking else [f"options.AddSessionConfigEntry({_PREPACKING});"]
+    lines += [] if row.quant_qdq else [f"options.AddSessionConfigEntry({_QUANT_QDQ});"]
     lines += [f"options.IntraOpNumThreads = {row.threads};"] if row.threads else []
     lines.append("using var session = new InferenceSession(path, options);")
     if row.shrinkage:
@@ -80,6 +84,7 @@ def options_text(row: SessionRow) -> str:
     parts += [] if row.arena else ["no arena"]
     parts += ["shrinkage"] if row.shrinkage else []
     parts += [] if row.prepacking else ["no prepacking"]
+    parts += [] if row.quant_qdq else ["no quant_qdq"]
     parts += [f"threads {row.threads}"] if row.threads else []
     return ", ".join(parts) or "none"
 

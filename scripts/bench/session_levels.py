@@ -184,6 +184,7 @@ def rows(
         graph = apply_target(load_module(executed.data, str(path), executed.options).graph, rules)
         for reuse in (True, False):
             options = {"level": LEVELS[session], "order": "default", "reuse": reuse, "pattern": False}
+            options["quant_qdq"] = True
             request = {"bytes": data, "options": options, "seed": 0, **sizes}
             shown = run_in_child("scripts.bench.session_levels:profile", request, 600.0)
             order = _order(graph, shown.value["nodes"]) if shown.ok else None

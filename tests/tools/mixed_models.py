@@ -253,6 +253,8 @@ def _run_onnx(data: bytes, given: Arrays, *, listed: bool) -> Arrays:
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
     options.graph_optimization_level = levels.ORT_ENABLE_BASIC if listed else levels.ORT_DISABLE_ALL
+    if listed:
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
     left_out = list(LISTED.disabled) if listed else None
     session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"], disabled_optimizers=left_out)
     feeds = {value.name: array for value, array in zip(session.get_inputs(), given, strict=True)}

@@ -22,6 +22,7 @@ class SessionRow(Section, frozen=True, kw_only=True):
         arena: ``enable_cpu_mem_arena``.
         shrinkage: ``memory.enable_memory_arena_shrinkage`` for each run.
         prepacking: Without ``session.disable_prepacking``.
+        quant_qdq: Without ``session.disable_quant_qdq``.
         threads: ``intra_op_num_threads``; 0 is ONNX Runtime's own choice.
         predicted_bytes: Activations that it should request at most; null where nothing predicts it.
         measured_bytes: Those that it requested; null where the profile does not show it.
@@ -42,6 +43,7 @@ class SessionRow(Section, frozen=True, kw_only=True):
     arena: bool = True
     shrinkage: bool = False
     prepacking: bool = True
+    quant_qdq: bool = True
     threads: Count = 0
     predicted_bytes: Count | None = None
     measured_bytes: Count | None = None

@@ -26,6 +26,7 @@ _OPTIONS: Final[Mapping[str, Any]] = {
     "reuse": True,
     "pattern": False,
     "disabled": [],
+    "quant_qdq": True,
 }
 """Nothing is merged: each node of the file is one of the profile's."""
 

@@ -35,6 +35,7 @@ class SessionPoint:
         prepacking: Weights are stored again as kernels want them.
         threads: Of one operator; 0 for as many as there are cores.
         disabled: ``disabled_optimizers``.
+        quant_qdq: Without ``session.disable_quant_qdq``: what is between quantised values is moved and doubled.
     """
 
     level: Literal["disabled", "basic", "extended", "all"] = "all"
@@ -46,6 +47,7 @@ class SessionPoint:
     prepacking: bool = True
     threads: int = 0
     disabled: tuple[str, ...] = ()
+    quant_qdq: bool = True
 
 
 DEFAULT: Final = SessionPoint()
@@ -59,7 +61,12 @@ LISTED: Final = SessionPoint(
     reuse=False,
     pattern=False,
     # They merge what was computed again on purpose, or number nodes anew.
-    disabled=("CommonSubexpressionElimination", "MatMulAddFusion", "ReshapeFusion"),
+    disabled=(
+        *("CommonSubexpressionElimination", "MatMulAddFusion", "ReshapeFusion"),
+        *("GeluFusionL1", "LayerNormFusionL1"),
+    ),
+    # Weights would be dequantised in each run, once for each of their readers, behind all nodes of the file.
+    quant_qdq=False,
 )
 """The options that ``--order-guarantee session`` lists."""
 

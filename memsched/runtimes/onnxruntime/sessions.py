@@ -348,13 +348,16 @@ def session_options(onnxruntime: Any, wanted: Mapping[str, Any]) -> Any:
 
     Args:
         wanted: "level" of graph optimisation, "order": "file" or "default", "reuse": whether buffers may be handed on,
-            "pattern": whether buffers of one run are requested at once in the next.
+            "pattern": whether buffers of one run are requested at once in the next; "quant_qdq": as in
+            a `SessionPoint`.
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.enable_mem_pattern = wanted["pattern"]
     options.enable_mem_reuse = wanted["reuse"]
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, GRAPH_LEVELS[wanted["level"]])
+    if not wanted["quant_qdq"]:
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
     if wanted["order"] == "file":
         options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
     return options

@@ -43,6 +43,7 @@ _PRINTED: Final[Mapping[str, Any]] = {
     "reuse": LISTED.reuse,
     "pattern": LISTED.pattern,
     "disabled": list(LISTED.disabled),
+    "quant_qdq": LISTED.quant_qdq,
 }
 _WITHOUT_OPTIONS: Final[Mapping[str, Any]] = {
     "level": "all",
@@ -50,6 +51,7 @@ _WITHOUT_OPTIONS: Final[Mapping[str, Any]] = {
     "reuse": True,
     "pattern": True,
     "disabled": [],
+    "quant_qdq": True,
 }
 _UNOPTIMISED: Final[Mapping[str, Any]] = {**_WITHOUT_OPTIONS, "level": "disabled"}
 
@@ -310,6 +312,7 @@ def session_instructions(guarantee: OrderGuarantee) -> list[str]:
         "options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC",
         "options.enable_mem_reuse = False",
         "options.enable_mem_pattern = False",
+        'options.add_session_config_entry("session.disable_quant_qdq", "1")',
         f"kept = [{', '.join(f'{name!r}' for name in LISTED.disabled)}]".replace("'", '"'),
         "session = onnxruntime.InferenceSession(path, options, disabled_optimizers=kept)",
     ]

@@ -130,6 +130,60 @@ def test_what_reads_reshaped_values_keeps_its_place_in_the_printed_session(tmp_p
     assert peak_as_printed(path, tmp_path)[1] == ["s", "a", "b", "m", "e", "y"]
 
 
+def test_activations_stay_chains_in_the_printed_session(tmp_path: Path) -> None:
+    """From opset 20 on GeluFusionL1 would make one node of the chain, behind all nodes of the file."""
+    node = helper.make_node
+    given = [("root", 2**0.5), ("one", 1.0), ("half", 0.5)]
+    numbers = [helper.make_tensor(name, FLOAT, [], [of]) for name, of in given]
+    nodes = [
+        *(node("Sin", ["x"], ["s"], "s"), node("Div", ["s", "root"], ["d"], "d"), node("Erf", ["d"], ["e"], "e")),
+        *(node("Add", ["e", "one"], ["a"], "a"), node("Mul", ["s", "a"], ["m"], "m")),
+        *(node("Mul", ["m", "half"], ["g"], "g"), node("Cos", ["x"], ["c"], "c"), node("Add", ["g", "c"], ["y"], "y")),
+    ]
+    model = model_of(nodes, [("x", FLOAT, [64])], [("y", FLOAT, [64])], 20, numbers)
+    path = tmp_path / "gelu.onnx"
+    path.write_bytes(model.SerializeToString())
+    assert peak_as_printed(path, tmp_path)[1] == ["s", "d", "e", "a", "m", "g", "c", "y"]
+
+
+def quantised() -> onnx.ModelProto:
+    """Return two convolutions of one dequantised weight, with a MaxPool and a quantised value between them."""
+    node = helper.make_node
+    constants = [
+        helper.make_tensor("scale", FLOAT, [], [0.05]),
+        helper.make_tensor("zero", TensorProto.UINT8, [], [128]),
+        helper.make_tensor("whole", TensorProto.INT8, [], [0]),
+        helper.make_tensor("w", TensorProto.INT8, [8, 8, 3, 3], np.full(576, 3, np.int8).tobytes(), raw=True),
+    ]
+    pair = ("scale", "zero")
+    nodes = [
+        node("QuantizeLinear", ["x", *pair], ["q"], "q"),
+        node("DequantizeLinear", ["q", *pair], ["d"], "d"),
+        node("DequantizeLinear", ["w", "scale", "whole"], ["v"], "v"),
+        node("Conv", ["d", "v"], ["a"], "a", pads=[1] * 4),
+        node("MaxPool", ["a"], ["m"], "m", kernel_shape=[3, 3], pads=[1] * 4),
+        node("QuantizeLinear", ["m", *pair], ["p"], "p"),
+        node("DequantizeLinear", ["p", *pair], ["r"], "r"),
+        node("Conv", ["r", "v"], ["b"], "b", pads=[1] * 4),
+        node("Add", ["b", "d"], ["y"], "y"),
+    ]
+    shape = [1, 8, 32, 32]
+    return model_of(nodes, [("x", FLOAT, shape)], [("y", FLOAT, shape)], 13, constants)
+
+
+def test_nothing_quantised_is_added_in_the_printed_session(tmp_path: Path) -> None:
+    """Nodes doubled for each reader would run behind all nodes of the file, and weights as values of each run."""
+    path = tmp_path / "quantised.onnx"
+    path.write_bytes(quantised().SerializeToString())
+    peak, names = peak_as_printed(path, tmp_path)
+    assert names == ["q", "d", "a", "m", "p", "r", "b", "y"]
+    result = optimize(path, time_limit=2.0, order_guarantee="session", tile=True, max_extra_macs=50.0)
+    assert result.report["requirement"]["given_bytes"] == peak
+    result.save(tmp_path / "written.onnx")
+    written, _ = peak_as_printed(tmp_path / "written.onnx", tmp_path)
+    assert written == result.report["requirement"]["bytes"] < peak
+
+
 @pytest.mark.parametrize("allow", [{}, {"tile": True}, {"remat": True, "max_extra_macs": 50.0}])
 def test_the_promised_peak_is_the_one_of_the_printed_session(allow: Any, tmp_path: Path) -> None:
     model = skip_net() if "tile" in allow else skip_connection() if allow else small_models.branches()
