@@ -40,6 +40,7 @@ class LoadOptions:
         settled: The model was written by memsched with some of this in it: dimensions that it lacks are no error.
         feeds: The file with the inputs that the model is run on, absolute; None for random ones.
         observed: Sizes that a run showed, for values of which nothing else tells them (``--shapes-from-run``).
+        folded: What nodes compute from constants alone is computed once, before the first run; else in each run.
     """
 
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -47,6 +48,7 @@ class LoadOptions:
     settled: bool = False
     feeds: str | None = None
     observed: ObservedSizes | None = None
+    folded: bool = True
 
 
 class Body(FrozenValue, frozen=True):

@@ -25,6 +25,7 @@ class OnnxNative:
         external: Locations of external data, in order of first use.
         computed_bytes: Name and size of constants of the main graph that nodes compute, where it is known.
         constants: Whether any graph has a constant, stored or computed.
+        folded: As in the options that the file was read with.
     """
 
     data: bytes
@@ -34,6 +35,7 @@ class OnnxNative:
     external: tuple[str, ...]
     computed_bytes: tuple[tuple[str, int], ...] = ()
     constants: bool = True
+    folded: bool = True
 
     def parse(self) -> ModelProto:
         """Return the model as in the file."""

@@ -62,16 +62,32 @@ def all_sizes_follow(data: bytes, path: str, options: LoadOptions) -> bool:
     return True
 
 
-def _read(data: bytes, path: str, options: LoadOptions) -> Module:
+def sizes_that_follow(data: bytes, path: str, options: LoadOptions) -> frozenset[str]:
+    """Return the values of the main graph whose sizes follow from what is stated, so that no run may show others."""
+    try:
+        light, _, _ = _lightened(data, path)
+        scopes = analyse(light.graph, folded=options.folded)
+        checks.import_operators(light, scopes)
+        found = onnx_shapes.infer(light, scopes, replace(options, observed=None)).types[0]
+    except MemschedError:
+        return frozenset()
+    return frozenset(name for name, value in found.items() if value.lengths() is not None)
+
+
+def _lightened(data: bytes, path: str) -> tuple[ModelProto, onnx_light.ExternalData, bool]:
+    """Return a model without its weights, with functions inlined where it calls any; and whether it does."""
     model = _parse(data)
     checks.check_header(model)
     inlined = onnx_functions.calls_functions(model)
     external = onnx_light.lighten(model, onnx_external.folder_of(path))
     light = _compact(model) if external.stripped else model
     del model
-    if inlined:
-        light = onnx_functions.inline(light)
-    scopes = analyse(light.graph)
+    return (onnx_functions.inline(light) if inlined else light), external, inlined
+
+
+def _read(data: bytes, path: str, options: LoadOptions) -> Module:
+    light, external, inlined = _lightened(data, path)
+    scopes = analyse(light.graph, folded=options.folded)
     checks.check_nodes(scopes)
     checks.check_inputs(light.graph, scopes[0])
     checks.import_operators(light, scopes)
@@ -105,6 +121,7 @@ def _read(data: bytes, path: str, options: LoadOptions) -> Module:
             external=tuple(external.locations),
             computed_bytes=tuple(_computed_bytes(scopes, shapes)),
             constants=any(scope.constants for scope in scopes),
+            folded=options.folded,
         ),
     )
 

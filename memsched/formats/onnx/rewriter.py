@@ -120,7 +120,7 @@ def _rewritten(module: Module, graph: Graph, order: Sequence[int], metadata: Map
     if _holds_sizes(given, graph):
         # Pieces are cut at places that hold for these sizes alone: a runtime has to refuse others.
         fix(model, given)
-    scopes = analyse(model.graph)
+    scopes = analyse(model.graph, folded=native.folded)
     writer = _MainNodes(module, model, scopes)
     nodes = writer.written(graph, order)
     main = model.graph

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
 from memsched.formats.module import LoadOptions, ObservedSizes
-from memsched.formats.onnx import branches, folding, observed, symbolic
+from memsched.formats.onnx import branches, folding, observed, symbolic, twins
 from memsched.formats.onnx.light import is_stripped
 from memsched.formats.onnx.stated import Statements, declare, is_settled
 from memsched.formats.onnx.structure import (
@@ -369,6 +369,8 @@ def _inference_copy(light: ModelProto, scopes: Sequence[Scope]) -> ModelProto:
         _drop_constants(scope.graph, scope.parent < 0, computed="Constant" in known.operators)
     if len(scopes) > 1:
         model.opset_import.add(domain=folding.HIDDEN, version=1)
+    if twins.OWN in used:
+        twins.take_for_twins(model, [scope.graph for scope in graphs_like(model.graph, scopes)])
     return model
 
 
@@ -387,7 +389,7 @@ def _defer(graphs: Sequence[Scope], model: ModelProto, domains: Collection[str])
 def _drop_constants(graph: GraphProto, main: bool, *, computed: bool) -> None:
     given = graph.input if main else graph.value_info
     kept = []
-    fixed = {tensor.name for tensor in graph.initializer}
+    fixed = set(initializers(graph))
     if main and any(value.name in fixed for value in graph.input):
         inputs = [value for value in graph.input if value.name not in fixed]
         del graph.input[:]
@@ -397,6 +399,9 @@ def _drop_constants(graph: GraphProto, main: bool, *, computed: bool) -> None:
             declare(given, tensor.name, tensor.data_type, tensor.dims)
         else:
             kept.append(tensor)
+    for sparse in graph.sparse_initializer:  # a runtime makes tensors of them
+        declare(given, sparse_name(sparse), sparse.values.data_type, sparse.dims)
+    del graph.sparse_initializer[:]
     if len(kept) < len(graph.initializer):
         del graph.initializer[:]
         graph.initializer.extend(kept)

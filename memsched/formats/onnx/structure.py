@@ -115,8 +115,11 @@ def graphs_like(main: GraphProto, scopes: Sequence[Scope]) -> list[Scope]:
     return [Scope(main, -1, -1, "")] if len(scopes) == 1 else graphs_of(main)
 
 
-def analyse(main: GraphProto) -> list[Scope]:
+def analyse(main: GraphProto, *, folded: bool = True) -> list[Scope]:
     """Return the scopes of `graphs_of` with their names resolved and their constants found.
+
+    Args:
+        folded: Nodes that read constants alone compute constants; else only those that read nothing do.
 
     Raises:
         GraphError: A name has two producers, or a node reads a name that nothing or only a later node defines.
@@ -144,7 +147,7 @@ def analyse(main: GraphProto) -> list[Scope]:
     for index in range(len(scopes)):
         if not sound:
             _refuse_unordered(scopes, index)
-        _find_constants(scopes, index)
+        _find_constants(scopes, index, folded)
     return scopes
 
 
@@ -267,7 +270,7 @@ def _refuse_undefined(scopes: list[Scope]) -> None:
     raise GraphError(f"graph output '{missing}' is produced by no op")
 
 
-def _find_constants(scopes: list[Scope], index: int) -> None:
+def _find_constants(scopes: list[Scope], index: int, folded: bool) -> None:
     scope = scopes[index]
     constants = scope.constants
     if scope.parent >= 0:
@@ -280,7 +283,8 @@ def _find_constants(scopes: list[Scope], index: int) -> None:
             if name not in constants and name:
                 break
         else:
-            if position not in scope.bodies and _is_pure(nodes[position], any(names)):
+            given = any(names)
+            if position not in scope.bodies and (folded or not given) and _is_pure(nodes[position], given):
                 scope.constant_node[position] = 1
                 constants.update(name for name in scope.writes[position] if name)
 

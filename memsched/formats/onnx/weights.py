@@ -21,7 +21,7 @@ def read_constants(module: Module) -> tuple[list[list[str]], dict[str, int]]:
     native: OnnxNative = module.native
     if not native.constants:
         return [[] for _ in native.nodes[0]], {}
-    scopes = analyse(native.scheduled().graph)
+    scopes = analyse(native.scheduled().graph, folded=native.folded)
     folded = dict(native.computed_bytes)
     stored = [light.constant_sizes(scope.graph) for scope in scopes]
     main = scopes[0].graph

@@ -50,7 +50,7 @@ def serialize(
         return native.data
     model = native.scheduled() if changed or name_nodes else native.parse()
     if changed or name_nodes:
-        scopes = analyse(model.graph)
+        scopes = analyse(model.graph, folded=native.folded)
         _check_same(native, scopes)
         if name_nodes:
             _name_nodes(module, scopes)

@@ -8,7 +8,7 @@ executed as it is written, at the speed of that level.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -16,10 +16,12 @@ import msgspec
 
 from memsched.errors import ModelError
 from memsched.formats.module import LoadOptions
-from memsched.formats.onnx.reader import all_sizes_follow
+from memsched.formats.onnx.reader import all_sizes_follow, sizes_that_follow
 from memsched.formats.onnx.stated import declare
-from memsched.formats.onnx.structure import values_of
+from memsched.formats.onnx.structure import initializers, op_type, values_of
+from memsched.regions import movement, values, windows
 from memsched.runtimes.child import run_in_child
+from memsched.runtimes.onnxruntime.executed_names import BLOCKED
 from memsched.runtimes.onnxruntime.observation import observe
 from memsched.runtimes.package import ONNXRUNTIME
 from memsched.targets.model import Target
@@ -30,6 +32,14 @@ Level = Literal["basic", "extended", "all"]
 
 LEVELS: Final[Mapping[str, Level]] = {"default": "all", "all": "all", "extended": "extended", "basic": "basic"}
 """Levels of graph optimisation by the sessions that have them; one without options has the highest."""
+
+_BY_OPERANDS: Final = frozenset(
+    {*(movement.RULES.keys() - {"Concat"}), *(name for name in values.RULES if name.startswith("Reduce")), "Split"}
+)
+"""Operators whose outputs' sizes follow from their first input's and from the values of the others."""
+
+_BY_SIZES: Final = frozenset({*values.RULES, *windows.RULES, "Concat"}) - _BY_OPERANDS
+"""Operators whose outputs' sizes follow from their inputs'."""
 
 _REWRITE: Final = "memsched.runtimes.onnxruntime.executed_child:rewrite"
 
@@ -97,15 +107,38 @@ def executed_model(
     kept = dataclasses.replace(options, settled=True, observed=None) if stays_open else LoadOptions(feeds=options.feeds)
     shown = observe(found["bytes"], "-", kept, options.feeds, seed=seed)
     made: bytes = found["bytes"]
-    if not stays_open and options.observed is None and all_sizes_follow(data, path, options):
-        made = _with_sizes(made, shown)
+    follows = not stays_open and options.observed is None and all_sizes_follow(data, path, options)
+    made = _with_sizes(made, shown, None if follows else _certain(data, path, made))
+    # What optimisation left in, such as weights that are dequantised, runs each time.
+    shown = dataclasses.replace(shown, folded=False)
     return ExecutedModel(made, shown, LEVELS[session], found["block"], found["processor"], dict(found["fixed"]))
 
 
-def _with_sizes(data: bytes, shown: LoadOptions) -> bytes:
+def _certain(data: bytes, path: str, made: bytes) -> set[str]:
+    """Return the values of what was made of a model whose sizes every run shows alike, whatever its inputs hold."""
+    from onnx import ModelProto
+
+    graph = ModelProto.FromString(made).graph
+    given = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in graph.input}
+    shapes = {name: tuple(dims) for name, dims in given.items() if dims and all(dims)}
+    constants = {*initializers(graph), ""}
+    certain = {*sizes_that_follow(data, path, LoadOptions(shapes)), *shapes, *constants}
+    for node in graph.node:
+        kind, read = op_type(node), node.input
+        if certain.issuperset(read) and (
+            node.domain == BLOCKED or kind in _BY_SIZES or (kind in _BY_OPERANDS and constants.issuperset(read[1:]))
+        ):
+            certain.update(node.output)
+    return certain
+
+
+def _with_sizes(data: bytes, shown: LoadOptions, certain: Container[str] | None) -> bytes:
     """Return a model with the sizes that a run showed stated for what it computes.
 
     The runtime infers none of its own operators' sizes, and where none is stated it writes nothing in place.
+
+    Args:
+        certain: The values whose sizes no other run can show otherwise; None for all.
     """
     from onnx import ModelProto
 
@@ -114,7 +147,7 @@ def _with_sizes(data: bytes, shown: LoadOptions) -> bytes:
     seen = {} if shown.observed is None else shown.observed.values.get("", {})
     for node in model.graph.node:
         for name in node.output:
-            if name in seen and name not in known:
+            if name in seen and name not in known and (certain is None or name in certain):
                 declare(model.graph.value_info, name, *seen[name])
     return bytes(model.SerializeToString(deterministic=True))
 

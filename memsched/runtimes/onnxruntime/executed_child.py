@@ -5,17 +5,15 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from memsched.formats.onnx.structure import graphs_of
-from memsched.runtimes.onnxruntime.executed_names import in_one_form
+from memsched.runtimes.onnxruntime.executed_names import BLOCKED, in_one_form
 from memsched.runtimes.onnxruntime.sessions import GRAPH_LEVELS, find_data
 
 __all__ = ["block_here", "rewrite"]
-
-_BLOCKED: Final = "com.microsoft.nchwc"
 
 
 def rewrite(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,7 +73,7 @@ def _fix(proto: Any, request: Mapping[str, Any]) -> dict[str, int]:
 def _block(onnx: Any, onnxruntime: Any, data: bytes) -> int | None:
     """Return the channels of a block: a convolution of eight filters is padded to as many, or left as it is."""
     scopes = graphs_of(onnx.load_model_from_string(data).graph)
-    if not any(node.domain == _BLOCKED for scope in scopes for node in scope.graph.node):
+    if not any(node.domain == BLOCKED for scope in scopes for node in scope.graph.node):
         return None
     return block_here(onnx, onnxruntime)
 
@@ -89,7 +87,7 @@ def block_here(onnx: Any, onnxruntime: Any) -> int | None:
     graph.output[0].type.tensor_type.shape.dim[1].dim_value = 8
     probe = make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=9)
     stored = onnx.load_model_from_string(_optimised(probe.SerializeToString(), onnxruntime, "all", None))
-    if not any(node.domain == _BLOCKED for node in stored.graph.node):
+    if not any(node.domain == BLOCKED for node in stored.graph.node):
         return None
     return next(int(tensor.dims[0]) for tensor in stored.graph.initializer if len(tensor.dims) == len(filters.dims))
 

@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-__all__ = ["NUMBERED", "in_one_form"]
+__all__ = ["BLOCKED", "NUMBERED", "in_one_form"]
+
+BLOCKED: Final = "com.microsoft.nchwc"
+"""The domain of what works on tensors in blocks of channels."""
 
 NUMBERED: Final = re.compile(r"(.*)_token_\d+", re.DOTALL)
 """A name that the runtime made up: the number counts in an order of addresses, and the first has none."""

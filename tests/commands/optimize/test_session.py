@@ -193,6 +193,48 @@ def test_sizes_of_the_runtimes_own_operators_are_stated(path: Path) -> None:
     assert not any("one run on random inputs" in note for note in result.report.values.notes)
 
 
+def test_sizes_beside_what_depends_on_data_are_stated(tmp_path: Path) -> None:
+    """Where one output is as long as data say, the runtime still writes in place what has one size alone."""
+    model = network((1, 3, SIDE, SIDE))
+    model.graph.node.append(helper.make_node("Softmax", ["joined"], ["soft"], "soft", axis=-1))
+    model.graph.node.append(helper.make_node("Greater", ["soft", "half"], ["large"], "large"))
+    model.graph.node.append(helper.make_node("NonZero", ["large"], ["places"], "places"))
+    model.graph.initializer.append(numpy_helper.from_array(np.float32(0.5), "half"))
+    model.graph.output.append(helper.make_tensor_value_info("places", onnx.TensorProto.INT64, (4, "found")))
+    onnx.save(model, tmp_path / "found.onnx")
+    result = optimize(tmp_path / "found.onnx", session="default", shapes_from_run="random", effort=1.0)
+    check = result.report["verification"]
+    assert check["measured_peak_after_bytes"] == check["predicted_peak_after_bytes"]
+    unsure = [note for note in result.report["notes"] if "sizes that nothing in the file tells" in note]
+    assert len(unsure) == 1
+    assert ": 'places';" in unsure[0]
+
+
+def test_weights_that_are_dequantised_in_each_run_count(tmp_path: Path) -> None:
+    """ONNX Runtime folds no DequantizeLinear: the weights of a product are values of each run."""
+    node = helper.make_node
+    constants: dict[str, Any] = {"scale": np.float32(0.01), "zero": np.int8(0)}
+    nodes = []
+    for at in range(4):
+        constants[f"w{at}"] = np.full((64, 64), at + 1, np.int8)
+        nodes.append(node("DequantizeLinear", [f"w{at}", "scale", "zero"], [f"d{at}"], f"d{at}"))
+        nodes.append(node("MatMul", [f"s{at - 1}" if at else "x", f"d{at}"], [f"m{at}"], f"m{at}"))
+        nodes.append(node("Sin", [f"m{at}"], [f"s{at}"], f"s{at}"))
+    graph = helper.make_graph(
+        nodes,
+        "weights",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (4, 64))],
+        [helper.make_tensor_value_info("s3", onnx.TensorProto.FLOAT, (4, 64))],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, tmp_path / "weights.onnx")
+    result = optimize(tmp_path / "weights.onnx", session="default", effort=1.0)
+    check = result.report["verification"]
+    assert check["measured_peak_after_bytes"] == check["predicted_peak_after_bytes"] >= 64 * 64 * 4
+    assert check["measured_peak_after_bytes"] < check["measured_peak_before_bytes"]
+
+
 def refused_where_never_taken() -> bytes:
     """Return a model with a branch that fits no size but one, and is taken at none of those that are stated."""
     rng = np.random.default_rng(0)

@@ -105,6 +105,14 @@ def test_constant_outputs_are_noted_and_inputs_may_be_outputs() -> None:
     assert any("'w'" in note for note in module.notes)
 
 
+def test_sizes_follow_from_those_of_sparse_initializers() -> None:
+    """ONNX's inference has no type for them, where ONNX Runtime makes tensors of them."""
+    sparse = helper.make_sparse_tensor(constant("w", np.ones(2, np.float32)), constant("i", np.array([0, 9])), [4, 6])
+    nodes = [node("MatMul", "x w", "m"), node("Relu", "m", "y")]
+    model = make(nodes, [value("x", [2, 4])], [value("y", None)], sparse_initializer=[sparse])
+    assert sizes(read(model)) == {"x": 32, "m": 48, "y": 48}
+
+
 def test_sparse_initializers_are_constants() -> None:
     sparse = helper.make_sparse_tensor(constant("w", np.ones(2, np.float32)), constant("i", np.array([0, 3])), [4])
     model = make([node("Add", "x w", "y")], [value("x", [4])], [value("y", [4])], sparse_initializer=[sparse])
