@@ -84,6 +84,10 @@ NAN = float("nan")
         ("onnx", {"input_shapes": {"x": 5}}, "input_shapes: x: a shape is a list of numbers, not 5"),
         ("onnx", {"dims": {"x": "12"}}, "dims: x: a length is a number, not '12'"),
         ("onnx", {"dims": {"x": (1, "8")}}, "dims: x: a length is a number, not '8'"),
+        ("onnx", {"dims": {"x": -1}}, "dims: x: a length of -1 is not possible"),
+        ("onnx", {"dims": {"x": 2**70}}, "dims: x: a length of 1180591620717411303424 is not possible"),
+        ("onnx", {"dims": {"x": (1, 2**70)}}, "dims: x: a length of 1180591620717411303424 is not possible"),
+        ("onnx", {"input_shapes": {"x": (1, -1)}}, "input_shapes: x: a length of -1 is not possible"),
     ],
 )
 def test_optimize_says_what_may_be_given(kind: str, values: dict[str, Any], said: str) -> None:

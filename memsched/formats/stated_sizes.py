@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import operator
+import reprlib
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from memsched.errors import UsageError
 from memsched.formats.module import LoadOptions
 
 __all__ = ["as_length", "stated"]
 
+_TOO_LONG: Final = 10**18
+"""Files hold lengths in 64 bits."""
+
 
 def stated(input_shapes: Mapping[str, Sequence[int]] | None, dims: Mapping[str, int] | None) -> LoadOptions:
     """Return what a user states of sizes.
 
     Raises:
-        UsageError: A shape is no list of numbers, or a dimension no number.
+        UsageError: A shape is no list of numbers, or a dimension no number, or none of elements.
     """
     shapes = {name: _shape(name, shape) for name, shape in (input_shapes or {}).items()}
     return LoadOptions(shapes, {name: as_length(name, length) for name, length in (dims or {}).items()})
@@ -23,18 +28,28 @@ def stated(input_shapes: Mapping[str, Sequence[int]] | None, dims: Mapping[str, 
 
 def _shape(name: str, shape: Sequence[int]) -> tuple[int, ...]:
     try:
-        return tuple(map(operator.index, shape))
+        lengths = tuple(map(operator.index, shape))
     except TypeError:
         raise UsageError(f"input_shapes: {name}: a shape is a list of numbers, not {shape!r}") from None
+    return tuple([_possible(f"input_shapes: {name}", length) for length in lengths])
 
 
 def as_length(name: str, length: int) -> int:
     """Return a length of the dimension ``name``.
 
     Raises:
-        UsageError: It is no number.
+        UsageError: It is no number, or none of elements.
     """
     try:
-        return operator.index(length)
+        found = operator.index(length)
     except TypeError:
         raise UsageError(f"dims: {name}: a length is a number, not {length!r}") from None
+    return _possible(f"dims: {name}", found)
+
+
+def _possible(where: str, length: int) -> int:
+    if not 0 <= length < _TOO_LONG:
+        raise UsageError(
+            f"{where}: a length of {reprlib.repr(length)} is not possible: give 0 or more, of up to 18 digits"
+        )
+    return length

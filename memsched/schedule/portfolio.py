@@ -102,7 +102,7 @@ class _PortfolioState:
         self.profile = evaluate(storage, file_order)
         self.best = Incumbent(file_order, self.profile.peak, "file order")
         self.lower_bound = 0
-        self.proof = ""
+        self.proof = "nothing is less than nothing"
         self.states = 0
 
     def done(self) -> bool:

@@ -133,6 +133,9 @@ def test_graphs_without_ops() -> None:
     schedule = schedule_graph(Graph("empty", (Tensor("x", 4),), (), (0,), (0,)), Run(Limits(1.0))).schedule
     assert schedule.order == ()
     assert (schedule.peak, schedule.status) == (4, "optimal")
+    nothing = schedule_graph(Graph("nothing", (Tensor("x", 0),), (), (0,), (0,)), Run(Limits(1.0))).schedule
+    assert (nothing.peak, nothing.status) == (0, "optimal")
+    assert nothing.proof
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 6])
