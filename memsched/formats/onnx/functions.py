@@ -1,23 +1,33 @@
-"""Model-local functions: they are inlined, so that their inner nodes are scheduled too.
+"""Functions, model-local ones and ONNX's own: they are inlined, so that their inner nodes are scheduled too.
 
 Runtimes inline them as well, so the inlined model runs the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from memsched.errors import ModelError
-from memsched.formats.onnx.structure import domain_of, graphs_of
+from memsched.formats.onnx.free_names import FreeNames
+from memsched.formats.onnx.structure import domain_of, graphs_of, initializers, values_of
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto
 
-__all__ = ["calls_functions", "inline"]
+__all__ = ["calls_functions", "inline", "takes_apart"]
 
 _Identifier = tuple[str, str, str]
 _MOST_NODES: Final = 2_000_000
+
+_STEPS: Final[Mapping[str, tuple[tuple[str, dict[str, Any]], ...]]] = {
+    "HardSwish": (("HardSigmoid", {"alpha": 1 / 6, "beta": 0.5}),),
+    "Mish": (("Softplus", {}), ("Tanh", {})),
+}
+"""Functions of ONNX's own that ONNX Runtime has no kernel for: the steps that make what their input is multiplied by.
+
+It takes them apart when it opens a file, and numbers the steps behind all nodes of the file.
+"""
 
 
 def calls_functions(model: ModelProto) -> bool:
@@ -46,8 +56,16 @@ def calls_functions(model: ModelProto) -> bool:
     return any(call in functions for call in calls)
 
 
+def takes_apart(data: bytes, model: ModelProto) -> bool:
+    """Return whether a graph or a function of ``model``, read from ``data``, holds a function of ONNX's own."""
+    if not any(name.encode() in data for name in _STEPS):
+        return False
+    holders = (model.graph.node, *(function.node for function in model.functions))
+    return any(_is_own(node) for nodes in holders for node in _all_nodes(nodes))
+
+
 def inline(model: ModelProto) -> ModelProto:
-    """Return ``model`` with its functions inlined; `calls_functions` must have accepted it.
+    """Return ``model`` with its functions inlined; `calls_functions` must have accepted it. It may be changed itself.
 
     Calls of functions that import another version of an operator set than the model stay calls.
 
@@ -57,9 +75,47 @@ def inline(model: ModelProto) -> ModelProto:
     from onnx import inliner
 
     try:
-        return inliner.inline_local_functions(model)
+        inlined = inliner.inline_local_functions(model) if model.functions else model
     except Exception as error:  # the native inliner has no error type of its own
         raise ModelError(f"the model-local functions cannot be inlined: {error}") from error
+    graphs = [scope.graph for scope in graphs_of(inlined.graph)]
+    if any(_is_own(node) for graph in graphs for node in graph.node):
+        names = FreeNames(name for graph in graphs for name in _names(graph))
+        for graph in reversed(graphs):  # bodies before the nodes that hold them, which are copied
+            _take_apart(graph, names)
+    return inlined
+
+
+def _is_own(node: NodeProto) -> bool:
+    return node.op_type in _STEPS and not domain_of(node) and len(node.input) == len(node.output) == 1
+
+
+def _names(graph: GraphProto) -> Iterator[str]:
+    yield from (value.name for value in values_of(graph))
+    yield from initializers(graph)
+    for node in graph.node:
+        yield node.name
+        yield from node.output
+
+
+def _take_apart(graph: GraphProto, names: FreeNames) -> None:
+    """Put in place the steps of each function of ONNX's own for it; the last one keeps its name."""
+    from onnx import helper
+
+    nodes: list[NodeProto] = []
+    for node in graph.node:
+        if not _is_own(node):
+            nodes.append(node)
+            continue
+        read = node.input[0]
+        for kind, attributes in _STEPS[node.op_type]:
+            made = names.new(f"{node.output[0]}.{kind}")
+            nodes.append(helper.make_node(kind, [read], [made], made, **attributes))
+            read = made
+        nodes.append(helper.make_node("Mul", [node.input[0], read], node.output, node.name))
+    kept = [type(node).FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(kept)
 
 
 def _identifier(node: NodeProto) -> _Identifier:

@@ -74,15 +74,16 @@ def sizes_that_follow(data: bytes, path: str, options: LoadOptions) -> frozenset
     return frozenset(name for name, value in found.items() if value.lengths() is not None)
 
 
-def _lightened(data: bytes, path: str) -> tuple[ModelProto, onnx_light.ExternalData, bool]:
-    """Return a model without its weights, with functions inlined where it calls any; and whether it does."""
+def _lightened(data: bytes, path: str) -> tuple[ModelProto, onnx_light.ExternalData, str]:
+    """Return a model without its weights, with functions inlined where it calls any; and which, in words."""
     model = _parse(data)
     checks.check_header(model)
-    inlined = onnx_functions.calls_functions(model)
+    kinds = ["model-local functions"] if onnx_functions.calls_functions(model) else []
+    kinds += ["HardSwish and Mish"] if onnx_functions.takes_apart(data, model) else []
     external = onnx_light.lighten(model, onnx_external.folder_of(path))
     light = _compact(model) if external.stripped else model
     del model
-    return (onnx_functions.inline(light) if inlined else light), external, inlined
+    return (onnx_functions.inline(light) if kinds else light), external, ", ".join(kinds)
 
 
 def _read(data: bytes, path: str, options: LoadOptions) -> Module:
@@ -101,7 +102,7 @@ def _read(data: bytes, path: str, options: LoadOptions) -> Module:
     notes = [*external.notes(), *shapes.notes, *_notes(scopes, built)]
     if inlined:
         left = " (those that import another operator-set version stay calls)" if light.functions else ""
-        notes.append(f"model-local functions are inlined; a reordered model is written with them inlined{left}")
+        notes.append(f"{inlined} are inlined; a reordered model is written with them inlined{left}")
     return Module(
         path=path,
         format="onnx",
@@ -113,7 +114,7 @@ def _read(data: bytes, path: str, options: LoadOptions) -> Module:
         notes=tuple(notes),
         native=OnnxNative(
             data=data,
-            inlined=inlined,
+            inlined=bool(inlined),
             nodes=tuple(built.nodes),
             constant_nodes=tuple(
                 tuple(node for node, constant in enumerate(scope.constant_node) if constant) for scope in scopes

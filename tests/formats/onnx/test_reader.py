@@ -121,6 +121,26 @@ def test_sparse_initializers_are_constants() -> None:
     assert module.weights_bytes == 8 + 16
 
 
+def test_functions_without_a_kernel_are_read_as_their_steps() -> None:
+    """In graphs, bodies and functions; names that are taken stay as they are."""
+    then = branch("then", node("HardSwish", "a", "t"), outputs="t")
+    other = branch("else", node("Neg", "a", "e"), outputs="e")
+    nodes = [
+        node("HardSwish", "x", "a", name="act"),
+        node("If", "c", "b", then_branch=then, else_branch=other),
+        call("F", "b", "a.HardSigmoid"),
+        node("Abs", "a.HardSigmoid", "y"),
+    ]
+    inner = function("F", node("HardSwish", "p", "q"))
+    given = [value("x", [4]), value("c", [], BOOL)]
+    module = read(make(nodes, given, [value("y", [4])], functions=[inner], domains=["my"]))
+    kinds = [op.type for op in module.graphs[0].ops]
+    assert kinds == ["HardSigmoid", "Mul", "If", "HardSigmoid", "Mul", "Abs"]
+    assert [op.name for op in module.graphs[0].ops][:2] == ["a.HardSigmoid_2", "act"]
+    assert ["HardSigmoid", "Mul"] in [[op.type for op in graph.ops] for graph in module.graphs]
+    assert "model-local functions, HardSwish and Mish are inlined" in " ".join(module.notes)
+
+
 def test_bodies_become_graphs_and_captures_inputs_of_their_op() -> None:
     then = branch("then", node("Relu", "a", "t"), outputs="t")
     inner = branch("inner", node("Add", "a b", "i"), outputs="i")
