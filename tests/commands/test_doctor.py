@@ -32,6 +32,7 @@ ALL = msgspec.structs.replace(
     arena=False,
     shrinkage=False,
     prepacking=False,
+    quant_qdq=False,
     threads=1,
 )
 
@@ -103,6 +104,8 @@ def test_the_python_sets_what_was_measured(row: SessionRow, path: Path) -> None:
     assert options.intra_op_num_threads == row.threads
     if not row.prepacking:
         assert options.get_session_config_entry("session.disable_prepacking") == "1"
+    if not row.quant_qdq:
+        assert options.get_session_config_entry("session.disable_quant_qdq") == "1"
     if row.shrinkage:
         assert names["run_options"].get_run_config_entry("memory.enable_memory_arena_shrinkage") == "cpu:0"
 
@@ -119,6 +122,7 @@ def test_code_of_other_languages_is_given_only_where_they_have_the_option() -> N
         "options.DisableMemPattern();",
         "options.DisableCpuMemArena();",
         'options.AddConfigEntry("session.disable_prepacking", "1");',
+        'options.AddConfigEntry("session.disable_quant_qdq", "1");',
         "options.SetIntraOpNumThreads(1);",
         "Ort::Session session(env, path, options);",
     )
@@ -128,6 +132,7 @@ def test_code_of_other_languages_is_given_only_where_they_have_the_option() -> N
         "options.EnableMemoryPattern = false;",
         "options.EnableCpuMemArena = false;",
         'options.AddSessionConfigEntry("session.disable_prepacking", "1");',
+        'options.AddSessionConfigEntry("session.disable_quant_qdq", "1");',
         "options.IntraOpNumThreads = 1;",
         "using var session = new InferenceSession(path, options);",
     )
