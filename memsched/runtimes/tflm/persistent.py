@@ -90,13 +90,13 @@ _OPTIONS_WITH_POINTERS: Mapping[str, tuple[int, int]] = {"FULLY_CONNECTED": (32,
 
 _DATA: Mapping[str, tuple[int, int]] = {
     **{kind: (size, size) for kind, size in {
-        "ABS": 28, "ADD": 60, "AVERAGE_POOL_2D": 32, "CALL_ONCE": 8, "DEPTH_TO_SPACE": 20, "DEQUANTIZE": 32, "DIV": 28,
-        "ELU": 256, "EMBEDDING_LOOKUP": 28, "EQUAL": 32, "GATHER": 12, "GATHER_ND": 12, "GREATER": 32,
-        "GREATER_EQUAL": 32, "HARD_SWISH": 20, "IF": 8, "L2_NORMALIZATION": 4, "L2_POOL_2D": 20, "LEAKY_RELU": 24,
+        "ABS": 28, "ADD": 60, "AVERAGE_POOL_2D": 32, "CALL_ONCE": 8, "DEQUANTIZE": 32, "DIV": 28,
+        "ELU": 256, "EMBEDDING_LOOKUP": 28, "EQUAL": 32, "GREATER": 32,
+        "GREATER_EQUAL": 32, "HARD_SWISH": 20, "IF": 8, "L2_NORMALIZATION": 4, "LEAKY_RELU": 24,
         "LESS": 32, "LESS_EQUAL": 32, "LOGISTIC": 16, "MAX_POOL_2D": 32, "MEAN": 44, "MIRROR_PAD": 20, "MUL": 36,
         "NOT_EQUAL": 32, "PAD": 56, "PADV2": 56, "PRELU": 28, "QUANTIZE": 32, "REDUCE_ALL": 44, "REDUCE_MAX": 44,
         "REDUCE_MIN": 44, "RELU": 28, "RELU6": 8, "RSQRT": 28, "SELECT_V2": 1, "SPACE_TO_BATCH_ND": 4,
-        "SPACE_TO_DEPTH": 20, "SQUARED_DIFFERENCE": 112, "STRIDED_SLICE": 84, "SUB": 52, "SUM": 44, "SVDF": 36,
+        "SQUARED_DIFFERENCE": 112, "STRIDED_SLICE": 84, "SUB": 52, "SUM": 44, "SVDF": 36,
         "TANH": 16, "UNIDIRECTIONAL_SEQUENCE_LSTM": 688, "VAR_HANDLE": 4, "WHILE": 8,
         "CUSTOM:CIRCULAR_BUFFER": 8, DETECTION_POSTPROCESS: 112,
     }.items()},
@@ -114,7 +114,8 @@ _NAMES_WITHOUT_DATA = """
     ARG_MAX ARG_MIN BATCH_TO_SPACE_ND BROADCAST_ARGS BROADCAST_TO CAST CEIL COS EXP EXPAND_DIMS FILL FLOOR FLOOR_DIV
     FLOOR_MOD LOG LOGICAL_AND LOGICAL_NOT LOGICAL_OR MAXIMUM MINIMUM NEG PACK RESHAPE RESIZE_BILINEAR
     RESIZE_NEAREST_NEIGHBOR REVERSE_V2 ROUND SHAPE SIN SLICE SPLIT SPLIT_V SQRT SQUARE SQUEEZE TRANSPOSE UNPACK
-    ZEROS_LIKE ADD_N CUMSUM DYNAMIC_UPDATE_SLICE LOG_SOFTMAX ASSIGN_VARIABLE READ_VARIABLE
+    ZEROS_LIKE ADD_N CUMSUM DYNAMIC_UPDATE_SLICE LOG_SOFTMAX ASSIGN_VARIABLE READ_VARIABLE DEPTH_TO_SPACE GATHER
+    GATHER_ND L2_POOL_2D SPACE_TO_DEPTH
 """
 _WITHOUT_DATA = frozenset(_NAMES_WITHOUT_DATA.split())
 
@@ -135,6 +136,9 @@ _CONSTANTS = {"PAD": 1, "PADV2": 2, "SLICE": 2}
 
 _CHANNELS_LAST = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"})
 """Operators that keep a multiplier and a shift for every channel, the last axis of their output."""
+
+_COPIES_SHAPE = frozenset({"DEPTH_TO_SPACE", "GATHER", "GATHER_ND", "L2_POOL_2D", "SPACE_TO_DEPTH"})
+"""Operators that keep a copy of their output's shape."""
 
 _SOFTMAX_TABLE = 2 * 513
 """Bytes of each of the two tables that a SOFTMAX of 16-bit data keeps."""
@@ -339,14 +343,14 @@ def least_kept(graph: FileSubgraph, bits: int) -> tuple[int, ...]:
 def kept_by(graph: Graph, op: Op, *, bits: int) -> Kept:
     """Return what an op of ``graph`` adds to the arena's end and to what planning takes, but for alignment."""
     shape = graph.tensors[op.outputs[0]].shape if op.outputs else None
-    return kept_by_kind(op.type, len(op.outputs), bits, channels=shape[-1] if shape else None)
+    return kept_by_kind(op.type, len(op.outputs), bits, shape or ())
 
 
-def kept_by_kind(kind: str, outputs: int, bits: int, channels: int | None = None) -> Kept:
+def kept_by_kind(kind: str, outputs: int, bits: int, shape: Sequence[int] = ()) -> Kept:
     """Return what an operator adds; see `kept_by`.
 
     Args:
-        channels: The length of the last axis of what it makes; None where that is not known, or there is none.
+        shape: Of what it makes; () where that is not known, or has no axes.
     """
     widths = _WIDTHS[bits]
     tensors = outputs + _CONSTANTS.get(kind, 0)
@@ -354,9 +358,11 @@ def kept_by_kind(kind: str, outputs: int, bits: int, channels: int | None = None
     tail.take(widths.node + widths.eval_tensor * tensors + _OPTIONS.get(kind, 0), 4)
     data = _DATA.get(kind)
     tail.take(data[0 if bits == 64 else 1] if data is not None else 0)
-    if kind in _CHANNELS_LAST and channels is not None:
-        tail.take(4 * channels)
-        tail.take(4 * channels)
+    if kind in _CHANNELS_LAST and shape:
+        tail.take(4 * shape[-1])
+        tail.take(4 * shape[-1])
+    if kind in _COPIES_SHAPE:
+        tail.take(_shape_bytes(shape))
     return Kept(tail.used, widths.record * tensors + _PLANNED_BUFFER * outputs)
 
 
@@ -436,8 +442,18 @@ def _batch_matmul(graph: FileSubgraph, operator: FileOperator, bits: int) -> tup
     transposed = [left] if operator.attributes.get("adj_x") else []
     transposed += [] if operator.attributes.get("adj_y") else [right]
     for tensor in transposed:
-        sizes += [_WIDTHS[bits].eval_tensor, 4 + 4 * len(tensor.shape), tensor.size]
-    return (*sizes, 4 + 4 * max(len(left.shape), len(right.shape)))
+        sizes += [_WIDTHS[bits].eval_tensor, _shape_bytes(tensor.shape), tensor.size]
+    return (*sizes, _shape_bytes(max(left.shape, right.shape, key=len)))
+
+
+def _shape_bytes(shape: Sequence[int]) -> int:
+    """Return the bytes of a TfLiteIntArray of as many elements."""
+    return 4 + 4 * len(shape)
+
+
+def _copied_shape(graph: FileSubgraph, operator: FileOperator, _: int) -> tuple[int, ...]:
+    # kernel_util.cc: CreateWritableTensorDimsWithCopy.
+    return tuple(_shape_bytes(graph.tensors[tensor].shape) for tensor in operator.outputs[:1])
 
 
 _PREPARED: Mapping[str, Callable[[FileSubgraph, FileOperator, int], tuple[int, ...]]] = {
@@ -448,6 +464,7 @@ _PREPARED: Mapping[str, Callable[[FileSubgraph, FileOperator, int], tuple[int, .
     "DEPTHWISE_CONV_2D": _per_channel(3),
     "SOFTMAX": _softmax,
     "TRANSPOSE_CONV": _per_channel(0),
+    **dict.fromkeys(_COPIES_SHAPE, _copied_shape),
 }
 
 

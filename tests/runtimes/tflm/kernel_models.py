@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
+from tests.formats.tflite_builder import O, Sub, T, build, int32s, options, pack, unpack
 
-__all__ = ["CASES", "Case", "model", "of_axes", "strided"]
+__all__ = ["CASES", "Case", "in_a_row", "model", "of_axes", "strided"]
 
 _CODES = {"bool": "?", "float16": "e", "float32": "f", "int16": "h", "int32": "i", "int64": "q", "int8": "b"}
 _CODES |= {"uint8": "B"}
@@ -306,6 +306,27 @@ def strided(**masks: int) -> bytes:
         "float32",
         options("StridedSliceOptions", **masks),
     )
+
+
+def in_a_row(*files: bytes) -> bytes:
+    """Return the file of the operators of models of one graph each, one behind the other; they share nothing."""
+    whole, *others = map(unpack, files)
+    graph = whole.subgraphs[0]
+    for other in others:
+        first, code = len(graph.tensors), len(whole.operatorCodes)
+        for tensor in other.subgraphs[0].tensors:
+            tensor.buffer += len(whole.buffers) if tensor.buffer else 0
+        for operator in other.subgraphs[0].operators:
+            operator.opcodeIndex += code
+            operator.inputs = [one + first if one >= 0 else one for one in operator.inputs]
+            operator.outputs = [one + first for one in operator.outputs]
+        whole.buffers += other.buffers
+        whole.operatorCodes += other.operatorCodes
+        graph.tensors += other.subgraphs[0].tensors
+        graph.operators += other.subgraphs[0].operators
+        graph.inputs = [*graph.inputs, *(one + first for one in other.subgraphs[0].inputs)]
+        graph.outputs = [*graph.outputs, *(one + first for one in other.subgraphs[0].outputs)]
+    return pack(whole)
 
 
 def _vector(values: Sequence[int]) -> T:

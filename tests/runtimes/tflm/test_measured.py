@@ -14,7 +14,7 @@ from memsched.runtimes.tflm.resource_variables import variables as variable_name
 from memsched.runtimes.tflm.verification import predicted
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build, int32s, options, pack, unpack
 from tests.runtimes.tflm.interpreter import needs_tflm, run_all
-from tests.runtimes.tflm.kernel_models import CASES, model, of_axes
+from tests.runtimes.tflm.kernel_models import CASES, in_a_row, model, of_axes
 
 pytestmark = needs_tflm
 
@@ -121,6 +121,24 @@ def test_all_kernels_are_measured() -> None:
 @pytest.mark.parametrize("kind", sorted(CASES))
 def test_each_kernel_with_each_type_that_it_takes(kind: str) -> None:
     check([model(kind, CASES[kind], types) for types in sorted(KERNELS[kind].taken)])
+
+
+@pytest.mark.parametrize("kind", sorted(CASES))
+def test_each_kernel_before_and_behind_others(kind: str) -> None:
+    """What a kernel keeps from its beginning lies before what others prepare."""
+    one = model(kind, CASES[kind], min(KERNELS[kind].taken))
+    others = [model(other, CASES[other], min(KERNELS[other].taken)) for other in ("CONV_2D", "MEAN", "SELECT_V2")]
+    check([in_a_row(*pair) for other in others for pair in ((one, other), (other, one))])
+
+
+@pytest.mark.parametrize("axes", range(1, 7))
+def test_shapes_that_kernels_copy(axes: int) -> None:
+    shape = (2,) * axes
+    places = T("places", (2,), "INT32", int32s(0, 1))
+    rows = T("rows", (2, 1), "INT32", int32s(0, 1))
+    last = options("GatherOptions", axis=axes - 1)
+    given, made = [T("x", shape), places], T("y", shape)
+    check([_of("GATHER", given, made, last), _of("GATHER_ND", [given[0], rows], made, options("GatherNdOptions"))])
 
 
 @pytest.mark.parametrize("kind", sorted(FURTHER))
