@@ -335,7 +335,9 @@ class _Finder:
         first = (index, operator.inputs[written])
         visits = self._lives.visits[index, number][0]
         source, begin = self.found.root((index, operator.inputs[read]))
-        if not self._overwritable(source):
+        # What nothing reads shows by its own spans no more that its bytes are taken.
+        beyond = (index, operator.inputs[read]), (index, operator.outputs[read])
+        if not self._overwritable(source) or any(self._needed_after(key, visits[1].end) for key in beyond):
             return
         root, offset = self.found.root(first)
         distances: Iterable[int] = ()

@@ -28,6 +28,7 @@ class LoopModel:
             PAD if ``early``.
         early: See ``start``.
         again: A RELU that reads the padded input once more behind the loop.
+        unread: Nothing reads what the loop makes.
         twice: A second WHILE with the same bodies that begins with the same values.
         known: The number of iterations follows from constants.
         relu: A RELU in place in the body.
@@ -41,6 +42,7 @@ class LoopModel:
     start: str = "view"
     early: bool = False
     again: bool = False
+    unread: bool = False
     twice: bool = False
     known: bool = True
     relu: bool = True
@@ -83,7 +85,7 @@ def looped(one: LoopModel) -> bytes:
         T("i", (1,), "INT32"),
         _int8("y", out),
         _int8("xq", padded),
-        _int8("result", out),
+        *([] if one.unread else [_int8("result", out)]),
     ]
     pad = [O("PAD", [0, 1], [2], options("PadOptions"))]
     ops = [*_first_output(one, tensors, out, padded, pad)]
@@ -94,8 +96,9 @@ def looped(one: LoopModel) -> bytes:
         count = len(tensors) - 1
         inputs.append(count)
     loop = options("WhileOptions", condSubgraphIndex=1, bodySubgraphIndex=2)
-    ops += [O("WHILE", [count, 4, 2], [5, 6, 7], loop), O("RELU", [6], [8])]
-    outputs = [8]
+    ops.append(O("WHILE", [count, 4, 2], [5, 6, 7], loop))
+    outputs = [] if one.unread else [8]
+    ops += [O("RELU", [6], [8])] if outputs else []
     if one.again:
         tensors.append(_int8("again", padded))
         ops.append(O("RELU", [2], [len(tensors) - 1]))

@@ -63,6 +63,7 @@ def moved(offsets: Mapping[tuple[int, int], int], keys: list[tuple[int, int]], b
         (LoopModel(start="fill"), 816, 736, 736),
         (LoopModel(start="fill", early=True), 816, 544, 544),
         (LoopModel(again=True), 896, 896, 736),
+        (LoopModel(again=True, unread=True), 896, 736, 736),
         (LoopModel(first=4), 1088, 640, 640),
         (LoopModel(known=False), 912, 736, 736),
         (LoopModel(twice=True), 1008, 1008, 1008),
