@@ -137,8 +137,8 @@ _CONSTANTS = {"PAD": 1, "PADV2": 2, "SLICE": 2}
 _CHANNELS_LAST = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"})
 """Operators that keep a multiplier and a shift for every channel, the last axis of their output."""
 
-_COPIES_SHAPE = frozenset({"DEPTH_TO_SPACE", "GATHER", "GATHER_ND", "L2_POOL_2D", "SPACE_TO_DEPTH"})
-"""Operators that keep a copy of their output's shape."""
+_COPIED_SHAPES = {"DEPTH_TO_SPACE": 20, "GATHER": 4, "GATHER_ND": 4, "L2_POOL_2D": 20, "SPACE_TO_DEPTH": 20}
+"""Operators that keep a copy of their output's shape, with the bytes of the smallest."""
 
 _SOFTMAX_TABLE = 2 * 513
 """Bytes of each of the two tables that a SOFTMAX of 16-bit data keeps."""
@@ -343,14 +343,14 @@ def least_kept(graph: FileSubgraph, bits: int) -> tuple[int, ...]:
 def kept_by(graph: Graph, op: Op, *, bits: int) -> Kept:
     """Return what an op of ``graph`` adds to the arena's end and to what planning takes, but for alignment."""
     shape = graph.tensors[op.outputs[0]].shape if op.outputs else None
-    return kept_by_kind(op.type, len(op.outputs), bits, shape or ())
+    return kept_by_kind(op.type, len(op.outputs), bits, channels=shape[-1] if shape else None)
 
 
-def kept_by_kind(kind: str, outputs: int, bits: int, shape: Sequence[int] = ()) -> Kept:
+def kept_by_kind(kind: str, outputs: int, bits: int, channels: int | None = None) -> Kept:
     """Return what an operator adds; see `kept_by`.
 
     Args:
-        shape: Of what it makes; () where that is not known, or has no axes.
+        channels: The length of the last axis of what it makes; None where that is not known, or there is none.
     """
     widths = _WIDTHS[bits]
     tensors = outputs + _CONSTANTS.get(kind, 0)
@@ -358,11 +358,10 @@ def kept_by_kind(kind: str, outputs: int, bits: int, shape: Sequence[int] = ()) 
     tail.take(widths.node + widths.eval_tensor * tensors + _OPTIONS.get(kind, 0), 4)
     data = _DATA.get(kind)
     tail.take(data[0 if bits == 64 else 1] if data is not None else 0)
-    if kind in _CHANNELS_LAST and shape:
-        tail.take(4 * shape[-1])
-        tail.take(4 * shape[-1])
-    if kind in _COPIES_SHAPE:
-        tail.take(_shape_bytes(shape))
+    if kind in _CHANNELS_LAST and channels is not None:
+        tail.take(4 * channels)
+        tail.take(4 * channels)
+    tail.take(_COPIED_SHAPES.get(kind, 0))
     return Kept(tail.used, widths.record * tensors + _PLANNED_BUFFER * outputs)
 
 
@@ -464,7 +463,7 @@ _PREPARED: Mapping[str, Callable[[FileSubgraph, FileOperator, int], tuple[int, .
     "DEPTHWISE_CONV_2D": _per_channel(3),
     "SOFTMAX": _softmax,
     "TRANSPOSE_CONV": _per_channel(0),
-    **dict.fromkeys(_COPIES_SHAPE, _copied_shape),
+    **dict.fromkeys(_COPIED_SHAPES, _copied_shape),
 }
 
 
