@@ -89,7 +89,7 @@ class Prices(FrozenValue, frozen=True):
     """What a runtime keeps for a model and for each op more.
 
     Attributes:
-        of_model: For the model as it is.
+        of_model: For the model as it is, but for its graph's variables, which are activations.
         of_op: For an op of a graph, with its outputs and the constants that it brings; an estimate. It depends on no
             more than the op's type, how many outputs it has and, of one with multiply-accumulates, their last axis.
         of_slice: For a slice, and roughly for any other op by which a loop hands data on.

@@ -36,7 +36,9 @@ def lower_bound(
     if prices is None or prices.pace is not None:
         return least_in_pieces(graph, target, base.dialect, geometries)
     # A file that is written keeps nothing for tensors that nothing refers to, and for paddings that are folded.
-    persistent = min(prices.of_model.persistent, dict(base.placed.requirement.parts).get("persistent", 0))
+    placed = dict(base.placed.requirement.parts).get("persistent", 0)
+    placed -= sum(base.given.tensors[tensor].size for tensor in base.given.variables)
+    persistent = min(prices.of_model.persistent, placed)
     persistent -= (prices.of_ops(base.given, base.given.ops) - prices.of_ops(graph, graph.ops)).persistent
     prices = replace(prices, of_model=Kept(max(0, persistent)))
     return least_in_pieces(graph, target, base.dialect, geometries, prices)

@@ -167,10 +167,13 @@ def required_as_given(module: Module, target: Target, *, otherwise: int) -> Requ
 
 def prices(module: Module, target: Target) -> Prices:
     """Return what TFLM keeps for the file as it is, and for each further op."""
-    bits = target.pointer_bits
+    bits, graph = target.pointer_bits, module.graphs[0]
     needs = estimates(_native(module).model, target.kernels)[bits]
     of_op = functools.partial(kept_by, bits=bits)
-    return Prices(Kept(needs.persistent, needs.planning), of_op, kept_by_kind("SLICE", 1, bits))
+    # Variables lie in the tail, and count among the activations of a graph.
+    states = sum(graph.tensors[tensor].size for tensor in graph.variables)
+    kept = Kept(needs.persistent - states, needs.planning + states)
+    return Prices(kept, of_op, kept_by_kind("SLICE", 1, bits))
 
 
 def _offsets(model: FileModel, scratch: Scratch, target: Target, plan: bool | None) -> dict[Key, int] | None:
