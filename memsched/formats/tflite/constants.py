@@ -135,13 +135,17 @@ class TfliteConstants:
         return self.integers(values, given.shape)
 
     def cut(self, op: Op, operator: FileOperator, inputs: list[int], whole: Sequence[int]) -> None:
-        """Replace the constants in ``inputs`` of which ``op``, a piece of an output of that shape, needs a part."""
+        """Replace the constants in ``inputs`` of which ``op``, a piece of an output of that shape, needs a part.
+
+        Raises:
+            ModelError: One cannot be cut, such as one that is computed when the model runs.
+        """
         if op.region is None:
             return
         partial = {axis: span for axis, span in enumerate(op.region.ranges) if span != (0, whole[axis])}
         given = set(op.positions)
         for place, tensor in enumerate(operator.inputs):
-            if tensor < 0 or place in given or not self._subgraph.tensors[tensor].has_data:
+            if tensor < 0 or place in given:
                 continue
             spans = self._spans(op, place, self._subgraph.tensors[tensor].shape, partial, whole)
             if spans:

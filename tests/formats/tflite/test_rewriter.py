@@ -212,6 +212,22 @@ def test_channels_in_two_pieces_get_their_part_of_the_weights() -> None:
     assert sorted(shapes) == [(2,), (2, 1, 1, 4), (4,), (4, 1, 1, 4)]
 
 
+def test_weights_that_are_computed_are_in_no_pieces() -> None:
+    """A DEQUANTIZE of constants is part of no graph: what it makes counts as a constant, too."""
+    tensors = [T("x", (1, 8, 6, 4)), T("w8", (6, 1, 1, 4), "INT8", bytes(range(24)), scales=(0.1,))]
+    tensors += [T("w", (6, 1, 1, 4)), T("b", (6,), data=floats(6)), T("y", (1, 8, 6, 6))]
+    data = build(Sub(tensors, [O("DEQUANTIZE", [1], [2]), O("CONV_2D", [0, 2, 3], [4], conv_options())], [0], [4]))
+    module, builder = load(data)
+    builder.concat([builder.piece("y", builder.tensor("x"), 3, begin, end) for begin, end in ((0, 2), (2, 6))], 3, "y")
+    with pytest.raises(ModelError, match=r"'w' .* cannot be cut in pieces"):
+        rewriter.serialize(module, builder.graph(), range(3))
+    module, builder = load(data)
+    rows = [builder.slice(builder.tensor("x"), 1, begin, end, f"x{begin}") for begin, end in ((0, 3), (3, 8))]
+    parts = [builder.piece("y", one, 1, *ends) for one, ends in zip(rows, ((0, 3), (3, 8)), strict=True)]
+    builder.concat(parts, 1, "y")
+    written(module, data, builder.graph(), atol=1e-5)
+
+
 def test_a_quantised_network_is_bit_equal_in_pieces_of_rows_and_channels() -> None:
     """The first two layers of MobileNetV2: a strided SAME convolution padded by hand, and a depthwise in two parts."""
     data = (MODELS / "mobilenetv2_035_96_int8.tflite").read_bytes()
