@@ -19,6 +19,28 @@ Pads = tuple[tuple[int, int], ...]
 """Per spatial axis (before, after) in elements."""
 
 
+class LoopOps(FrozenValue, frozen=True):
+    """What a loop adds at least: types of ops, each with how many tensors it brings.
+
+    Attributes:
+        always: Whatever the loop.
+        tables: Where there are several tiles.
+        resized: Where the input with its padding has not as many elements as the output.
+        rows: Where the input is padded before the loop.
+        padding: Where the body pads.
+        mask: For each tensor that is masked.
+        mask_part: For each that is masked along every axis that is cut, where there are several tiles.
+    """
+
+    always: tuple[tuple[str, int], ...]
+    tables: tuple[tuple[str, int], ...]
+    resized: tuple[tuple[str, int], ...]
+    rows: tuple[tuple[str, int], ...]
+    padding: tuple[tuple[str, int], ...]
+    mask: tuple[tuple[str, int], ...]
+    mask_part: tuple[tuple[str, int], ...]
+
+
 class LoopWords(FrozenValue, frozen=True):
     """What the ops of a loop are called.
 
@@ -31,6 +53,7 @@ class LoopWords(FrozenValue, frozen=True):
         unrolled: Each tile has an op of its own, and all share one body.
         joined: Rows before the input, and behind it, are joined to it, so that it lies in what has them; nothing is
             copied as by the op that pads.
+        ops: What a loop adds at least; None where that is not known.
     """
 
     type: str
@@ -39,6 +62,7 @@ class LoopWords(FrozenValue, frozen=True):
     counter: str
     unrolled: bool = False
     joined: bool = False
+    ops: LoopOps | None = None
 
 
 class SteppedWords(FrozenValue, frozen=True):

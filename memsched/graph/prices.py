@@ -98,6 +98,8 @@ class Prices(FrozenValue, frozen=True):
         cautious: The same for what is to cost nothing however the model is run; None where that is not known.
         free: Bytes beyond those of the model that are kept for nothing.
         uniform: What is kept is the same for every op.
+        least: Returns what is kept at least for one more op of a type that brings so many tensors, before anything is
+            rounded up; None where no more is known than ``of_op``.
     """
 
     of_model: Kept
@@ -107,6 +109,7 @@ class Prices(FrozenValue, frozen=True):
     cautious: Pace | None = None
     free: int = 0
     uniform: bool = False
+    least: Callable[[str, int], int] | None = None
 
     def of_ops(self, graph: Graph, ops: Iterable[Op]) -> Kept:
         """Return what is kept for these ops together."""

@@ -1,27 +1,27 @@
 """What a graph needs at least, whichever groups of consecutive layers are computed in pieces or loops, in any order.
 
-Four things hold whatever is cut, and however. All inputs lie in memory before the first op, all outputs behind the
-last. An op that stays whole has its inputs and outputs at once. A tensor that crosses a border between groups, or
-between a group and whole ops, is whole at one moment, beside its pieces where joining them copies. And an op that runs
-n times has a run with an n-th of what it reads and makes; each run more is an op more, for which some runtimes keep
-bytes. A dynamic program over the order finds the groups that need least by these alone. Halos, and what lies in memory
-beside, only add to that.
+What holds whatever is cut, and however: all inputs lie in memory before the first op, all outputs behind the last. An
+op that stays whole has its inputs and outputs at once. A tensor that crosses a border between groups, or between a
+group and whole ops, is whole at one moment, beside its pieces where joining them copies. An op that runs n times has a
+run with an n-th of what it reads and makes, and each run more is an op more, for which some runtimes keep bytes. Along
+an axis that an op reads whole it reads all of what the group has before it. A loop carries its whole input
+(`memsched.tiling.loop_floor`), and adds ops of its own. A dynamic program over the order finds the groups that need
+least by these alone, with any amount of extra work. Halos, and what lies in memory beside, only add to that.
 """
 
 from __future__ import annotations
 
-import functools
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Dialect
-from memsched.graph.model import Graph, Op, Tensor
-from memsched.graph.parts import readers_of
+from memsched.graph.model import Graph
 from memsched.graph.prices import Kept, Prices
-from memsched.regions.rules import Geometry, Pointwise, Refusal, WholeAxis, Window
+from memsched.regions.rules import Geometry, Refusal
 from memsched.targets.model import Target
+from memsched.tiling.loop_floor import LoopFloor, LoopFloors
+from memsched.tiling.op_needs import MOST_OPS, UNKNOWN, WHOLE, OpNeeds, OpsNeeds
 
 __all__ = ["MOST_RUNS", "least_in_pieces"]
 
@@ -52,24 +52,6 @@ def least_in_pieces(
     return _Floor(graph, target, dialect, geometries, prices).least()
 
 
-class _OpNeeds(FrozenValue, frozen=True):
-    """What an op needs, bytes; infinite where it cannot be so.
-
-    Attributes:
-        whole: All at once.
-        runs: In any number of runs together.
-        run: In each of them at least.
-        joined: Where pieces of it are what a group makes.
-        kept: For one more run of it.
-    """
-
-    whole: int
-    runs: float
-    run: float
-    joined: int
-    kept: int
-
-
 class _Floor:
     def __init__(
         self,
@@ -79,29 +61,35 @@ class _Floor:
         geometries: Mapping[int, Geometry | Refusal],
         prices: Prices | None,
     ) -> None:
-        self._graph, self._target, self._geometries, self._prices = graph, target, geometries, prices
-        self._views = {name for rule in target.views for name in rule.ops}
-        self._views |= {name for part in target.part_views for name in part.ops}
-        writers = {name for write in target.in_place for name in write.ops}
-        self._sharing = self._views | writers | {*target.pads_over_inputs}
-        self._loops = dialect.loop is not None
-        self._copies = 1 if dialect.concat_type in self._sharing else 2
-        self._tied = {op for pair in graph.dependencies for op in pair}
-        self._readers = readers_of(graph)
-        self._free = {tensor for tensor in graph.inputs if target.inputs != "arena"}
-        self._block = self._blocks()
-        self._joined = self._kept(dialect.concat_type)
-        self._loop = _OPS_OF_LOOP * min(self._joined, self._kept(dialect.slice_type))
-        self._ops = self._needs()
+        self._graph, self._prices = graph, prices
+        needs = OpsNeeds(graph, target, dialect, geometries, prices)
+        self._joined = needs.kept(dialect.concat_type)
+        self._ops = needs.find()
+        self._cuts = range(len(needs.axes))
+        self._readers, self._size = needs.readers, needs.size
         self._borders = self._crossing()
+        read = [tensor for tensor in graph.inputs if self._readers[tensor]]
+        self._ends = max(needs.together(read), needs.together(graph.outputs))
+        self._worst = max((one.whole for one in self._ops), default=0)
+        self._looped = dialect.loop is not None
+        self._loop = _OPS_OF_LOOP * min(self._joined, needs.kept(dialect.slice_type))
+        self._loops: list[list[LoopFloor]] = [[]] * len(graph.ops)
+        if self._looped and len(graph.ops) <= MOST_OPS:
+            floors = LoopFloors(
+                *(graph, target, dialect, geometries, needs.readers),
+                prices=prices,
+                size=needs.size,
+                sharing=needs.sharing,
+                other=self._loop,
+                most=self._worst,
+            )
+            self._loops = [floors.ending(op) for op in range(len(graph.ops))]
 
     def least(self) -> int:
         """Return the bound."""
-        ends = max(self._together(self._read_inputs()), self._together(self._graph.outputs))
-        worst = max((one.whole for one in self._ops), default=0)
         if self._prices is None:
-            return max(ends, self._least_level(worst))
-        return self._least_required(self._prices, max(ends, 1), max(ends, worst, 1))
+            return max(self._ends, self._least_level(self._worst))
+        return self._least_required(self._prices, max(self._ends, 1), max(self._ends, self._worst, 1))
 
     def _least_required(self, prices: Prices, lowest: int, highest: int) -> int:
         """Return the least that is required in all where the largest step has a size from ``lowest`` to ``highest``.
@@ -123,121 +111,6 @@ class _Floor:
             for part in (*bounded(low, middle), *bounded(middle + 1, high)):
                 heapq.heappush(waiting, part)
         return lowest
-
-    # What ops need -------------------------------------------------------------------------------------------------
-
-    def _size(self, tensor: int) -> int:
-        value = self._graph.tensors[tensor]
-        return 0 if value.external or tensor in self._free else value.size
-
-    def _blocks(self) -> list[int]:
-        """Return per tensor a number that it has in common with all that its bytes could ever be shared with."""
-        block = list(range(len(self._graph.tensors)))
-
-        def root(tensor: int) -> int:
-            while block[tensor] != tensor:
-                block[tensor] = block[block[tensor]]
-                tensor = block[tensor]
-            return tensor
-
-        for op in self._graph.ops:
-            if op.type in self._views:
-                for tensor in (*op.inputs, *op.outputs):
-                    block[root(tensor)] = root(op.outputs[0])
-        return [root(tensor) for tensor in range(len(block))]
-
-    def _together(self, tensors: Iterable[int]) -> int:
-        """Return bytes that tensors that live at once take at least: of those that may share, the largest."""
-        largest: dict[int, int] = {}
-        for tensor in tensors:
-            largest[self._block[tensor]] = max(largest.get(self._block[tensor], 0), self._size(tensor))
-        return sum(largest.values())
-
-    def _read_inputs(self) -> list[int]:
-        return [tensor for tensor in self._graph.inputs if self._readers[tensor]]
-
-    def _needs(self) -> list[_OpNeeds]:
-        """Return what each op needs, the last first: how much of an input is needed follows from its readers."""
-        graph = self._graph
-        results = set(graph.outputs)
-        needed: dict[int, int] = {}
-        found = []
-        for number in range(len(graph.ops) - 1, -1, -1):
-            op = graph.ops[number]
-            made = {
-                tensor: self._elements(tensor) if tensor in results else needed.get(tensor, 0) for tensor in op.outputs
-            }
-            read = self._reads(number, made)
-            for tensor, elements in read.items():
-                needed[tensor] = max(needed.get(tensor, 0), elements)
-            both = (self._together(op.inputs), self._together(op.outputs))
-            whole = max(both) if op.type in self._sharing else sum(both)
-            runs = run = math.inf
-            if not self._refuses(number):
-                runs, run = self._in_runs(op, made, read), self._in_runs(op, *self._least_run(number))
-            found.append(_OpNeeds(whole, runs, run, self._copies * both[1], self._kept(op.type)))
-        return found[::-1]
-
-    def _refuses(self, number: int) -> bool:
-        return isinstance(self._geometries[number], Refusal) or number in self._tied
-
-    def _in_runs(self, op: Op, made: Mapping[int, int], read: Mapping[int, int]) -> float:
-        written = sum(self._bytes(tensor, elements) for tensor, elements in made.items())
-        taken = max((self._bytes(tensor, elements) for tensor, elements in read.items()), default=0.0)
-        if len({self._block[tensor] for tensor in read}) == len(read):
-            taken = sum(self._bytes(tensor, elements) for tensor, elements in read.items())
-        return max(written, taken) if op.type in self._sharing else written + taken
-
-    def _least_run(self, number: int) -> tuple[dict[int, int], dict[int, int]]:
-        """Return how many elements one run makes and reads at least: it has all of the axes that cannot be cut."""
-        op, geometry = self._graph.ops[number], self._geometries[number]
-        if isinstance(geometry, Refusal):
-            return {}, {}
-        made = math.prod(geometry.shape[axis] for axis in geometry.fixed)
-        read: dict[int, int] = {}
-        for tensor, position in zip(op.inputs, op.positions, strict=True):
-            shape = self._graph.tensors[tensor].shape or ()
-            whole = [
-                length
-                for one, length in zip(geometry.operands.get(position, ()), shape, strict=False)
-                if isinstance(one.rule, WholeAxis) or (isinstance(one.rule, Pointwise) and one.output in geometry.fixed)
-            ]
-            read[tensor] = max(read.get(tensor, 0), math.prod(whole) if all(shape) else 0)
-        return {op.outputs[0]: made if all(geometry.shape) else 0}, read
-
-    def _elements(self, tensor: int) -> int:
-        return math.prod(self._graph.tensors[tensor].shape or ())
-
-    def _bytes(self, tensor: int, elements: int) -> float:
-        return self._size(tensor) * elements / max(1, self._elements(tensor))
-
-    def _reads(self, number: int, made: Mapping[int, int]) -> dict[int, int]:
-        """Return per input how many elements of it are needed at least for so many of the outputs."""
-        op, geometry = self._graph.ops[number], self._geometries[number]
-        whole = all(elements == self._elements(tensor) for tensor, elements in made.items())
-        if isinstance(geometry, Refusal):
-            return {tensor: self._elements(tensor) if whole else 0 for tensor in op.inputs}
-        found: dict[int, int] = {}
-        for tensor, position in zip(op.inputs, op.positions, strict=True):
-            shape, maps = self._graph.tensors[tensor].shape, geometry.operands.get(position)
-            elements = 0
-            if whole and shape is not None and maps is not None and len(maps) == len(shape):
-                elements = math.prod(
-                    _lengths_read(one.rule, length, geometry.shape[one.output] if one.output >= 0 else length)
-                    for one, length in zip(maps, shape, strict=True)
-                )
-            found[tensor] = max(found.get(tensor, 0), elements)
-        return found
-
-    def _kept(self, kind: str) -> int:
-        """Return what the runtime keeps at least for one more op of a kind, bytes."""
-        if self._prices is None:
-            return 0
-        graph = Graph("one", (Tensor("one", 1, (1,)),), (), (), ())
-        # Prices round up to the alignment for each op, which several may have in common.
-        return max(0, self._prices.of_op(graph, Op(kind, kind, (0,), (0,))).persistent - self._target.alignment_bytes)
-
-    # What groups need ----------------------------------------------------------------------------------------------
 
     def _crossing(self) -> list[int]:
         """Return per place between ops the largest tensor that is made before it and read behind it."""
@@ -270,31 +143,70 @@ class _Floor:
 
     def _least_kept(self, level: int) -> int | None:
         """Return what is kept at least for ops of groups with which no step exceeds ``level``; None for no groups."""
+        kept = self._kept_along(level) if len(self._ops) <= MOST_OPS else self._kept_anyhow(level)
+        return None if math.isinf(kept) else int(kept)
+
+    def _kept_anyhow(self, level: int) -> float:
+        """Return the same, infinite for no groups, where ops of a group may each be cut along other axes."""
         at_border: float = 0
         in_pieces = in_loop = math.inf
         for number, op in enumerate(self._ops):
-            run = op.runs <= level * MOST_RUNS and op.run <= level
-            more = (max(1, math.ceil(op.runs / level)) - 1) * op.kept if run and level else 0
-            in_pieces = min(in_pieces, at_border + self._joined) + more if run else math.inf
-            in_loop = min(in_loop, at_border + self._loop) if run and self._loops else math.inf
+            (run, kept), runs = op.cut[0], op.runs
+            if run <= level and runs <= level * MOST_RUNS:
+                more = (math.ceil(runs / level) - 1) * kept if runs > level else 0
+                in_pieces = min(in_pieces, at_border + self._joined) + more
+                in_loop = min(in_loop, at_border + self._loop) if self._looped else math.inf
+            else:
+                in_pieces = in_loop = math.inf
             whole = at_border if op.whole <= level else math.inf
-            joined = in_pieces if op.joined <= level else math.inf
+            joined = in_pieces if op.joined[0] <= level else math.inf
             at_border = min(whole, joined, in_loop) if self._borders[number + 1] <= level else math.inf
-        return None if math.isinf(at_border) else int(at_border)
+        return at_border
+
+    def _kept_along(self, level: int) -> float:
+        """Return the same where groups are cut along some axes."""
+        at_border: float = 0
+        borders: list[float] = [at_border]
+        # Per choice of axes where the last op made a part of its output, and where each piece makes all of it.
+        cut = whole = [math.inf] * len(self._cuts)
+        turned = math.inf
+        for number, op in enumerate(self._ops):
+            begun = at_border + self._joined
+            more = _kept_more(op, level)
+            least = min(more, default=math.inf)
+            before = [self._before(op, axes, cut, whole, turned) for axes in self._cuts]
+            all_of = before if not op.chained else whole if op.follows else [min(whole, default=0)] * len(whole)
+            turned = min(begun, turned) + least
+            cut = [
+                min(begun, one) + cost if needed <= level else one + cost
+                for one, needed, cost in zip(before, op.begun, more, strict=True)
+            ]
+            whole = [min(begun, one) for one in all_of] if op.runs <= level else [math.inf] * len(cut)
+            joined = min((one for one, needed in zip(cut, op.joined, strict=True) if needed <= level), default=math.inf)
+            looped = [borders[one.first] + one.kept for one in self._loops[number] if one.level <= level]
+            whole_op = at_border if op.whole <= level else math.inf
+            at_border = min(joined, whole_op, *looped) if self._borders[number + 1] <= level else math.inf
+            borders.append(at_border)
+        return at_border
+
+    @staticmethod
+    def _before(op: OpNeeds, axes: int, cut: Sequence[float], whole: Sequence[float], turned: float) -> float:
+        """Return what is kept for a group before an op that goes on with it, and is cut along a choice of axes there.
+
+        Args:
+            turned: Where it is cut along any.
+        """
+        if not op.chained:
+            return turned if op.mixed else min(cut[axes], whole[axes])
+        source = op.sources[axes]
+        if source == WHOLE:
+            return whole[axes] if op.follows else min(whole)
+        return turned if source == UNKNOWN else cut[source]
 
 
-def _lengths_read(rule: object, length: int, made: int) -> int:
-    """Return how many positions along an axis of so many are needed for ``made`` positions of the output."""
-    if isinstance(rule, WholeAxis):
-        return length
-    if isinstance(rule, Pointwise):
-        return min(length, made)
-    if isinstance(rule, Window):
-        return _window_reads(rule, length, made)
-    return min(length, 1)
-
-
-@functools.cache
-def _window_reads(rule: Window, length: int, made: int) -> int:
-    begins = (place * rule.stride - rule.pad_before for place in range(made))
-    return len({begin + rule.dilation * tap for begin in begins for tap in range(rule.kernel)} & {*range(length)})
+def _kept_more(op: OpNeeds, level: int) -> list[float]:
+    """Return per choice of axes what is kept for the runs of an op in pieces beyond the first."""
+    if op.runs > level * MOST_RUNS:
+        return [math.inf] * len(op.cut)
+    further = max(1, math.ceil(op.runs / level)) - 1 if level else 0
+    return [further * kept if run <= level else math.inf for run, kept in op.cut]

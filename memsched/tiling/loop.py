@@ -20,9 +20,9 @@ from memsched.regions.rules import Geometry, Pointwise, Refusal, RefusedError, S
 from memsched.tiling.pieces import members_of
 from memsched.tiling.rewrite import RANGED
 
-__all__ = ["LoopGroup", "loop_of", "plan_loop"]
+__all__ = ["SHAPED", "LoopGroup", "loop_of", "plan_loop"]
 
-_SHAPED = frozenset({"BROADCAST_TO", "RESHAPE", "TRANSPOSE_CONV"})
+SHAPED = frozenset({"BROADCAST_TO", "RESHAPE", "TRANSPOSE_CONV"})
 """Ops that are told the shape, or the range, of what they make."""
 
 
@@ -111,7 +111,7 @@ class _LoopPlanner:
         if isinstance(found, Refusal):
             raise RefusedError(found.reason)
         value = self._graph.ops[op]
-        if value.type in _SHAPED or len(value.outputs) != 1:
+        if value.type in SHAPED or len(value.outputs) != 1:
             raise RefusedError(f"op '{value.name}' ({value.type}): it is not written into loops")
         if self._pads(op) and any(
             not isinstance(one.rule, Pointwise)

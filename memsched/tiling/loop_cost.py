@@ -15,6 +15,7 @@ from memsched.tiling.join_levels import join_levels
 from memsched.tiling.loop import LoopGroup
 
 __all__ = [
+    "MOST_ROWS",
     "LoopCost",
     "added_ops",
     "after_step",
@@ -45,7 +46,7 @@ _OPS_OF_MASK = 3
 """A slice of the mask, the masking, and at times a slice of a table of begins."""
 
 
-_MOST_ROWS: Final = 4096
+MOST_ROWS: Final = 4096
 """Bytes of rows that are joined to an input: they are constants, which the file holds."""
 
 
@@ -189,7 +190,7 @@ def joins_rows(loop: Loop, outer: Sequence[int], added: int) -> bool:
         outer: Lengths of the input along the axes before those that are cut.
         added: Bytes of the padding.
     """
-    return not any(map(any, loop.pads[1:])) and math.prod(outer) == 1 and added <= _MOST_ROWS
+    return not any(map(any, loop.pads[1:])) and math.prod(outer) == 1 and added <= MOST_ROWS
 
 
 def lead_rows(loop: Loop, row: int, padded_row: int) -> int:

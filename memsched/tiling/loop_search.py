@@ -35,8 +35,10 @@ from memsched.tiling.loop_cost import (
     lead_rows,
 )
 from memsched.tiling.loop_ways import (
+    AXES,
     LONGEST,
     MOST_TILES,
+    RANK,
     LoopWay,
     as_way,
     bare,
@@ -68,10 +70,6 @@ _LEAST_OF_USE = 0.5
 
 _COUNTERS = 4
 """Small buffers of a loop: its counter, before and after, and where slices begin."""
-
-_RANK = 4
-_AXES = (1, 2)
-"""Rows and columns of an image, which has `_RANK` axes."""
 
 
 class LoopPoint(FrozenValue, frozen=True):
@@ -140,9 +138,9 @@ class LoopSearch:
         """Return why no loop can hold an op; None where there is no such reason."""
         shape = self._graph.tensors[self._graph.ops[op].outputs[0]].shape or () if self._graph.ops[op].outputs else ()
         known, readers = self._intervals.geometries, self._intervals.readers
-        if not isinstance(known[op], Refusal) and len(shape) != _RANK:
-            return f"what it makes has {len(shape)} axes: loops cut images, which have {_RANK}"
-        found = plan_loop(self._graph, LoopGroup((op,), _AXES, (1, 1)), self._dialect, known, readers)
+        if not isinstance(known[op], Refusal) and len(shape) != RANK:
+            return f"what it makes has {len(shape)} axes: loops cut images, which have {RANK}"
+        found = plan_loop(self._graph, LoopGroup((op,), AXES, (1, 1)), self._dialect, known, readers)
         return found.reason if isinstance(found, Refusal) else None
 
     def drop(self, groups: Sequence[LoopGroup]) -> None:
@@ -221,10 +219,10 @@ class LoopSearch:
                 return
         for first, last in pairs:
             shape = self._graph.tensors[self._graph.ops[last].outputs[0]].shape or ()
-            heights, widths = (even_lengths(shape[axis]) for axis in _AXES)
+            heights, widths = (even_lengths(shape[axis]) for axis in AXES)
             for width in widths:
                 for height in heights:
-                    group = LoopGroup(tuple(range(first, last + 1)), _AXES, (height, width))
+                    group = LoopGroup(tuple(range(first, last + 1)), AXES, (height, width))
                     if tiles_of(group, shape) > MOST_TILES:
                         continue
                     if group not in self._known:
@@ -252,12 +250,12 @@ class LoopSearch:
 
     def _found_least_of(self, first: int, last: int) -> float:
         shape = self._graph.tensors[self._graph.ops[last].outputs[0]].shape or ()
-        if len(shape) != _RANK:
+        if len(shape) != RANK:
             return math.inf
         self.judged += 2
         ops = tuple(range(first, last + 1))
         found = math.inf
-        ones, rows = (self._forms(LoopGroup(ops, _AXES, sizes)) for sizes in ((1, 1), (1, shape[_AXES[1]])))
+        ones, rows = (self._forms(LoopGroup(ops, AXES, sizes)) for sizes in ((1, 1), (1, shape[AXES[1]])))
         for one, row in zip(ones, rows, strict=False):
             # Tiles of whole rows may need less padding ahead; both have at least the bytes of an element inside.
             found = min(found, one.peak, row.peak - row.inner + one.inner)
@@ -313,10 +311,10 @@ class LoopSearch:
     def _ladder(self, first: int, last: int) -> Iterator[LoopGroup]:
         shape = self._graph.tensors[self._graph.ops[last].outputs[0]].shape or ()
         ops = range(first, last + 1)
-        if len(shape) != _RANK or any(isinstance(self._intervals.geometries[op], Refusal) for op in ops):
+        if len(shape) != RANK or any(isinstance(self._intervals.geometries[op], Refusal) for op in ops):
             return
-        rows, columns = (shape[axis] for axis in _AXES)
-        probe = LoopGroup(tuple(ops), _AXES, (1, columns))
+        rows, columns = (shape[axis] for axis in AXES)
+        probe = LoopGroup(tuple(ops), AXES, (1, columns))
         if self._judge(probe) is None:
             return
         for sizes in tile_sizes(rows, columns):

@@ -16,8 +16,10 @@ from memsched.tiling.loop import LoopGroup
 from memsched.tiling.loop_cost import LoopCost
 
 __all__ = [
+    "AXES",
     "LONGEST",
     "MOST_TILES",
+    "RANK",
     "LoopWay",
     "as_way",
     "bare",
@@ -29,6 +31,10 @@ __all__ = [
     "tiles_for_nothing",
     "tiles_of",
 ]
+
+RANK: Final = 4
+AXES: Final = (1, 2)
+"""Rows and columns of an image, which has `RANK` axes."""
 
 LONGEST: Final = 40
 """Ops in a loop: with more of them, halos cost too much work."""

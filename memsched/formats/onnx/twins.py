@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from memsched.formats.onnx.structure import DEFAULT_DOMAINS
+from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -16,8 +16,7 @@ __all__ = ["OWN", "take_for_twins"]
 OWN: Final = "com.microsoft"
 
 
-@dataclass(frozen=True, slots=True)
-class _Twin:
+class _Twin(FrozenValue, frozen=True):
     """What has the shapes, and the type, of an operator's output.
 
     Attributes:

@@ -9,10 +9,22 @@ from memsched.formats.module import Module
 from memsched.formats.tflite.borders import quantisation_of
 from memsched.formats.tflite.options import ACTIVATION, STRIDED_SLICE_MASKS
 from memsched.formats.tflite.reader import TfliteNative
-from memsched.graph.dialect import AddWords, Attributes, Dialect, LoopWords, Pads, SteppedWords
+from memsched.graph.dialect import AddWords, Attributes, Dialect, LoopOps, LoopWords, Pads, SteppedWords
 from memsched.graph.model import Op
 
 __all__ = ["dialect"]
+
+# What the condition and the body are handed counts as brought by LESS and DYNAMIC_UPDATE_SLICE. Constants that may be
+# shared count once.
+_LOOP_OPS: Final = LoopOps(
+    always=(("WHILE", 3), ("RESHAPE", 1), ("LESS", 5), ("SLICE", 2), ("DYNAMIC_UPDATE_SLICE", 4), ("ADD", 1)),
+    tables=(("SLICE", 3),),
+    resized=(("RESHAPE", 1), ("SLICE", 1)),
+    rows=(("CONCATENATION", 2),),
+    padding=(("PAD", 2),),
+    mask=(("MAXIMUM", 2),),
+    mask_part=(("SLICE", 1),),
+)
 
 _WINDOWED: Final = frozenset({"AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "L2_POOL_2D", "MAX_POOL_2D"})
 
@@ -30,7 +42,7 @@ def dialect(module: Module) -> Dialect:
         pads_by_size=lambda op: op.type in _WINDOWED and op.attributes.get("padding") == "SAME",
         # No optimiser of a TFLite runtime merges operators.
         copy_attributes=lambda op, _: op.attributes,
-        loop=LoopWords("WHILE", "IF", "RESHAPE", "int32"),
+        loop=LoopWords("WHILE", "IF", "RESHAPE", "int32", ops=_LOOP_OPS),
         stepped=SteppedWords("STRIDED_SLICE", _stepped_attributes),
         add=AddWords("ADD", lambda activation: {ACTIVATION: activation}),
         same_values=_compared_values(module),

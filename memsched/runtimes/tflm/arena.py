@@ -24,7 +24,7 @@ from memsched.runtimes.tflm.kernel_sets import REFERENCE, kernel_set
 from memsched.runtimes.tflm.layout import best_offsets, offsets_below
 from memsched.runtimes.tflm.limits import OperatorRefusal, new_refusals, refusals
 from memsched.runtimes.tflm.loop_memory import without_copies
-from memsched.runtimes.tflm.persistent import estimates, kept_by, kept_by_kind, unknown_kernels
+from memsched.runtimes.tflm.persistent import estimates, kept_by, kept_by_kind, least_by_kind, unknown_kernels
 from memsched.runtimes.tflm.plan import (
     Scratch,
     encode_plan,
@@ -173,7 +173,8 @@ def prices(module: Module, target: Target) -> Prices:
     # Variables lie in the tail, and count among the activations of a graph.
     states = sum(graph.tensors[tensor].size for tensor in graph.variables)
     kept = Kept(needs.persistent - states, needs.planning + states)
-    return Prices(kept, of_op, kept_by_kind("SLICE", 1, bits))
+    least = functools.partial(least_by_kind, bits=bits)
+    return Prices(kept, of_op, kept_by_kind("SLICE", 1, bits), least=least)
 
 
 def _offsets(model: FileModel, scratch: Scratch, target: Target, plan: bool | None) -> dict[Key, int] | None:

@@ -31,6 +31,7 @@ __all__ = [
     "estimates",
     "kept_by",
     "kept_by_kind",
+    "least_by_kind",
     "least_in_wheel",
     "least_kept",
     "tail_in_wheel",
@@ -363,6 +364,12 @@ def kept_by_kind(kind: str, outputs: int, bits: int, channels: int | None = None
         tail.take(4 * channels)
     tail.take(_COPIED_SHAPES.get(kind, 0))
     return Kept(tail.used, widths.record * tensors + _PLANNED_BUFFER * outputs)
+
+
+def least_by_kind(kind: str, tensors: int, *, bits: int) -> int:
+    """Return what an operator that brings so many tensors adds at least, before anything is rounded up."""
+    widths = _WIDTHS[bits]
+    return widths.node + widths.eval_tensor * tensors + _OPTIONS.get(kind, 0) + min(_DATA.get(kind, (0, 0)))
 
 
 def _options(tail: _ArenaTail, operator: FileOperator, bits: int) -> None:
