@@ -83,8 +83,8 @@ def sparse_exabytes() -> bytes:
     values = numpy_helper.from_array(np.ones(1, np.float32), "w")
     indices = numpy_helper.from_array(np.zeros(1, np.int64), "i")
     weight = onnx.SparseTensorProto(values=values, indices=indices, dims=[EXA, EXA])
-    node = helper.make_node("Add", ["x", "w"], ["y"])
-    return model_of([node], [floats("x", [1, 8])], [floats("y", None)], sparse_initializer=[weight])
+    nodes = [helper.make_node("ReduceMax", ["w"], ["most"]), helper.make_node("Add", ["x", "most"], ["y"])]
+    return model_of(nodes, [floats("x", [1, 8])], [floats("y", None)], sparse_initializer=[weight])
 
 
 REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
