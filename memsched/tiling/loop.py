@@ -20,7 +20,7 @@ from memsched.regions.rules import Geometry, Pointwise, Refusal, RefusedError, S
 from memsched.tiling.pieces import members_of
 from memsched.tiling.rewrite import RANGED
 
-__all__ = ["SHAPED", "LoopGroup", "loop_of", "plan_loop"]
+__all__ = ["SHAPED", "LoopGroup", "loop_of", "plan_loop", "takes_range"]
 
 SHAPED = frozenset({"BROADCAST_TO", "RESHAPE", "TRANSPOSE_CONV"})
 """Ops that are told the shape, or the range, of what they make."""
@@ -192,11 +192,7 @@ class _LoopPlanner:
         return self._pads(op) or self._takes_range(op)
 
     def _takes_range(self, op: int) -> bool:
-        """Return whether an op is a slice without steps."""
-        if self._graph.ops[op].type not in RANGED:
-            return False
-        rules = [one.rule for one in self._geometries[op].operands[0]]
-        return all(isinstance(rule, Stride) and rule.step == 1 for rule in rules)
+        return takes_range(self._graph.ops[op], self._geometries[op])
 
     def _crop(self, read: LoopRead, parts: Mapping[int, LoopPart], aliases: Mapping[int, int]) -> LoopRead:
         """Return a read of what the body holds: what a pad or a slice makes is its input, seen at another offset."""
@@ -273,6 +269,12 @@ class _LoopPlanner:
         if shape is None:
             raise RefusedError(f"the shape of '{self._graph.tensors[tensor].name}' is unknown")
         return shape
+
+
+def takes_range(op: Op, geometry: Geometry) -> bool:
+    """Return whether an op is a slice without steps."""
+    rules = [one.rule for one in geometry.operands.get(0, ())]
+    return op.type in RANGED and all(isinstance(rule, Stride) and rule.step == 1 for rule in rules)
 
 
 def _moved(rule: object) -> int:

@@ -15,13 +15,14 @@ from typing import Final
 
 from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Dialect
-from memsched.graph.model import Graph, Op, Tensor
+from memsched.graph.model import Graph, Op
 from memsched.graph.prices import Prices
 from memsched.regions.rules import Geometry, Pointwise, Refusal, Rule, Stride, Window
 from memsched.targets.model import Target
-from memsched.tiling.loop import SHAPED
+from memsched.tiling.loop import SHAPED, takes_range
 from memsched.tiling.loop_cost import MOST_ROWS
 from memsched.tiling.loop_ways import AXES, LONGEST, RANK
+from memsched.tiling.op_needs import kept_by_kind
 from memsched.tiling.rewrite import RANGED
 
 __all__ = ["LoopFloor", "LoopFloors"]
@@ -174,9 +175,7 @@ class LoopFloors:
 
     def shows(self, op: Op, geometry: Geometry) -> bool:
         """Return whether an op makes nothing but its input, seen at another offset."""
-        rules = [one.rule for one in geometry.operands.get(0, ())]
-        crops = op.type in RANGED and all(isinstance(rule, Stride) and rule.step == 1 for rule in rules)
-        return crops or op.type == self.dialect.pad_type
+        return op.type == self.dialect.pad_type or takes_range(op, geometry)
 
     def element(self, tensor: int) -> float:
         """Return the bytes of one position along rows and columns."""
@@ -198,9 +197,7 @@ class LoopFloors:
             return 0
         if self.prices.least is not None:
             return sum(self.prices.least(kind, tensors) for kind, tensors in ops)
-        one = Graph("one", (Tensor("one", 1, (1,)),), (), (), ())
-        each = (self.prices.of_op(one, Op(kind, kind, (0,), (0,))).persistent for kind, _ in ops)
-        return sum(max(0, size - self.target.alignment_bytes) for size in each)
+        return sum(kept_by_kind(self.prices, self.target, kind) for kind, _ in ops)
 
 
 class _LoopWalk:

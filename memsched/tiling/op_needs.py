@@ -17,7 +17,7 @@ from memsched.regions.rules import ChannelGroups, Geometry, Pointwise, Refusal, 
 from memsched.targets.model import Target
 from memsched.tiling.least_reads import lengths_made, lengths_read
 
-__all__ = ["MOST_OPS", "UNKNOWN", "WHOLE", "OpNeeds", "OpsNeeds"]
+__all__ = ["MOST_OPS", "UNKNOWN", "WHOLE", "OpNeeds", "OpsNeeds", "kept_by_kind"]
 
 MOST_OPS: Final = 1_000
 """Ops of a graph up to which groups are told apart by their axes, and loops by their first and last op."""
@@ -109,14 +109,11 @@ class OpsNeeds:
 
     def kept(self, kind: str) -> int:
         """Return what the runtime keeps at least for one more op of a kind, bytes."""
-        return self._kept_for(Op(kind, kind, (0,), (0,)), _ONE)
+        return 0 if self._prices is None else kept_by_kind(self._prices, self._target, kind)
 
-    def _kept_for(self, op: Op, graph: Graph | None = None) -> int:
+    def _kept_for(self, op: Op) -> int:
         """Return what it keeps at least for one more run of an op that makes all of the last axis."""
-        if self._prices is None:
-            return 0
-        # Prices round up to the alignment for each op, which several may have in common.
-        return max(0, self._prices.of_op(graph or self._graph, op).persistent - self._target.alignment_bytes)
+        return 0 if self._prices is None else _unrounded(self._prices, self._target, self._graph, op)
 
     def _blocks(self) -> list[int]:
         """Return per tensor a number that it has in common with all that its bytes could ever be shared with."""
@@ -317,6 +314,16 @@ class OpsNeeds:
             ]
             read[tensor] = max(read.get(tensor, 0), math.prod(whole) if all(shape) else 0)
         return self._in_runs(op, made, read), self.kept(op.type)
+
+
+def kept_by_kind(prices: Prices, target: Target, kind: str) -> int:
+    """Return what a runtime keeps at least for an op of a kind with one output, bytes."""
+    return _unrounded(prices, target, _ONE, Op(kind, kind, (0,), (0,)))
+
+
+def _unrounded(prices: Prices, target: Target, graph: Graph, op: Op) -> int:
+    # Prices round up to the alignment for each op, which several may have in common.
+    return max(0, prices.of_op(graph, op).persistent - target.alignment_bytes)
 
 
 def _scattered(shape: Sequence[int], axis: int) -> bool:

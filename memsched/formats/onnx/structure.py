@@ -130,7 +130,7 @@ def analyse(main: GraphProto, *, folded: bool = True) -> list[Scope]:
     for scope in scopes:
         for node in scope.graph.node:
             read, written, domain, operator = node.input[:], node.output[:], node.domain, node.op_type
-            kind = operator if domain in DEFAULT_DOMAINS else _kind(domain, operator)
+            kind = _kind(domain, operator)
             scope.reads.append(tuple(map(share, read, read)))
             scope.writes.append(tuple(map(share, written, written)))
             scope.kinds.append(share(kind, kind))
