@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from memsched.formats.module import ObservedSizes
@@ -13,7 +13,7 @@ from memsched.formats.onnx.types import ValueType
 if TYPE_CHECKING:
     from onnx import GraphProto
 
-__all__ = ["fill_in", "scope_paths", "unexecuted"]
+__all__ = ["fill_in", "scope_paths", "unexecuted", "write"]
 
 
 def scope_paths(scopes: Sequence[Scope]) -> list[str]:
@@ -54,9 +54,10 @@ def fill_in(
         graphs: The scopes of the model that is inferred, which get the declarations.
         types: Per scope what is known of its values; gets what is written.
     """
-    filled = []
+    filled: list[str] = []
     paths = scope_paths(scopes)
     for index, scope in enumerate(graphs):
+        written: dict[str, tuple[int, tuple[int, ...]]] = {}
         seen = observed.values.get(paths[index], {})
         for name in _variable(scopes[index]):
             known = types[index].get(name, ValueType())
@@ -65,9 +66,10 @@ def fill_in(
             element, dims = seen[name]
             if known.element not in {0, element} or _contradicts(known, dims):
                 continue
-            _write(scope.graph, name, element, dims)
+            written[name] = element, dims
             types[index][name] = ValueType("tensor", element, dims)
-            filled.append(name)
+        write(scope.graph, written)
+        filled += written
     return filled
 
 
@@ -86,10 +88,12 @@ def _contradicts(known: ValueType, dims: Sequence[int]) -> bool:
     return any(isinstance(dim, int) and dim != length for dim, length in zip(known.dims, dims, strict=True))
 
 
-def _write(graph: GraphProto, name: str, element: int, dims: Sequence[int]) -> None:
-    found = [value for value in values_of(graph) if value.name == name]
-    for value in found:
-        value.type.tensor_type.elem_type = element
+def write(graph: GraphProto, found: Mapping[str, tuple[int, tuple[int, ...]]]) -> None:
+    """Declare the element types and the shapes of values that a graph computes or is given, by name."""
+    declared = [value for value in values_of(graph) if value.name in found]
+    for value in declared:
+        value.type.tensor_type.elem_type, dims = found[value.name]
         write_shape(value, dims)
-    if not found:
-        declare(graph.value_info, name, element, dims)
+    stated = {value.name for value in declared}
+    for name in (name for name in found if name not in stated):
+        declare(graph.value_info, name, *found[name])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
 from memsched.formats.module import LoadOptions, ObservedSizes
-from memsched.formats.onnx import branches, folding, observed, symbolic, twins
+from memsched.formats.onnx import branches, folding, observed, resolved, symbolic, twins
 from memsched.formats.onnx.light import is_stripped
 from memsched.formats.onnx.stated import Statements, declare, is_settled
 from memsched.formats.onnx.structure import (
@@ -91,10 +91,9 @@ def infer(light: ModelProto, scopes: Sequence[Scope], options: LoadOptions) -> S
     """
     inference = _Inference(light, scopes, options)
     inference.run()
-    for _ in range(_rounds(scopes)):
-        if not (inference.admit() or inference.state() or inference.fold() or inference.exclude()):
-            break
-        inference.run()
+    inference.follow()
+    if inference.resolve():
+        inference.follow()
     asked = inference.ask_runtime()
     if options.observed is not None:
         inference.observe(options.observed)
@@ -104,20 +103,14 @@ def infer(light: ModelProto, scopes: Sequence[Scope], options: LoadOptions) -> S
     return result
 
 
-def _rounds(scopes: Sequence[Scope]) -> int:
-    """Return how often a model is inferred at most: what a layer's shapes follow from is folded in the round before."""
-    return max(_ROUNDS, _MOST_NODES // max(1, sum(len(scope.graph.node) for scope in scopes)))
-
-
 def _stated(light: ModelProto, scopes: Sequence[Scope]) -> list[dict[str, ValueType]]:
     """Return what ``light`` tells without any statement: what a runtime plans with, which folds constants as well."""
     alone = _Inference(light, scopes, LoadOptions())
     named = alone.statements.symbols()
     alone.run()
-    for _ in range(_rounds(scopes)):
-        if not (alone.admit() or folding.fold(alone.model, scopes, alone.shapes.types, alone.shapes.idle)):
-            break
-        alone.run()
+    alone.follow(by_itself=True)
+    if alone.resolve():
+        alone.follow(by_itself=True)
     return [
         {name: replace(found, dims=_named(found.dims, named)) for name, found in types.items()}
         for types in alone.result().types
@@ -133,7 +126,7 @@ class _Inference:
     """The model under inference and what is known so far."""
 
     def __init__(self, light: ModelProto, scopes: Sequence[Scope], options: LoadOptions) -> None:
-        self.scopes = scopes
+        self.light, self.scopes = light, scopes
         self.shapes = Shapes([{} for _ in scopes])
         self.statements = Statements(options)
         self.model = _inference_copy(light, scopes)
@@ -226,13 +219,44 @@ class _Inference:
                 self.shapes.reasons.setdefault("", f"{again}".partition("\n")[0])
         self._absorb()
 
+    def follow(self, *, by_itself: bool = False) -> None:
+        """Infer again for as long as something new is known: each layer's shapes may follow from those before it.
+
+        Args:
+            by_itself: Nothing is stated, and branches stay that could not run.
+        """
+        for _ in range(max(_ROUNDS, _MOST_NODES // max(1, self._nodes()))):
+            if by_itself:
+                more = self.admit() or folding.fold(self.model, self.scopes, self.shapes.types, self.shapes.idle)
+            else:
+                more = self.admit() or self.state() or self.fold() or self.exclude()
+            if not more:
+                break
+            self.run()
+
+    def _nodes(self) -> int:
+        return sum(len(scope.graph.node) for scope in self.scopes)
+
+    def resolve(self) -> bool:
+        """Take what ONNX Runtime tells as it loads the model, where ONNX's inference stops; return whether it tells."""
+        if self._nodes() > resolved.MOST_NODES or not self._needs_help():
+            return False
+        types = self.shapes.types[0]
+        made = itertools.chain.from_iterable(self.scopes[0].writes)
+        unknown = {name for name in made if not _enough(types.get(name))}
+        told = resolved.infer(self.model, self.light.graph.node)
+        found = {name: told[name] for name in told if name in unknown}
+        if found:
+            observed.write(self.model.graph, found)
+            self.run()
+        return bool(found)
+
     def ask_runtime(self) -> bool:
         """Ask ONNX Runtime's symbolic inference for what is still missing; return whether it answered."""
         asked = False
-        nodes = sum(len(scope.graph.node) for scope in self.scopes)
         for _ in range(2):
             if (
-                nodes > symbolic.MOST_NODES
+                self._nodes() > symbolic.MOST_NODES
                 or not self._needs_help()
                 or self._longest_vector() > symbolic.LONGEST_VECTOR
             ):

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from memsched.formats.onnx import resolved
 from memsched.formats.onnx.structure import Scope, analyse, domain_of
 from memsched.frozen import FrozenValue
 
@@ -149,10 +150,16 @@ def _types(model: ModelProto) -> dict[str, TypeProto]:
         else:
             graph.initializer.append(tensor)
     try:
-        graph = onnx.shape_inference.infer_shapes(light, data_prop=True).graph
+        inferred = onnx.shape_inference.infer_shapes(light, data_prop=True).graph
     except (onnx.shape_inference.InferenceError, ValueError):
-        graph = light.graph  # what the model itself declares is enough to go on
-    return {value.name: value.type for value in (*graph.value_info, *graph.input, *graph.output)}
+        inferred = graph  # what the model itself declares is enough to go on
+    types = {value.name: value.type for value in (*inferred.value_info, *inferred.input, *inferred.output)}
+    if any(_dims(types.get(name)) is None for node in source.node for name in node.output if name):
+        for name, (element, dims) in resolved.infer(light, source.node).items():
+            # Integers may be shape arithmetic, which is pinned unless the file itself tells its size.
+            if element not in _INTEGERS and _dims(types.get(name)) is None:
+                types[name] = onnx.helper.make_tensor_type_proto(element, dims)
+    return types
 
 
 def _elements(dims: Sequence[int]) -> int:

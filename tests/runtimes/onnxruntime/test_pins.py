@@ -160,6 +160,24 @@ def test_pinned_nodes_still_work_in_place(opset: int, tmp_path: Path) -> None:
     assert executed(pinned, tmp_path)[2] < 900, "the Relu took new memory"
 
 
+def test_pinned_nodes_work_in_place_behind_what_only_the_runtime_infers(tmp_path: Path) -> None:
+    fused = helper.make_node("FusedMatMul", ["x", "x"], ["a"], "a", domain="com.microsoft", transB=1)
+    nodes = [
+        fused,
+        helper.make_node("Cos", ["x"], ["c"], "c"),
+        helper.make_node("Relu", ["a"], ["b"], "b"),
+        helper.make_node("ReduceMax", ["b"], ["m"], "m"),
+        helper.make_node("ReduceMax", ["c"], ["k"], "k"),
+        helper.make_node("Add", ["m", "k"], ["y"], "y"),
+    ]
+    model = model_of(nodes, [("x", FLOAT, [50, 2])], [("y", FLOAT, [1, 1])])
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    pinned = pin(model).model
+    outputs, _, peak = executed(pinned, tmp_path, feed={"x": np.ones((50, 2), np.float32)})
+    assert outputs[0].item() == pytest.approx(2 + np.cos(1))
+    assert peak < 2 * 10_000, "the Relu took new memory"
+
+
 def test_bounds_of_a_range_stay_scalars(tmp_path: Path) -> None:
     """ONNX Runtime follows the values of integers through Unsqueeze, and takes a pinned scalar for a vector."""
     nodes = [
