@@ -21,8 +21,8 @@ _TENSOR: Final = re.compile(r"tensor\((\w+)\)")
 def infer(model: ModelProto, nodes: Iterable[NodeProto]) -> dict[str, tuple[int, tuple[int, ...]]]:
     """Return the element types and the shapes of what nodes of the main graph compute, where all lengths are numbers.
 
-    Empty where ONNX Runtime is not installed or refuses the model. A session tells what its outputs are like before it
-    is initialised: what it is given has all values for outputs.
+    Scalars are not among them. Empty where ONNX Runtime is not installed or refuses the model. A session tells what its
+    outputs are like before it is initialised: what it is given has all values for outputs.
 
     Args:
         model: What is known of the model, with constants without values for inputs.
@@ -53,6 +53,7 @@ def infer(model: ModelProto, nodes: Iterable[NodeProto]) -> dict[str, tuple[int,
     found = {}
     for name, kind, shape in outputs:
         element = _TENSOR.fullmatch(kind)
-        if element is not None and all(isinstance(length, int) and length >= 0 for length in shape):
+        # No lengths stand for a scalar and for what is not known alike.
+        if element is not None and shape and all(isinstance(length, int) and length >= 0 for length in shape):
             found[name] = TensorProto.DataType.Value(element[1].upper()), tuple(shape)
     return found

@@ -105,7 +105,7 @@ def executed_model(
     found: Mapping[str, Any] = result.value
     stays_open = not found["fixed"] and bool(options.input_shapes or options.dims)
     kept = dataclasses.replace(options, settled=True, observed=None) if stays_open else LoadOptions(feeds=options.feeds)
-    shown = observe(found["bytes"], "-", kept, options.feeds, seed=seed)
+    shown = observe(found["bytes"], "-", kept, options.feeds, seed=seed, option="--session")
     made: bytes = found["bytes"]
     follows = not stays_open and options.observed is None and all_sizes_follow(data, path, options)
     made = _with_sizes(made, shown, None if follows else _certain(data, path, made))

@@ -11,12 +11,18 @@ from memsched.formats.module import LoadOptions, ObservedSizes
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.package import ONNXRUNTIME
 
-__all__ = ["observe"]
+__all__ = ["OTHER_INPUTS", "observe"]
 
 _EXECUTE: Final = "memsched.runtimes.onnxruntime.profiled_run:execute"
 
 
-def observe(data: bytes, path: str, options: LoadOptions, feeds: str | None, *, seed: int) -> LoadOptions:
+OTHER_INPUTS: Final = "; --shapes-from-run FEEDS.npz names inputs that it runs on"
+"""What is said of a model that does not run on random inputs."""
+
+
+def observe(
+    data: bytes, path: str, options: LoadOptions, feeds: str | None, *, seed: int, option: str = "--shapes-from-run"
+) -> LoadOptions:
     """Run a model once; return ``options`` with the sizes of its inputs and of all that it computed.
 
     Args:
@@ -24,6 +30,7 @@ def observe(data: bytes, path: str, options: LoadOptions, feeds: str | None, *, 
         options: What is stated of the inputs; needed where ``feeds`` says nothing.
         feeds: A file of numpy (.npz) with an array for each input, by name; None for random inputs.
         seed: Of these.
+        option: What is said to have asked for the run.
 
     Raises:
         RuntimeUnavailableError: onnxruntime is not installed.
@@ -42,9 +49,10 @@ def observe(data: bytes, path: str, options: LoadOptions, feeds: str | None, *, 
     result = run_in_child(_EXECUTE, request)
     source = "random inputs" if feeds is None else f"'{feeds}'"
     if not result.ok:
-        raise UsageError(f"--shapes-from-run: the model does not run on {source}: {_line(result.reason)}")
+        raise UsageError(f"{option}: the model does not run on {source}: {_line(result.reason)}")
     if result.value["failed"] is not None:
-        raise UsageError(f"--shapes-from-run: {source}: {_line(result.value['failed'])}")
+        said = f"{option}: {source}: {_line(result.value['failed'])}"
+        raise UsageError(said if feeds is not None else f"{said}{OTHER_INPUTS}")
     values = {
         scope: {name: (element, tuple(dims)) for name, element, dims in rows}
         for scope, rows in result.value["values"].items()

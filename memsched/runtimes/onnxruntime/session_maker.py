@@ -50,7 +50,7 @@ class OnnxRuntimeSessions:
         )
 
     def draw_feeds(self, data: bytes, folder: Path | None, options: LoadOptions, file: Path, *, seed: int) -> None:
-        """Store random inputs; see `session_points.draw_feeds`."""
+        """Store inputs; see `session_points.draw_feeds`."""
         draw_feeds(data, folder, options, file, seed=seed)
 
     def measure(

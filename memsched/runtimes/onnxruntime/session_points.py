@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -157,12 +158,15 @@ class MeasuredSession:
 
 
 def draw_feeds(data: bytes, folder: Path | None, options: LoadOptions, file: Path, *, seed: int) -> None:
-    """Store random inputs that a model takes in ``file``.
+    """Store inputs that a model takes in ``file``: the stated ones, or random ones.
 
     Raises:
         ModelError: ONNX Runtime does not load the model.
         UsageError: There are none.
     """
+    if options.feeds is not None:
+        shutil.copyfile(options.feeds, file)
+        return
     request = {
         "model": {"bytes": data, "folder": None if folder is None else str(folder.absolute())},
         "file": str(file.absolute()),

@@ -71,7 +71,8 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
             None for its own file order.
 
     Returns:
-        "version"; "failed": the number of the session that could not run, or None, with its "message";
+        "version"; "failed": the number of the session that could not run, or None, with its "message" and
+        "loaded": whether it was loaded;
         "random": an op that draws random numbers without a seed, or None; "vary": whether the first session's outputs
         vary from input to input, None for a single run; "sessions": each {"peak_bytes", "lasting_bytes", "order": as
         `read_profile` gives them, "equal", "close", "max_abs_error", "relative_error", "message": why it has no
@@ -99,7 +100,7 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
             return {**answer, "failed": None, "sessions": run.results, "vary": run.vary}
         # Other inputs may help the first model only; what it runs on, the others must run on too.
         if failure.session or answer["failed"] is None:
-            answer.update(failed=failure.session, message=failure.message)
+            answer.update(failed=failure.session, message=failure.message, loaded=failure.loaded)
         if failure.session or not failure.loaded:
             break
     return {**answer, "sessions": []}

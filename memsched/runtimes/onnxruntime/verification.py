@@ -18,6 +18,7 @@ from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.runtimes.borders import told
 from memsched.runtimes.child import ChildResult, run_in_child
+from memsched.runtimes.onnxruntime.observation import OTHER_INPUTS
 from memsched.runtimes.onnxruntime.session_points import LISTED
 from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.values import OtherSize, Verification
@@ -72,10 +73,12 @@ class Comparison(FrozenValue, frozen=True):
     Attributes:
         verification: Bit-equality, the largest error and the measured peaks.
         outputs_close: Whether all outputs agree within the tolerance; None when they could not be compared.
+        other_inputs: The first model was loaded and does not run on these inputs.
     """
 
     verification: Verification
     outputs_close: bool | None
+    other_inputs: bool = False
 
 
 class Measurement(FrozenValue, frozen=True):
@@ -129,7 +132,7 @@ def verify(
     Raises:
         RuntimeUnavailableError: onnxruntime is not installed.
     """
-    return compare_models(
+    found = compare_models(
         before,
         after,
         expected_order=expected_order,
@@ -142,7 +145,10 @@ def verify(
         data_folder=data_folder,
         timeout_seconds=timeout_seconds,
         borders=borders,
-    ).verification
+    )
+    if found.other_inputs and feeds is None:
+        return replace(found.verification, reason=f"{found.verification.reason}{OTHER_INPUTS}")
+    return found.verification
 
 
 def compare_models(
@@ -195,7 +201,8 @@ def compare_models(
         return Comparison(_died(result, request, timeout_seconds), None)
     answer = result.value
     if answer["failed"] is not None:
-        return Comparison(_failed(answer["failed"], answer["message"], _runtime(answer)), None)
+        verdict = _failed(answer["failed"], answer["message"], _runtime(answer))
+        return Comparison(verdict, None, other_inputs=answer["failed"] == 0 and answer["loaded"])
     judged = _judged(answer, guarantee, request["runs"])
     return replace(judged, verification=replace(judged.verification, feeds=feeds))
 

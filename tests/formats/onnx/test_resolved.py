@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 
 from memsched.formats.onnx import resolved
-from tests.formats.onnx_builder import FLOAT, constant, make, node, read, sizes, value
+from tests.formats.onnx_builder import FLOAT, INT64, constant, make, node, read, sizes, value
 from tests.needs import recent_onnxruntime
 
 pytestmark = recent_onnxruntime
@@ -76,3 +76,9 @@ def test_what_the_runtime_refuses_tells_nothing() -> None:
     wrong = make([node("Relu", "x", "y")], [value("x", (4,), FLOAT)], [value("y", None)])
     wrong.graph.node[0].input[0] = "absent"
     assert resolved.infer(wrong, wrong.graph.node) == {}
+
+
+def test_a_rank_that_the_runtime_does_not_know_is_no_scalar() -> None:
+    nodes = [node("Reshape", "x s", "a"), node("Neg", "a", "y")]
+    model = make(nodes, [value("x", (4,)), value("s", ("n",), INT64)], [value("y", None)])
+    assert resolved.infer(model, model.graph.node) == {}

@@ -221,6 +221,39 @@ def test_inputs_that_do_not_fit_are_told(tmp_path: Path, arrays: dict[str, Any],
         load(picked(), shapes_from_run=feeds(tmp_path, **arrays))
 
 
+def looked_up(tmp_path: Path) -> str:
+    """Write a model that runs on indices from 1 to 8 alone."""
+    node, file = helper.make_node, tmp_path / "looked_up.onnx"
+    weights = [
+        numpy_helper.from_array(np.array(5), "five"),
+        numpy_helper.from_array(np.ones((4, 32), np.float32), "table"),
+    ]
+    nodes = [
+        node("Sub", ["i", "five"], ["at"], "sub"),
+        node("Gather", ["table", "at"], ["rows"], "gather"),
+        node("Exp", ["rows"], ["y"], "exp"),
+    ]
+    file.write_bytes(model_of(nodes, [value("i", INT64, [64])], [value("y", FLOAT, [64, 32])], weights))
+    return str(file)
+
+
+def test_what_random_inputs_do_not_suit_is_told_how_to_state_others(tmp_path: Path) -> None:
+    path = looked_up(tmp_path)
+    verification = optimize(path).report["verification"]
+    assert verification["outputs_equal"] is None
+    assert verification["reason"].endswith("--shapes-from-run FEEDS.npz names inputs that it runs on")
+    with pytest.raises(UsageError, match=r"^--session: random inputs: .*; --shapes-from-run FEEDS.npz names inputs"):
+        optimize(path, session="default")
+
+
+def test_inputs_that_are_stated_are_those_that_are_verified_and_measured_on(tmp_path: Path) -> None:
+    given = feeds(tmp_path, i=np.arange(64) % 8 + 1)
+    report = optimize(looked_up(tmp_path), session="default", shapes_from_run=given).report
+    assert report["verification"]["outputs_equal"]
+    assert (report["verification"]["feeds"], report["verification"]["runs"]) == (given, 1)
+    assert report["sessions"]
+
+
 def test_files_that_state_every_size_need_no_run() -> None:
     path = Path(__file__).parents[3] / "models" / "hello_world_int8.tflite"
     with pytest.raises(UsageError, match="states every size"):
