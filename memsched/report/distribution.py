@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["print_distribution"]
 
-_WIDE = 76
-"""Columns from which the table shows what was measured beside what was planned."""
-
+_UNLIMITED = 1000
+"""Columns in which every table has room."""
 
 _ROUNDING = 1e-9
 """By which equal latencies may differ: sums of floats in different orders."""
@@ -32,7 +31,7 @@ def print_distribution(console: Console, report: DistributionReport, *, folder: 
     devices = counted(len(report.devices), "device")
     title = f"{model.path}: {counted(model.ops, 'op')} on {devices} of cluster '{cluster.name}'"
     print_line(console, title, "bold")
-    console.print(_table(report, console.width))
+    console.print(_table(report, console))
     for text, style in _findings(report):
         print_line(console, text, style)
     if verbose:
@@ -45,11 +44,20 @@ def print_distribution(console: Console, report: DistributionReport, *, folder: 
         print_line(console, f"plan and {counted(files, 'model')}: {folder}", whole=True)
 
 
-def _table(report: DistributionReport, width: int) -> Any:
+def _table(report: DistributionReport, console: Console) -> Any:
+    """Return the table of devices; what was measured stands beside what was planned where there is room for both."""
+    from rich.measure import Measurement
+
+    table = _devices(report, console.width, measured=report.run is not None)
+    if Measurement.get(console, console.options.update(max_width=_UNLIMITED), table).maximum <= console.width:
+        return table
+    return _devices(report, console.width, measured=False)
+
+
+def _devices(report: DistributionReport, width: int, *, measured: bool) -> Any:
     from rich import box
     from rich.table import Table
 
-    measured = report.run is not None and width >= _WIDE
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("device", no_wrap=True)
     columns = ["memory", "of", "weights", *(["measured"] if measured else []), "sends", "receives"]
