@@ -230,7 +230,7 @@ class _Inference:
                 more = self.admit() or folding.fold(self.model, self.scopes, self.shapes.types, self.shapes.idle)
             else:
                 more = self.admit() or self.state() or self.fold() or self.exclude()
-            if not more:
+            if not (more or self.reconsider()):
                 break
             self.run()
 
@@ -246,6 +246,8 @@ class _Inference:
         unknown = {name for name in made if not _enough(types.get(name))}
         told = resolved.infer(self.model, self.light.graph.node)
         found = {name: told[name] for name in told if name in unknown}
+        for name, (_, dims) in found.items():
+            self._set_right(0, name, types.get(name, ValueType()), ValueType(dims=dims))
         if found:
             observed.write(self.model.graph, found)
             self.run()
@@ -331,6 +333,22 @@ class _Inference:
                 name = match[2] or match[1]
                 raise ModelError(f"op '{name}' gives elements of type {given} where the model declares {declared}")
 
+    def reconsider(self) -> bool:
+        """Look for contradictions where sizes are missing; return whether there were any.
+
+        ONNX's inference tells of none where there is an operator that it does not know.
+        """
+        if not self._needs_help():
+            return False
+        told = len(self.shapes.notes)
+        try:
+            self._settle()
+        except ModelError:
+            raise
+        except Exception:  # the native code raises several types of its own
+            return False
+        return len(self.shapes.notes) > told
+
     def _settle(self) -> None:
         """Remove the declared shapes that contradict what follows from the operators alone."""
         from onnx import ModelProto, shape_inference
@@ -345,14 +363,20 @@ class _Inference:
         for index, (mine, other) in enumerate(pairs):
             follows = {value.name: value_type(value.type) for value in values_of(other.graph)}
             for value in _computed(mine.graph, self._chosen(mine)):
-                declared = value_type(value.type)
-                if _contradict(declared, follows.get(value.name, ValueType())):
-                    self.shapes.notes.append(
-                        f"tensor '{value.name}' is declared as {_shown(declared)} but computed as "
-                        f"{_shown(follows[value.name])}; the computed shape holds"
-                    )
+                computed = follows.get(value.name, ValueType())
+                if self._set_right(index, value.name, value_type(value.type), computed):
                     value.type.tensor_type.ClearField("shape")
-                    self.shapes.types[index].pop(value.name, None)
+
+    def _set_right(self, index: int, name: str, declared: ValueType, computed: ValueType) -> bool:
+        """Forget the declared shape of a value of a graph, and note it, where it contradicts what is computed."""
+        if not _contradict(declared, computed):
+            return False
+        self.shapes.notes.append(
+            f"tensor '{name}' is declared as {_shown(declared)} but computed as {_shown(computed)}; "
+            "the computed shape holds"
+        )
+        self.shapes.types[index].pop(name, None)
+        return True
 
     def _chosen(self, scope: Scope) -> set[int]:
         """Return the nodes that execute one branch always: the types of their outputs follow from it."""
@@ -391,6 +415,7 @@ def _inference_copy(light: ModelProto, scopes: Sequence[Scope]) -> ModelProto:
         model.opset_import.add(domain=domain, version=1)
     for scope, known in zip(graphs_like(model.graph, scopes), scopes, strict=True):
         _drop_constants(scope.graph, scope.parent < 0, computed="Constant" in known.operators)
+        _drop_repeated(scope.graph)
     if len(scopes) > 1:
         model.opset_import.add(domain=folding.HIDDEN, version=1)
     if twins.OWN in used:
@@ -441,6 +466,15 @@ def _drop_constants(graph: GraphProto, main: bool, *, computed: bool) -> None:
     if computed and len(nodes) < len(graph.node):
         del graph.node[:]
         graph.node.extend(nodes)
+
+
+def _drop_repeated(graph: GraphProto) -> None:
+    """Drop declarations without a shape of inputs and outputs: of two, ONNX's inference looks at one alone."""
+    apart = {value.name for value in (*graph.input, *graph.output)}
+    kept = [value for value in graph.value_info if value.name not in apart or value.type.tensor_type.HasField("shape")]
+    if len(kept) < len(graph.value_info):
+        del graph.value_info[:]
+        graph.value_info.extend(kept)
 
 
 def _contradict(declared: ValueType, follows: ValueType) -> bool:

@@ -70,6 +70,20 @@ def test_shapes_are_followed_on_both_sides_of_what_only_the_runtime_knows() -> N
     assert found["f"] == found["y"] == 4 * 7 * 4
 
 
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_declaration_that_is_wrong_behind_such_an_operator_is_told(twice: bool) -> None:
+    """ONNX's inference tells of no contradiction beside an operator that it does not know."""
+    own = node("FusedMatMul", "x m", "p", domain="com.microsoft", transB=1)
+    nodes = [own, node("Reshape", "p s", "y")]
+    constants = [constant("m", CONSTANTS["m"]), constant("s", np.array([1, 4, -1]))]
+    model = make(nodes, [value("x", (1, 4, 8))], [value("y", (1, "n"))], constants, domains=["com.microsoft"])
+    if twice:
+        model.graph.value_info.append(value("y", None))
+    module = read(model)
+    assert sizes(module)["y"] == 4 * 5 * 4
+    assert any("'y' is declared as [1, n] but computed as [1, 4, 5]" in note for note in module.notes)
+
+
 def test_what_the_runtime_refuses_tells_nothing() -> None:
     model = make([node("Unheard", "x", "y", domain="custom")], [value("x", (4,))], [value("y", None)])
     assert resolved.infer(model, model.graph.node) == {}
