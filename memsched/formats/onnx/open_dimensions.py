@@ -22,6 +22,8 @@ _LISTED: Final = 3
 """Values that a message describes; options are given for all."""
 
 _BATCH: Final = re.compile(r"(?i)(^|[^a-z])(n|b|bs|batch|batch_?size)([^a-z]|$)|batch")
+_MADE_UP: Final = "unk__"
+"""Begins the names that ONNX's inference and some exporters give to lengths that they do not know."""
 _LENGTH: Final = re.compile(r"(?i)seq|len|time|step|frame|sample|token|past|length")
 _FEW_CHANNELS: Final = 4
 """The last of four lengths is a number of channels where it is at most this, and the second is none."""
@@ -103,7 +105,7 @@ def _lengths(dims: _Dims | None) -> list[str]:
         elif _BATCH.search(dim) or (names[axis] == "batch" and not _LENGTH.search(dim)):
             lengths.append("1")
         else:
-            lengths.append(f"<{names[axis]}>")
+            lengths.append(f"<{_own_name(dim) if names[axis] == 'batch' else names[axis]}>")
     # Several unknown lengths of one input may differ.
     twice = {length for length in lengths if length.startswith("<") and lengths.count(length) > 1}
     return [f"<{length[1:-1]} {axis}>" if length in twice else length for axis, length in enumerate(lengths)]
@@ -117,8 +119,12 @@ def _axis_names(dims: _Dims) -> list[str]:
     if len(dims) == 3 and isinstance(dims[0], int) and dims[0] > 1 and isinstance(dims[2], int):
         return ["layers", "batch", "width"]  # a recurrent network's state
     rest = len(dims) - (len(dims) > 1)
-    names = [dim if isinstance(dim, str) and dim.isidentifier() else "length" for dim in dims[len(dims) - rest :]]
-    return [*["batch"] * (len(dims) > 1), *names]
+    return [*["batch"] * (len(dims) > 1), *map(_own_name, dims[len(dims) - rest :])]
+
+
+def _own_name(dim: int | str) -> str:
+    """Return what a dimension is called, where its name says something."""
+    return dim if isinstance(dim, str) and dim.isidentifier() and not dim.startswith(_MADE_UP) else "length"
 
 
 def _roots(values: Sequence[OpenValue], scopes: Sequence[Scope]) -> list[OpenValue]:

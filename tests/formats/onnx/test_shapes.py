@@ -29,6 +29,8 @@ class TestShapes:
             ({"x": [None, None, None, 3]}, "--input-shape 'x:1,<height>,<width>,3'"),
             ({"x": ["?", 3, "?", "?"]}, "--input-shape 'x:1,3,<height>,<width>'"),
             ({"x": ["batch", "seq_len"], "m": ["batch", "seq_len"]}, "--dim batch=1 --dim 'seq_len=<seq_len>'"),
+            ({"x": ["seq_len", 576]}, "--dim 'seq_len=<seq_len>'"),
+            ({"x": ["unk__7", "unk__8"]}, "--dim unk__7=1 --dim 'unk__8=<length>'"),
             ({"x": [None, None], "h": [2, None, 128]}, "--input-shape 'x:1,<length>' --input-shape h:2,1,128"),
             ({"x": [None, None, None]}, "--input-shape 'x:1,<length 1>,<length 2>'"),
             ({"x": None}, "--input-shape 'x:<shape>'"),
