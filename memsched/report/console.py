@@ -50,6 +50,9 @@ _FAULTS_SHOWN_VERBOSE = 50
 _WHOLE_NAMES = 10**6
 """More columns than any name has."""
 
+_MOST_GAPS = 0.005
+"""Share of an arena that gaps may take without being named."""
+
 _GUARANTEES = {
     "given": "the file as given",
     "none": "none",
@@ -295,7 +298,7 @@ def _litert_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     if taken is None:
         return []
     pairs = ((taken.before, given.arena_bytes), (taken.after, result.arena_bytes))
-    if all(own <= (1 + MOST_OFF) * arena for own, arena in pairs):
+    if all(own <= (1 + _MOST_GAPS) * arena for own, arena in pairs):
         return []
     after = f", {taken.after:,} B as optimised" if report.command == "optimize" else ""
     return [(f"LiteRT's own planner leaves gaps: it takes {taken.before:,} B as given{after}", "yellow")]

@@ -34,7 +34,7 @@ def test_a_prediction_that_missed_is_named(
 
 
 @pytest.mark.parametrize(
-    ("taken", "said"), [(None, False), ({"before": 1.02, "after": 1.0}, False), ({"before": 1.0, "after": 1.1}, True)]
+    ("taken", "said"), [(None, False), ({"before": 1.004, "after": 1.0}, False), ({"before": 1.0, "after": 1.01}, True)]
 )
 def test_gaps_of_the_runtime_s_own_planner_are_named(taken: dict[str, float] | None, said: bool) -> None:
     report = report_with(True, 0.0, rewritten=False)

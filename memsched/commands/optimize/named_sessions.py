@@ -15,7 +15,7 @@ from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.place import Request, required_as_given
 from memsched.commands.optimize.session import written_for_session
 from memsched.commands.optimize.session_candidates import SessionCandidate, SessionSource, candidates
-from memsched.commands.optimize.trials import TrialRequest
+from memsched.commands.optimize.trials import LEAST_GAIN, TrialRequest
 from memsched.commands.session_rows import SessionFile, measured_sessions
 from memsched.errors import MemschedError
 from memsched.report.values.optimize import SuggestionRow
@@ -73,7 +73,8 @@ def named_sessions(
     # A session without options may need less for the file as given, by what it rewrites itself.
     listed = [with_options] if trusted and held.requirement_bytes < held.default_peak_before_bytes else []
     rows = [*listed, *(row for row in (_executed(asked, request, source),) if row is not None)]
-    return tuple(sorted((row for row in rows if row.saving_bytes > 0), key=lambda row: row.requirement_bytes))
+    worth = [row for row in rows if row.saving_bytes >= LEAST_GAIN * (row.requirement_bytes + row.saving_bytes)]
+    return tuple(sorted((row for row in worth if row.saving_bytes), key=lambda row: row.requirement_bytes))
 
 
 def executed_in_less(asked: TrialRequest, request: Request, source: SessionSource) -> SuggestionRow | None:

@@ -37,9 +37,9 @@ from memsched.runtimes.known import runtime_of
 from memsched.search.limits import QUICK, Limits
 from memsched.targets.model import Target
 
-__all__ = ["RunOutcome", "Suggestion", "TrialRequest", "suggestions"]
+__all__ = ["LEAST_GAIN", "RunOutcome", "Suggestion", "TrialRequest", "suggestions"]
 
-_LEAST_GAIN = 0.01
+LEAST_GAIN = 0.01
 """Share of what is required: a smaller gain is not worth another run."""
 
 _MOST_NAMED = 3
@@ -162,7 +162,7 @@ def suggestions(run: RunOutcome) -> tuple[Suggestion, ...]:
     shortly = request.run.again(Limits(0.0, request.run.limits.seed, effort=_PIECES_EFFORT)).quiet()
     quick = dataclasses.replace(request, run=shortly, solver="file", end=math.inf)
     trials = _Trials(dataclasses.replace(run, request=quick))
-    most = max((1 - _LEAST_GAIN) * placed.required, asked.budget or 0)
+    most = max((1 - LEAST_GAIN) * placed.required, asked.budget or 0)
     gained = enough or run.whole is not None
     found = [one for one in trials.run(gained=gained) if one.required <= most]
     return tuple(_ranked(found, placed.required))[:_MOST_NAMED]
