@@ -356,6 +356,10 @@ def _weights_bytes(model: FileModel) -> int:
     return sum(model.buffers[buffer].size for buffer in used if buffer < len(model.buffers))
 
 
+def _computes_shapes(graph: Graph) -> bool:
+    return any(op.type == "SHAPE" for op in graph.ops)
+
+
 def _notes(
     subgraph: FileSubgraph, graph: Graph, tensors: Sequence[int], constants: Sequence[bool], names: Sequence[str]
 ) -> tuple[str, ...]:
@@ -366,7 +370,9 @@ def _notes(
         notes.append(f"{where}no size is known of, and nothing counted for, {_list(unsized)}")
     dynamic = [names[tensor] for tensor in tensors if subgraph.tensors[tensor].dynamic]
     if dynamic:
-        notes.append(f"{where}dynamic shapes are counted as the file stores them: {_list(dynamic)}")
+        # What converters store of a shape that the model computes is often 1 along each axis.
+        more = ", and it computes shapes, so that it may take far more" if _computes_shapes(graph) else ""
+        notes.append(f"{where}dynamic shapes are counted as the file stores them{more}: {_list(dynamic)}")
     constant_outputs = [names[tensor] for tensor in subgraph.outputs if tensor >= 0 and constants[tensor]]
     if constant_outputs:
         notes.append(f"{where}outputs that are constants take no activation memory: {_list(constant_outputs)}")
