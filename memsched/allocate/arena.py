@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 
 from memsched.allocate.buffers import Buffer, blocks, buffers
 from memsched.allocate.columns import PlacedColumns, columns_of
@@ -16,7 +15,28 @@ from memsched.graph.packing import Packing
 from memsched.graph.uses import sums
 from memsched.search.run import Run
 
-__all__ = ["allocate", "place"]
+__all__ = ["Packed", "allocate", "packed", "place"]
+
+
+class Packed:
+    """Addresses of which at first only the arena is known: of most orders nobody asks for more.
+
+    Attributes:
+        arena: Bytes, as in `Allocation.arena`.
+    """
+
+    def __init__(self, arena: int, allocation: Callable[[], Allocation]) -> None:
+        self.arena, self._allocation = arena, allocation
+
+    @staticmethod
+    def of(allocation: Allocation) -> Packed:
+        """Return addresses that are known."""
+        return Packed(allocation.arena, lambda: allocation)
+
+    @cached_property
+    def allocation(self) -> Allocation:
+        """Return the addresses."""
+        return self._allocation()
 
 
 def allocate(
@@ -35,13 +55,25 @@ def allocate(
         storage: Of ``graph``, where the caller has it already.
         run: When to end, with the smallest arena so far; None for no exact search.
     """
+    return packed(graph, schedule, alignment=alignment, storage=storage, run=run).allocation
+
+
+def packed(
+    graph: Graph,
+    schedule: Schedule,
+    *,
+    alignment: int,
+    storage: Storage | None = None,
+    run: Run | None = None,
+) -> Packed:
+    """Return the arena that `allocate` finds, and its addresses once they are asked for."""
     storage = storage or Storage.of(graph)
     if storage.uses is not None:
         spans = columns_of(graph, schedule, storage, storage.uses)
-        found = None if spans is None or len(spans.tensors) <= MOST_SCANNED else _swept(spans, alignment)
+        found = None if spans is None or len(spans.sizes) <= MOST_SCANNED else _swept(spans, alignment)
         if found is not None:
             return found
-    return place(buffers(graph, schedule, storage), alignment=alignment, run=run)
+    return Packed.of(place(buffers(graph, schedule, storage), alignment=alignment, run=run))
 
 
 def place(
@@ -57,7 +89,7 @@ def place(
     return _allocation(wanted, offsets, packed.sizes, packing, alignment)
 
 
-def _swept(spans: PlacedColumns, alignment: int) -> Allocation | None:
+def _swept(spans: PlacedColumns, alignment: int) -> Packed | None:
     """Return what one sweep over very many buffers finds, where that is near enough to the bound; else None."""
     import numpy as np
 
@@ -65,21 +97,25 @@ def _swept(spans: PlacedColumns, alignment: int) -> Allocation | None:
     steps = int(spans.ends.max()) + 2
     change = sums(spans.begins, rounded, steps) - sums(spans.ends + 1, rounded, steps)
     bound = int(np.cumsum(change).max())
-    begins, ends, sizes = spans.begins.tolist(), spans.ends.tolist(), rounded.tolist()
-    offsets = sweep(spans.begins, spans.ends + 1, sizes, tight=True)
-    height = max(map(operator.add, offsets, sizes))
+    offsets = np.array(sweep(spans.begins, spans.ends + 1, rounded.tolist(), tight=True), dtype=np.int64)
+    height = int((offsets + rounded).max())
     if not near_enough(height, bound):
         return None
-    same: dict[int, int] = {}  # few sizes differ, and each number takes as much memory as four of them in an array
-    rows = zip(spans.tensors, offsets, map(same.setdefault, sizes, sizes), begins, ends, strict=True)
-    return Allocation(
-        placements=tuple(itertools.starmap(Placement, rows)),
-        arena=height,
-        lower_bound=bound,
-        alignment=alignment,
-        status="optimal" if height == bound else "feasible",
-        method="best fit by time",
-    )
+
+    def allocation() -> Allocation:
+        same: dict[int, int] = {}  # few sizes differ, and each number takes as much memory as four of them in an array
+        sizes = rounded.tolist()
+        columns = offsets.tolist(), map(same.setdefault, sizes, sizes), spans.begins.tolist(), spans.ends.tolist()
+        return Allocation(
+            placements=tuple(map(Placement, spans.named(), *columns)),
+            arena=height,
+            lower_bound=bound,
+            alignment=alignment,
+            status="optimal" if height == bound else "feasible",
+            method="best fit by time",
+        )
+
+    return Packed(height, allocation)
 
 
 def _allocation(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,13 +26,13 @@ class PlacedColumns:
         begins: Per buffer the first step that needs it.
         ends: Per buffer the last step that needs it, included.
         sizes: Bytes, not rounded.
-        tensors: The tensors that share it.
+        named: Returns per buffer the tensors that share it: of most orders only the sizes are asked for.
     """
 
     begins: Numbers
     ends: Numbers
     sizes: Numbers
-    tensors: Sequence[tuple[int, ...]]
+    named: Callable[[], Sequence[tuple[int, ...]]]
 
 
 def columns_of(graph: Graph, schedule: Schedule, storage: Storage, uses: Uses) -> PlacedColumns | None:
@@ -41,45 +41,75 @@ def columns_of(graph: Graph, schedule: Schedule, storage: Storage, uses: Uses) -
 
     if max(map(len, storage.buffers_of), default=0) > 1:
         return None
-    steps = steps_of(schedule.order)
-    first, last = uses.lifetimes(steps)
+    first, last = uses.lifetimes(steps_of(schedule.order))
     begins, ends = np.maximum(first, 0), np.minimum(last, len(schedule.order) - 1)
-    chained = _chains(storage, schedule, steps)
-    # Each member is created where the one before it dies, so that the last one dies last.
-    ends[list(chained)] = ends[[members[-1] for members in chained.values()]]
+    made, read = _merged(storage, schedule)
+    # Each member of an in-place chain is created where the one before it dies, so that the last one dies last.
+    head = _heads(len(first), made, read)
+    ending = np.setdiff1d(made, read, assume_unique=True)
+    ends[head[ending]] = ends[ending]
     placed = (uses.sizes > 0) & (last >= 0)
-    placed[[buffer for members in chained.values() for buffer in members[1:]]] = False
-    tensors: list[tuple[int, ...]] = list(zip(storage.tensor_of))
-    for buffer, inside in _shown(graph, schedule, storage).items():
-        tensors[buffer] = inside
-    for head, members in chained.items():
-        tensors[head] = tuple([tensor for buffer in members for tensor in tensors[buffer]])
+    placed[made] = False
     heads = np.flatnonzero(placed)
     rows = _beside(graph, schedule, uses)
     more = [np.array([row[column] for row in rows], dtype=np.int64) for column in range(3)]
     columns = [np.concatenate((one[heads], added)) for one, added in zip((begins, ends, uses.sizes), more, strict=True)]
-    named = [tensors[head] for head in heads.tolist()] + [row[3] for row in rows]
     beside = np.array([row[3][0] if row[3] else -1 for row in rows], dtype=np.int64)
     firsts = np.concatenate((np.array(storage.tensor_of, dtype=np.int64)[heads], beside))
     order = np.lexsort((firsts, columns[1], columns[0]))
+
+    def named() -> list[tuple[int, ...]]:
+        tensors = _tensors(graph, schedule, storage, (made[np.argsort(first[made], kind="stable")], head))
+        every = [tensors[buffer] for buffer in heads.tolist()] + [row[3] for row in rows]
+        return [every[place] for place in order.tolist()]
+
     begins, ends, sizes = (column[order] for column in columns)
-    return PlacedColumns(begins, ends, sizes, [named[place] for place in order.tolist()])
+    return PlacedColumns(begins, ends, sizes, named)
 
 
-def _chains(storage: Storage, schedule: Schedule, steps: Numbers) -> dict[int, list[int]]:
-    """Return the buffers of each in-place chain by its first one."""
+def _merged(storage: Storage, schedule: Schedule) -> tuple[Numbers, Numbers]:
+    """Return the buffers that are written in place of others, and those."""
     import numpy as np
 
-    head: dict[int, int] = {}
-    found: dict[int, list[int]] = {}
-    made_at = steps[np.array([choice.op for choice in schedule.in_place], dtype=np.int64)]
-    by_step: list[int] = np.argsort(made_at, kind="stable").tolist()
-    for number in by_step:
-        choice = schedule.in_place[number]
-        (created,), (read,) = storage.buffers_of[choice.output], storage.buffers_of[choice.input]
-        head[created] = head.get(read, read)
-        found.setdefault(head[created], [head[created]]).append(created)
-    return found
+    buffers_of, choices = storage.buffers_of, schedule.in_place
+    made = np.array([buffers_of[choice.output][0] for choice in choices], dtype=np.int64)
+    return made, np.array([buffers_of[choice.input][0] for choice in choices], dtype=np.int64)
+
+
+def _heads(count: int, made: Numbers, read: Numbers) -> Numbers:
+    """Return per buffer the first one of its in-place chain."""
+    import numpy as np
+
+    head = np.arange(count)
+    head[made] = read
+    while len(made):
+        # Twice as far each time.
+        further = head[head[made]]
+        moved = further != head[made]
+        head[made] = further
+        made = made[moved]
+    return head
+
+
+def _tensors(
+    graph: Graph, schedule: Schedule, storage: Storage, chained: tuple[Numbers, Numbers]
+) -> list[tuple[int, ...]]:
+    """Return the tensors of each buffer, and at the first one of an in-place chain those of all its members.
+
+    Args:
+        chained: The buffers that are written in place, by the step that makes them, and per buffer the first one of its
+            chain.
+    """
+    tensors: list[tuple[int, ...]] = list(zip(storage.tensor_of))
+    for buffer, inside in _shown(graph, schedule, storage).items():
+        tensors[buffer] = inside
+    made, head = chained
+    members: dict[int, list[int]] = {}
+    for buffer, first in zip(made.tolist(), head[made].tolist(), strict=True):
+        members.setdefault(first, [first]).append(buffer)
+    for first, chain in members.items():
+        tensors[first] = tuple([tensor for buffer in chain for tensor in tensors[buffer]])
+    return tensors
 
 
 def _shown(graph: Graph, schedule: Schedule, storage: Storage) -> dict[int, tuple[int, ...]]:

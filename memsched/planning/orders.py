@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from memsched.allocate.arena import allocate
+from memsched.allocate.arena import Packed, allocate, packed
 from memsched.check.schedule import check_allocation, check_schedule
 from memsched.formats.module import Module
 from memsched.frozen import FrozenValue
@@ -49,13 +49,24 @@ class Baseline(FrozenValue, frozen=True):
 
     Attributes:
         graph: With its bodies' peaks in orders of the same kind.
+        packed: At addresses found without a search.
         footprints: Bytes per step of the file's order; empty for others, of which nobody asks.
     """
 
     graph: Graph
     schedule: Schedule
-    allocation: Allocation
+    packed: Packed
     footprints: tuple[int, ...]
+
+    @property
+    def arena(self) -> int:
+        """Return the bytes of the arena."""
+        return self.packed.arena
+
+    @property
+    def allocation(self) -> Allocation:
+        """Return the addresses, which are made once they are asked for."""
+        return self.packed.allocation
 
 
 def plan_module(
@@ -158,11 +169,11 @@ def baselines(
             below[index] = schedule.peak
             if index == 0:
                 quick = Run(QUICK, stop=stop)
-                allocation = allocate(
+                addresses = packed(
                     one.graph, schedule, alignment=target.alignment_bytes, storage=one.storage, run=quick
                 )
                 asked = profile.footprints if rule is _in_file_order else ()
-                found[rule] = Baseline(one.graph, schedule, allocation, asked)
+                found[rule] = Baseline(one.graph, schedule, addresses, asked)
     return {name: found[rule] for name, rule in rules.items()}
 
 

@@ -33,7 +33,7 @@ def test_the_same_buffers_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> 
             assert any(len(places) > 1 for places in storage.buffers_of)
             continue
         seen += 1
-        columns = zip(spans.begins.tolist(), spans.ends.tolist(), spans.sizes.tolist(), spans.tensors, strict=True)
+        columns = zip(spans.begins.tolist(), spans.ends.tolist(), spans.sizes.tolist(), spans.named(), strict=True)
         wanted = buffers(graph, schedule, storage)
         assert list(columns) == [(one.first_step, one.last_step, one.size, one.tensors) for one in wanted]
         if wanted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memsched.allocate.arena import allocate
+from memsched.allocate.arena import packed
 from memsched.check.schedule import check_schedule
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Schedule, Tensor
@@ -36,7 +36,7 @@ def planned(graph: Graph) -> tuple[GraphPlan, dict[str, Baseline]]:
     order = tuple(range(len(graph.ops)))
     profile = evaluate(storage, order)
     file = Schedule(order, profile.in_place(storage, order), profile.peak, 0, "feasible", "", "given order")
-    baseline = Baseline(graph, file, allocate(graph, file, alignment=1, storage=storage), ())
+    baseline = Baseline(graph, file, packed(graph, file, alignment=1, storage=storage), ())
     plan = GraphPlan(graph, found.schedule, check_schedule(graph, found.schedule), profile.peak, None, ())
     return plan, {"file_order": baseline}
 
@@ -44,7 +44,7 @@ def planned(graph: Graph) -> tuple[GraphPlan, dict[str, Baseline]]:
 @pytest.mark.parametrize("limit", [None, 0.0])
 def test_the_files_order_wins_where_the_least_peak_takes_a_larger_arena(limit: float | None) -> None:
     plan, known = planned(COSTLY)
-    assert (plan.schedule.peak, plan.schedule.status, known["file_order"].allocation.arena) == (226, "optimal", 227)
+    assert (plan.schedule.peak, plan.schedule.status, known["file_order"].arena) == (226, "optimal", 227)
     found, allocation = plan_together(plan, known, 1, Run(Limits(limit)))
     assert allocation.arena == found.schedule.peak == found.checked.peak == 227
     assert (found.schedule.lower_bound, found.schedule.status) == (226, "feasible")

@@ -227,7 +227,7 @@ def _baselines_section(baselines: Mapping[str, Baseline]) -> BaselinesSection:
     return BaselinesSection(
         file_order=FileOrderSection(
             peak_bytes=given.schedule.peak,
-            arena_bytes=given.allocation.arena,
+            arena_bytes=given.arena,
             ops=tuple(given.graph.ops[number].name for number in given.schedule.order),
             footprints_bytes=tuple(given.footprints),
         ),
@@ -275,7 +275,7 @@ def _parts(required: Requirement) -> RequirementParts:
 
 
 def _figures(baseline: Baseline) -> FiguresSection:
-    return FiguresSection(peak_bytes=baseline.schedule.peak, arena_bytes=baseline.allocation.arena)
+    return FiguresSection(peak_bytes=baseline.schedule.peak, arena_bytes=baseline.arena)
 
 
 def model_section(module: Module) -> ModelSection:
@@ -485,7 +485,7 @@ def _notes(outcome: Outcome) -> list[str]:
             notes.append(
                 f"graph '{graph.name}' is executed by no op; its peak is {outcome.plans[index].checked.peak} B"
             )
-    before = outcome.prepared.baselines["file_order"].allocation.arena
+    before = outcome.prepared.baselines["file_order"].arena
     if outcome.allocation.arena > before:
         notes.append(f"the peak fell, but the arena grew from {before} to {outcome.allocation.arena} B")
     known, smaller, _ = outcome.plans[0].schedule.method.partition(SMALLER_ARENA)
