@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from memsched.arguments import checked
 from memsched.frozen import FrozenValue
 from memsched.graph import dag
-from memsched.graph.model import Graph, InPlace
-from memsched.graph.uses import MANY_OPS, Uses, steps_of, sums, uses_of
+from memsched.graph.model import Graph, InPlace, Op
+from memsched.graph.uses import MANY_OPS, Uses, neighbours_of, rows_of, steps_of, sums, uses_of
 
 __all__ = ["Profile", "Storage", "evaluate", "simulate"]
 
@@ -93,71 +93,106 @@ class Storage:
 
 
 def _lower(graph: Graph) -> Storage:
-    tensors = graph.tensors
-    sizes: list[int] = []
-    tensor_of: list[int] = []
-    creator: list[int] = []
-    buffers_of: list[tuple[int, ...]] = [()] * len(tensors)
-    variables = set(graph.variables)
-
-    for tensor in graph.inputs:
-        if tensor not in variables:
-            buffers_of[tensor] = (len(sizes),)
-            sizes.append(0 if tensors[tensor].external else tensors[tensor].size)
-            tensor_of.append(tensor)
-            creator.append(-1)
-    users: list[list[int]] = [[] for _ in sizes]
-    creates: list[tuple[int, ...]] = []
-    reads: list[tuple[int, ...]] = []
-    takes: list[tuple[tuple[int, int], ...]] = []
-    for index, op in enumerate(graph.ops):
-        inputs = op.inputs
-        if len(inputs) == 1:
-            read = buffers_of[inputs[0]]
-        else:
-            read = tuple(dict.fromkeys([buffer for tensor in inputs for buffer in buffers_of[tensor]]))
-        for buffer in read:
-            users[buffer].append(index)
-        created: list[int] = []
-        for tensor in op.outputs:
-            if tensor in variables:
-                continue
-            inner, own = _shown(graph, op.views, tensor, buffers_of) if op.views else ((), tensors[tensor].size)
-            if not inner or own > 0:
-                made = len(sizes)
-                sizes.append(0 if own < 0 or tensors[tensor].external else own)
-                tensor_of.append(tensor)
-                creator.append(index)
-                created.append(made)
-                users.append([])
-                inner = (*inner, made) if inner else (made,)
-            buffers_of[tensor] = inner
-        creates.append(tuple(created))
-        reads.append(read)
-        takes.append(_mergeable(op.in_place, created, buffers_of, sizes) if op.in_place else ())
+    made = _Buffers(graph)
+    buffers_of, sizes, reads = made.of_tensor, made.sizes, made.reads()
     kept = [False] * len(sizes)
     for tensor in graph.outputs:
         for buffer in buffers_of[tensor]:
             kept[buffer] = True
-    preds = dag.predecessors(graph)
-    workspace = tuple([op.workspace for op in graph.ops])
+    takes = [
+        _mergeable(op.in_place, created, buffers_of, sizes) if op.in_place else ()
+        for op, created in zip(graph.ops, made.created, strict=True)
+    ]
+    workspace = [op.workspace for op in graph.ops]
     many = max(len(graph.ops), len(sizes)) >= MANY_OPS
+    uses = uses_of(sizes, made.creator, reads, kept, workspace, takes) if many else None
+    if uses is None:
+        preds = tuple(dag.predecessors(graph))
+        users, succs = _users(reads, len(sizes)), tuple(dag.successors_of(preds))
+    else:
+        users, (preds, succs) = rows_of(uses.users, uses.begins), neighbours_of(graph)
     return Storage(
         sizes=tuple(sizes),
-        creator=tuple(creator),
-        users=tuple(map(tuple, users)),
+        creator=tuple(made.creator),
+        users=users,
         kept=tuple(kept),
-        creates=tuple(creates),
+        creates=tuple(made.created),
         reads=tuple(reads),
         takes=tuple(takes),
-        workspace=workspace,
-        preds=tuple(preds),
-        succs=tuple(dag.successors_of(preds)),
-        tensor_of=tuple(tensor_of),
+        workspace=tuple(workspace),
+        preds=preds,
+        succs=succs,
+        tensor_of=tuple(made.tensor_of),
         buffers_of=tuple(buffers_of),
-        variables=sum(graph.tensors[tensor].size for tensor in variables if not graph.tensors[tensor].external),
-        uses=uses_of(sizes, creator, users, kept, workspace, takes) if many else None,
+        variables=sum(graph.tensors[tensor].size for tensor in made.variables if not graph.tensors[tensor].external),
+        uses=uses,
     )
+
+
+class _Buffers:
+    """The buffers of a graph, by inputs and ops.
+
+    Attributes:
+        of_tensor: Per tensor the buffers that it lies in.
+        created: Per op the buffers that it creates.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self.variables = set(graph.variables)
+        self.sizes: list[int] = []
+        self.tensor_of: list[int] = []
+        self.creator: list[int] = []
+        self.of_tensor: list[tuple[int, ...]] = [()] * len(graph.tensors)
+        self.created: list[tuple[int, ...]] = []
+        for tensor in graph.inputs:
+            if tensor not in self.variables:
+                self.of_tensor[tensor] = self._new(-1, tensor, graph.tensors[tensor].size)
+        for index, op in enumerate(graph.ops):
+            if len(op.outputs) > 1 or op.views or self.variables:
+                self.created.append(tuple([made for tensor in op.outputs for made in self._make(index, op, tensor)]))
+                continue
+            made: tuple[int, ...] = ()
+            for tensor in op.outputs:
+                made = self.of_tensor[tensor] = self._new(index, tensor, graph.tensors[tensor].size)
+            self.created.append(made)
+
+    def _make(self, index: int, op: Op, tensor: int) -> tuple[int, ...]:
+        """Give an output its buffers and return the one that is new."""
+        if tensor in self.variables:
+            return ()
+        inner, own = _shown(self._graph, op.views, tensor, self.of_tensor)
+        made = () if inner and own <= 0 else self._new(index, tensor, max(0, own))
+        self.of_tensor[tensor] = (*inner, *made)
+        return made
+
+    def _new(self, creator: int, tensor: int, size: int) -> tuple[int]:
+        """Return a new buffer."""
+        self.sizes.append(0 if self._graph.tensors[tensor].external else size)
+        self.tensor_of.append(tensor)
+        self.creator.append(creator)
+        return (len(self.sizes) - 1,)
+
+    def reads(self) -> list[tuple[int, ...]]:
+        """Return per op the buffers that it reads, each once."""
+        of_tensor, result = self.of_tensor, []
+        for op in self._graph.ops:
+            inputs = op.inputs
+            if len(inputs) == 1:
+                result.append(of_tensor[inputs[0]])
+                continue
+            read = [buffer for tensor in inputs for buffer in of_tensor[tensor]]
+            result.append(tuple(read if len(set(read)) == len(read) else dict.fromkeys(read)))
+        return result
+
+
+def _users(reads: Sequence[Sequence[int]], count: int) -> tuple[tuple[int, ...], ...]:
+    """Return per buffer the ops that read it."""
+    users: list[list[int]] = [[] for _ in range(count)]
+    for op, read in enumerate(reads):
+        for buffer in read:
+            users[buffer].append(op)
+    return tuple(map(tuple, users))
 
 
 def _shown(
@@ -184,7 +219,7 @@ def _mergeable(
         target, source = buffers_of[output], buffers_of[read]
         if len(target) == len(source) == 1 and target[0] in created and sizes[target[0]] == sizes[source[0]]:
             pairs.append((target[0], source[0]))
-    return tuple(dict.fromkeys(pairs))
+    return tuple(pairs) if len(pairs) < 2 else tuple(dict.fromkeys(pairs))
 
 
 class Profile(FrozenValue, frozen=True):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final
+
+from memsched.graph.model import Graph
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,7 +15,9 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
 
-__all__ = ["MANY_OPS", "Uses", "steps_of", "sums", "uses_of"]
+__all__ = ["MANY_OPS", "Uses", "neighbours_of", "rows_of", "steps_of", "sums", "uses_of"]
+
+Rows = tuple[tuple[int, ...], ...]
 
 MANY_OPS: Final = 4_000
 """Ops, or buffers, from which on arrays are faster than lists."""
@@ -73,7 +77,7 @@ class Uses:
 def uses_of(
     sizes: Sequence[int],
     creator: Sequence[int],
-    users: Sequence[Sequence[int]],
+    reads: Sequence[Sequence[int]],
     kept: Sequence[bool],
     workspace: Sequence[int],
     takes: Sequence[Sequence[tuple[int, int]]],
@@ -83,18 +87,62 @@ def uses_of(
 
     if sum(sizes) + sum(workspace) > _MOST_BYTES:
         return None
-    begins = np.zeros(len(sizes) + 1, dtype=np.int64)
-    np.cumsum(np.fromiter(map(len, users), dtype=np.int64, count=len(sizes)), out=begins[1:])
-    rows = [(op, created, read) for op, pairs in enumerate(takes) if pairs for created, read in pairs]
+    pairs = _joined(chain.from_iterable(takes)).reshape(-1, 2)
+    users, begins = _grouped(_joined(reads), _owners(reads), len(sizes))
     return Uses(
-        users=np.fromiter(chain.from_iterable(users), dtype=np.int64, count=int(begins[-1])),
+        users=users,
         begins=begins,
         creator=np.array(creator, dtype=np.int64),
         sizes=np.array(sizes, dtype=np.int64),
         kept=np.array(kept, dtype=np.bool_),
         workspace=np.array(workspace, dtype=np.int64),
-        takes=np.array(rows, dtype=np.int64).reshape(-1, 3),
+        takes=np.column_stack((_owners(takes), pairs)),
     )
+
+
+def neighbours_of(graph: Graph) -> tuple[Rows, Rows]:
+    """Return what `dag.predecessors` and `dag.successors_of` do, by arrays."""
+    import numpy as np
+
+    reads, writes = [op.inputs for op in graph.ops], [op.outputs for op in graph.ops]
+    producer = np.full(len(graph.tensors), -1)
+    producer[_joined(writes)] = _owners(writes)
+    asked = _joined(graph.dependencies).reshape(-1, 2)
+    before = np.concatenate((producer[_joined(reads)], asked[:, 0]))
+    after = np.concatenate((_owners(reads), asked[:, 1]))
+    made, count = before >= 0, len(graph.ops)
+    pairs = np.sort(after[made] * count + before[made])
+    after, before = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], count)
+    return rows_of(*_grouped(after, before, count)), rows_of(*_grouped(before, after, count))
+
+
+def rows_of(values: Numbers, begins: Numbers) -> Rows:
+    """Return ``values`` cut where ``begins`` says."""
+    listed = tuple(values.tolist())
+    return tuple([listed[begin:end] for begin, end in pairwise(begins.tolist())])
+
+
+def _joined(rows: Iterable[Sequence[int]]) -> Numbers:
+    """Return the numbers of all ``rows``, one row after the other."""
+    import numpy as np
+
+    return np.fromiter(chain.from_iterable(rows), dtype=np.int64)
+
+
+def _owners(rows: Sequence[Sequence[object]]) -> Numbers:
+    """Return for each thing in ``rows`` which of them it is in."""
+    import numpy as np
+
+    return np.repeat(np.arange(len(rows)), np.fromiter(map(len, rows), dtype=np.int64, count=len(rows)))
+
+
+def _grouped(keys: Numbers, values: Numbers, count: int) -> tuple[Numbers, Numbers]:
+    """Return the values of key 0, then those of key 1, and so on, each in their order; and where each key's begin."""
+    import numpy as np
+
+    begins = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(np.bincount(keys, minlength=count), out=begins[1:])
+    return values[np.argsort(keys, kind="stable")], begins
 
 
 def steps_of(order: Sequence[int]) -> Numbers:

@@ -19,7 +19,7 @@ def test_lifetimes_of_a_chain() -> None:
     # x is read twice, the mask by nobody, y is an output; z is given for nothing.
     ops = [Op("f", "Op", (0,), (1, 2)), Op("g", "Op", (0, 1), (3,))]
     storage = Storage.of(graph_of({"x": 1, "a": 2, "mask": 50, "y": 4, "z": 8}, ops, ["x", "z"], ["y"]))
-    uses = uses_of(*(getattr(storage, name) for name in ("sizes", "creator", "users", "kept", "workspace", "takes")))
+    uses = uses_of(*(getattr(storage, name) for name in ("sizes", "creator", "reads", "kept", "workspace", "takes")))
     assert uses is not None
     first, last = uses.lifetimes(steps_of((0, 1)))
     found = {storage.tensor_of[place]: times for place, times in enumerate(zip(first, last, strict=True))}
@@ -35,7 +35,7 @@ def test_large_graphs_have_arrays() -> None:
 
 
 def test_sums_that_64_bits_might_not_hold_are_left_to_lists() -> None:
-    assert uses_of([1 << 61, 1], [-1, -1], [(), ()], [True, True], [], []) is None
+    assert uses_of([1 << 61, 1], [-1, -1], [], [True, True], [], []) is None
 
 
 def test_the_same_figures_as_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
