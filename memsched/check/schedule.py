@@ -42,7 +42,7 @@ def check_schedule(graph: Graph, schedule: Schedule) -> CheckedSchedule:
     """
     steps = _check_order(graph, schedule.order)
     sources = _storage_tensors(graph)
-    first, last, own = _intervals(graph, steps, sources)
+    first, last, own = _intervals(graph, schedule.order, sources)
     footprints = _footprints(graph, schedule, steps, first, last, own, sources)
     peak = max(footprints) if footprints else sum(own[t] for t in set(graph.inputs) | set(graph.variables))
     if peak != schedule.peak:
@@ -94,21 +94,24 @@ def _storage_tensors(graph: Graph) -> list[tuple[int, ...]]:
 
 
 def _intervals(
-    graph: Graph, steps: list[int], sources: list[tuple[int, ...]]
+    graph: Graph, order: tuple[int, ...], sources: list[tuple[int, ...]]
 ) -> tuple[list[int], list[int], list[int]]:
     count, end = len(graph.tensors), max(len(graph.ops) - 1, 0)
     first, last = [-1] * count, [-1] * count
     variables = set(graph.variables)
     for tensor in (*graph.inputs, *graph.variables):
         first[tensor] = 0
-    for op, step in zip(graph.ops, steps, strict=True):
+    for step, number in enumerate(order):
+        op = graph.ops[number]
         for tensor in op.outputs:
             if tensor not in variables:
                 first[tensor] = last[tensor] = step
-    for op, step in zip(graph.ops, steps, strict=True):
         for tensor in op.inputs:
-            for source in sources[tensor]:
-                last[source] = max(last[source], step)
+            last[tensor] = step
+    for tensor, inside in enumerate(sources):
+        for source in inside if inside != (tensor,) else ():
+            # What a view is read for is read in the bytes that it shows.
+            last[source] = max(last[source], last[tensor])
     for tensor in graph.outputs:
         for source in sources[tensor]:
             last[source] = end
@@ -157,7 +160,9 @@ def _footprints(
         op_value = graph.ops[choice.op]
         step = steps[choice.op]
         taken = _single(sources[choice.input])
-        allowed = any(output == choice.output and _single(sources[read]) == taken for output, read in op_value.in_place)
+        allowed = (choice.output, choice.input) in op_value.in_place or any(
+            output == choice.output and _single(sources[read]) == taken for output, read in op_value.in_place
+        )
         if not allowed or _single(sources[choice.output]) != choice.output or taken is None:
             raise InternalError(f"op '{op_value.name}' may not write {_names(graph, choice)}")
         if taken in kept or last[taken] != step or own[taken] != own[choice.output]:
@@ -348,9 +353,9 @@ def _check_workspaces(graph: Graph, schedule: Schedule, allocation: Allocation) 
 def _check_overlap(allocation: Allocation) -> None:
     """Go through the steps, keeping what lies between two neighbouring addresses as free or taken."""
     placed = [one for one in allocation.placements if one.size > 0]
-    spans = [(one.offset, one.offset + one.size) for one in placed]
-    places = {address: place for place, address in enumerate(sorted(set(itertools.chain.from_iterable(spans))))}
-    begins, ends = [places[begin] for begin, _ in spans], [places[end] for _, end in spans]
+    lows, highs = [one.offset for one in placed], [one.offset + one.size for one in placed]
+    places = {address: place for place, address in enumerate(sorted({*lows, *highs}))}
+    begins, ends = [places[low] for low in lows], [places[high] for high in highs]
     firsts, lasts = [one.first_step for one in placed], [one.last_step for one in placed]
     ending = iter(sorted(range(len(placed)), key=lasts.__getitem__))
     gone = next(ending, 0)
@@ -361,7 +366,7 @@ def _check_overlap(allocation: Allocation) -> None:
             taken[begins[gone] : ends[gone]] = bytes(ends[gone] - begins[gone])
             gone = next(ending)
         if taken.find(1, begin, end) >= 0:
-            raise InternalError(f"two buffers overlap at offset {spans[number][0]} in step {first}")
+            raise InternalError(f"two buffers overlap at offset {lows[number]} in step {first}")
         taken[begin:end] = b"\1" * (end - begin)
 
 

@@ -147,15 +147,20 @@ def _check_ops(graph: Graph) -> None:
 
 
 def _check_order(graph: Graph) -> None:
-    available = {*graph.inputs, *graph.variables}
-    produced = {tensor for op in graph.ops for tensor in op.outputs}
-    for op in graph.ops:
+    never = len(graph.ops)
+    made_by = [never] * len(graph.tensors)
+    for index, op in enumerate(graph.ops):
+        for tensor in op.outputs:
+            made_by[tensor] = index
+    produced = made_by.copy()
+    for tensor in (*graph.inputs, *graph.variables):
+        made_by[tensor] = -1
+    for index, op in enumerate(graph.ops):
         for tensor in op.inputs:
-            if tensor not in available:
-                raise GraphError(_unavailable(graph, op.name, tensor, tensor in produced))
-        available.update(op.outputs)
+            if made_by[tensor] >= index:
+                raise GraphError(_unavailable(graph, op.name, tensor, produced[tensor] < never))
     for tensor in graph.outputs:
-        if tensor not in available:
+        if made_by[tensor] == never:
             raise GraphError(f"graph output '{graph.tensors[tensor].name}' is produced by no op")
 
 
