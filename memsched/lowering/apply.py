@@ -27,22 +27,20 @@ def apply_target(graph: Graph, target: Target) -> Graph:
     kernels keep is another one, behind the graph's own tensors.
     """
     inputs = set(graph.inputs)
-    tensors = tuple(_tensor(tensor, index in inputs, target) for index, tensor in enumerate(graph.tensors))
+    tensors = list(graph.tensors)
+    for index in inputs if target.int4_bytes_per_element != 1 else range(len(tensors)):
+        tensors[index] = _tensor(tensors[index], index in inputs, target)
     variables = graph.variables
     if target.inputs == "kept":
         variables = tuple(dict.fromkeys((*variables, *graph.inputs)))
-    bare = tuple(
-        replace(op, views=(), view_offsets=(), in_place=()) if op.views or op.in_place else op for op in graph.ops
-    )
-    sized = replace(graph, tensors=tensors, variables=variables, ops=bare)
+    bare = [replace(op, views=(), view_offsets=(), in_place=()) if op.views or op.in_place else op for op in graph.ops]
+    sized = replace(graph, tensors=tuple(tensors), variables=variables, ops=tuple(bare))
     sharing = Sharing(sized, target)
     views = sharing.all_views()
     if sharing.absorbed:
-        shown = {output: tensors[source].size for output, source in sharing.absorbed.items()}
-        tensors = tuple(
-            replace(tensor, size=shown[index]) if index in shown else tensor for index, tensor in enumerate(tensors)
-        )
-        sized = replace(sized, tensors=tensors)
+        for output, size in [(output, tensors[source].size) for output, source in sharing.absorbed.items()]:
+            tensors[output] = replace(tensors[output], size=size)
+        sized = replace(sized, tensors=tuple(tensors))
     # All views come first: what may be overwritten depends on views that later ops make.
     pairs = sharing.all_in_place()
     rules = Workspaces.of(target)
@@ -50,11 +48,11 @@ def apply_target(graph: Graph, target: Target) -> Graph:
     scratch = [rules.bytes(sized, op) if op.type in ruled else 0 for op in sized.ops]
     if target.kernels_keep_memory:
         scratch = [size + own_memory(sized, op).step_bytes for size, op in zip(scratch, sized.ops, strict=True)]
-    ops = tuple(
+    ops = [
         _ruled(op, seen, written, op.workspace + extra) if seen.pairs or written or extra else op
         for op, seen, written, extra in zip(sized.ops, views, pairs, scratch, strict=True)
-    )
-    lowered = replace(sized, ops=ops)
+    ]
+    lowered = replace(sized, ops=tuple(ops))
     return with_lasting(lowered) if target.kernels_keep_memory else lowered
 
 

@@ -55,13 +55,14 @@ class Sharing:
         self._given = frozenset(tensor for tensor, op in enumerate(self._producer) if op < 0)
         self._pieces: set[int] = set()
         self._merged: set[int] = set()
-        self._readers = [0] * len(graph.tensors)
-        self._reader: dict[int, Op] = {}
+        self._readers = readers = [0] * len(graph.tensors)
+        self._reader = reader = [-1] * len(graph.tensors)
         self.absorbed: dict[int, int] = {}
-        for op in graph.ops:
-            for tensor in dict.fromkeys(op.inputs) if len(op.inputs) > 1 else op.inputs:
-                self._readers[tensor] += 1
-                self._reader[tensor] = op
+        for index, op in enumerate(graph.ops):
+            for tensor in op.inputs:
+                if reader[tensor] != index:
+                    reader[tensor] = index
+                    readers[tensor] += 1
         self._view_rules = _by_type(target.views)
         self._part_rules = _by_type(target.part_views)
         self._write_rules = _by_type(target.in_place)
@@ -114,7 +115,7 @@ class Sharing:
         output = op.outputs[0]
         if len(op.outputs) > 1 or len(op.inputs) > 1 or self._readers[output] != 1 or output in self._outputs:
             return False
-        behind = self._reader[output]
+        behind = self._graph.ops[self._reader[output]]
         fits = behind.type in rule.before and _at(behind, 0) == output and behind.inputs.count(output) == 1
         return fits and (rule.constant != "zero_pads" or (_pads_with_zeros(op) and _pads_itself(behind)))
 
@@ -244,9 +245,9 @@ class Sharing:
         # Values of unknown size have size 0, which no rule is above.
         if not new.size == old.size == tensors[block].size or new.size <= rule.above_bytes:
             return False
-        if new.shape is None or old.shape is None or math.prod(new.shape) != math.prod(old.shape):
+        if new.shape is None or old.shape is None:
             return False
-        if rule.match != "bytes" and new.shape != old.shape:
+        if new.shape != old.shape and (rule.match != "bytes" or math.prod(new.shape) != math.prod(old.shape)):
             return False
         if rule.match == "stated_shape" and (new.shape_in_file() is None or new.shape_in_file() != old.shape_in_file()):
             return False
@@ -254,6 +255,8 @@ class Sharing:
 
     def _read_once(self, op: Op, rule: InPlaceRule, source: int) -> bool:
         """Whether ``source`` can be overwritten element by element without losing values that the op still reads."""
+        if len(op.inputs) == 1:
+            return True
         same = [tensor for tensor in op.inputs if self._block[tensor] == self._block[source]]
         if len(same) == 1:
             return True
