@@ -51,7 +51,7 @@ from memsched.report.values.shared import ModelSection, VerificationSection
 from memsched.search.progress import PassRecord
 from memsched.targets.pool_plan import PoolPlan
 
-__all__ = ["LIVE_NAMES_LIMIT", "SCHEMA_VERSION", "Facts", "build_report", "peak_tensors"]
+__all__ = ["LIVE_NAMES_LIMIT", "SCHEMA_VERSION", "Facts", "build_report"]
 
 SCHEMA_VERSION: Final = 1
 LIVE_NAMES_LIMIT = 2_000_000
@@ -124,7 +124,8 @@ class Facts(FrozenValue, frozen=True):
 def build_report(facts: Facts) -> OptimizeReport:
     """Return the report."""
     graph = facts.graph
-    steps = _steps(graph, facts.schedule, facts.checked, rows=facts.rows)
+    producer = producers(graph)
+    steps = _steps(graph, facts.schedule, facts.checked, producer, rows=facts.rows)
     return OptimizeReport(
         schema_version=SCHEMA_VERSION,
         memsched_version=facts.memsched_version,
@@ -147,7 +148,7 @@ def build_report(facts: Facts) -> OptimizeReport:
         notes=tuple(facts.notes),
         suggestions=tuple(facts.suggestions),
         unknown_sizes=tuple(tensor.name for tensor in graph.tensors if not tensor.sized),
-        at_fault=peak_tensors(graph, facts.checked),
+        at_fault=_peak_tensors(graph, facts.checked, producer),
         operators=dict(sorted(Counter(facts.operators).items())),
         layers=tuple(facts.layers),
         firmware=facts.firmware,
@@ -281,15 +282,9 @@ def _peak_step(checked: CheckedSchedule) -> int:
     return checked.footprints.index(checked.peak) if checked.footprints else 0
 
 
-def peak_tensors(graph: Graph, checked: CheckedSchedule) -> tuple[FaultRow, ...]:
+def _peak_tensors(graph: Graph, checked: CheckedSchedule, producer: Sequence[int]) -> tuple[FaultRow, ...]:
     """Return the tensors whose bytes are live at the peak, largest first: who is to blame for it."""
-    step = _peak_step(checked)
-    producer = producers(graph)
-    live = [
-        tensor
-        for tensor, size in enumerate(checked.bytes_of)
-        if size and checked.first_step[tensor] <= step <= checked.last_step[tensor]
-    ]
+    live = _live_in(checked, _peak_step(checked))
     return tuple(
         FaultRow(
             tensor=graph.tensors[tensor].name,
@@ -302,18 +297,28 @@ def peak_tensors(graph: Graph, checked: CheckedSchedule) -> tuple[FaultRow, ...]
     )
 
 
-def _steps(graph: Graph, schedule: Schedule, checked: CheckedSchedule, *, rows: bool) -> tuple[StepRow, ...]:
-    live = _live_names(graph, checked)
+def _live_in(checked: CheckedSchedule, step: int) -> list[int]:
+    """Return the tensors whose bytes are live in a step."""
+    spans = zip(checked.bytes_of, checked.first_step, checked.last_step, strict=True)
+    return [tensor for tensor, (size, first, last) in enumerate(spans) if first <= step <= last and size]
+
+
+def _steps(
+    graph: Graph, schedule: Schedule, checked: CheckedSchedule, producer: Sequence[int], *, rows: bool
+) -> tuple[StepRow, ...]:
     steps = []
-    shown = range(len(schedule.order)) if rows or not schedule.order else (_peak_step(checked),)
-    made_in = [-1] * len(graph.tensors)
+    if rows or not schedule.order:
+        shown: Sequence[int] = range(len(schedule.order))
+        live: Sequence[list[str] | None] = _live_names(graph, checked)
+    else:
+        shown = (_peak_step(checked),)
+        live = [[graph.tensors[tensor].name for tensor in _live_in(checked, shown[0])]]
+    step_of = [0] * len(schedule.order)
     for step, number in enumerate(schedule.order):
-        for tensor in graph.ops[number].outputs:
-            made_in[tensor] = step
-    for index in shown:
+        step_of[number] = step
+    for index, names in zip(shown, live, strict=True):
         op, footprint = graph.ops[schedule.order[index]], checked.footprints[index]
-        before = {made_in[tensor] for tensor in op.inputs}
-        before.discard(-1)
+        before = {step_of[producer[tensor]] for tensor in op.inputs if producer[tensor] >= 0}
         steps.append(
             StepRow(
                 index=index,
@@ -324,7 +329,7 @@ def _steps(graph: Graph, schedule: Schedule, checked: CheckedSchedule, *, rows: 
                 live_bytes=footprint - op.workspace,
                 workspace_bytes=op.workspace,
                 footprint_bytes=footprint,
-                live=None if (names := live[index]) is None else tuple(names),
+                live=None if names is None else tuple(names),
                 reads_from=tuple(sorted(before)) if len(before) > 1 else tuple(before),
             )
         )
@@ -338,9 +343,8 @@ def _live_names(graph: Graph, checked: CheckedSchedule) -> list[list[str] | None
     total = sum(checked.last_step[tensor] - checked.first_step[tensor] + 1 for tensor in held)
     peak = _peak_step(checked)
     if total > LIVE_NAMES_LIMIT:
-        at_peak = [tensor for tensor in held if checked.first_step[tensor] <= peak <= checked.last_step[tensor]]
         none: list[list[str] | None] = [None] * count
-        return [*none[:peak], [graph.tensors[tensor].name for tensor in at_peak], *none[peak + 1 :]]
+        return [*none[:peak], [graph.tensors[tensor].name for tensor in _live_in(checked, peak)], *none[peak + 1 :]]
     lists: list[list[str]] = [[] for _ in range(count)]
     for tensor in held:
         for step in range(checked.first_step[tensor], min(checked.last_step[tensor] + 1, count)):

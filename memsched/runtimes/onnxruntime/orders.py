@@ -51,10 +51,10 @@ def walk_backwards(
         elif not visited[op]:
             visited[op] = True
             stack.append(~op)  # its place to leave: after everything pushed from here on
-            waiting = [before for before in preds[op] if not visited[before]]
-            if len(waiting) > 1:
-                waiting.sort(key=place.__getitem__)
-            stack.extend(waiting)
+            befores = preds[op]
+            if len(befores) > 1:
+                befores = sorted([before for before in befores if not visited[before]], key=place.__getitem__)
+            stack.extend(befores)
     return tuple(order)
 
 
