@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -79,9 +78,9 @@ def check_nodes(scopes: Sequence[Scope]) -> None:
     """
     for scope in scopes:
         # The protobuf library hands out what is no UTF-8 as bytes.
-        if any(isinstance(name, bytes) for names in (scope.defined, scope.free) for name in names):
+        if bytes in {*map(type, scope.defined), *map(type, scope.free)}:
             raise ModelError(f"a tensor of graph '{scope.graph.name}' has a name that is no UTF-8 text")
-        if any(isinstance(text, bytes) for text in itertools.chain(scope.operators, scope.domains, scope.given)):
+        if bytes in {*map(type, scope.operators), *map(type, scope.domains), *map(type, scope.given)}:
             raise ModelError(f"a node of graph '{scope.graph.name}' has a name or type that is no UTF-8 text")
         if not scope.operators.isdisjoint(_CHECKED):
             for node in scope.graph.node:

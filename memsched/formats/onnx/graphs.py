@@ -64,8 +64,8 @@ def build(scopes: Sequence[Scope], shapes: Shapes) -> ParsedGraphs:
     constants = [ConstantValues(scope.graph) for scope in scopes]
     op_of_node: list[dict[int, int]] = []
     for index, scope in enumerate(scopes):
-        builder = _GraphBuilder(scopes, shapes, constants, index, built)
-        built.graphs.append(builder.graph(names[index]))
+        builder = _GraphBuilder(scopes, shapes, constants, index, built, names[index])
+        built.graphs.append(builder.graph())
         built.nodes.append(tuple(builder.nodes))
         op_of_node.append({node: op for op, node in enumerate(builder.nodes)})
         if index in shapes.idle and scope.parent not in shapes.idle:
@@ -86,9 +86,10 @@ class _GraphBuilder:
         constants: Sequence[ConstantValues],
         index: int,
         built: ParsedGraphs,
+        names: Sequence[str],
     ) -> None:
         self.scopes, self.shapes, self.constants, self.index, self.built = scopes, shapes, constants, index, built
-        self.scope = scopes[index]
+        self.scope, self.names = scopes[index], names
         self.nodes = [node for node, constant in enumerate(self.scope.constant_node) if not constant]
         self.tensors: list[Tensor] = []
         self.index_of: dict[str, int] = {}
@@ -96,21 +97,26 @@ class _GraphBuilder:
         self.sizes: dict[int, tuple[tuple[int, ...], int, str, ValueType]] = {}
         # Positions of inputs: nearly all ops have those of one before.
         self.places: dict[tuple[int, ...], tuple[int, ...]] = {}
+        # Those of ops that read all inputs, by their number.
+        self.firsts: dict[int, tuple[int, ...]] = {}
+        # Operators of which nothing is to be known but what they read and write, unless they have attributes.
+        self.bare = {kind for kind in self.scope.kinds if kind not in CONSTANT_INPUTS and kind not in onnx_macs.COUNTED}
 
-    def graph(self, names: Sequence[str]) -> Graph:
+    def graph(self) -> Graph:
         scope = self.scope
         inputs = [value.name for value in scope.graph.input if value.name not in scope.constants]
         captures = [name for name in scope.free if name not in scope.constants]
         for name in inputs:
-            self._add(name, external=False)
+            self._add(name)
         for name in captures:
             self._add(name, external=True)
         ops = []
         for position in self.nodes:
+            first = len(self.tensors)
             for name in scope.writes[position]:
                 if name:
-                    self._add(name, external=False, producer=(position, names[position]))
-            ops.append(self._op(position, names[position]))
+                    self._add(name, position)
+            ops.append(self._op(position, tuple(range(first, len(self.tensors)))))
         for tensor in self.handed():
             one = self.tensors[tensor]
             if one.shape == one.shape_in_file():  # the runtime knows it beforehand and makes room in the If's output
@@ -150,7 +156,7 @@ class _GraphBuilder:
         read.update(value.name for value in self.scope.graph.output)
         return read
 
-    def _add(self, name: str, *, external: bool, producer: tuple[int, str] | None = None) -> None:
+    def _add(self, name: str, producer: int | None = None, *, external: bool = False) -> None:
         shapes, tensors, index = self.shapes, self.tensors, self.index
         self.index_of[name] = len(tensors)
         own = None if external else shapes.types[index].get(name)  # captures are of graphs around
@@ -182,28 +188,30 @@ class _GraphBuilder:
         else:
             sized = False
             if not external:  # captures are open where they are made
-                made = None if producer is None else (self.scope.graph.node[producer[0]], producer[1])
+                made = None if producer is None else (self.scope.graph.node[producer], self.names[producer])
                 self.built.open.append(OpenValue(self.index, name, found, made))
         stated = None if external or lengths is None else shapes.unstated(index, name, len(lengths))
         tensors.append(Tensor(name, size, lengths, element_name(found.element), sized, external, stated))
 
-    def _op(self, position: int, name: str) -> Op:
-        scope, index_of = self.scope, self.index_of
+    def _op(self, position: int, outputs: tuple[int, ...]) -> Op:
+        scope, index_of, name = self.scope, self.index_of, self.names[position]
         constants = scope.constants
-        reads, written = scope.reads[position], scope.writes[position]
-        places: Sequence[int] = range(len(reads))
-        if constants or "" in reads:
-            places = [place for place in places if reads[place] and reads[place] not in constants]
-            inputs = [index_of[reads[place]] for place in places]
-        else:
-            inputs = [index_of[read] for read in reads]
+        reads, kind = scope.reads[position], scope.kinds[position]
+        if kind in self.bare and position not in scope.attributed and constants.isdisjoint(reads) and "" not in reads:
+            everywhere = self.firsts.get(len(reads)) or self.firsts.setdefault(len(reads), tuple(range(len(reads))))
+            return Op(
+                *(name, kind, tuple([index_of[read] for read in reads]), outputs),
+                attributes=_NO_ATTRIBUTES,
+                positions=everywhere,
+            )
+        places = [place for place, read in enumerate(reads) if read and read not in constants]
+        inputs = [index_of[reads[place]] for place in places]
         reads_constants = len(places) < len(reads)
-        for body in scope.bodies.get(position, ()) if scope.bodies else ():
+        for body in scope.bodies.get(position, ()):
             captured = [self.index_of[read] for read in self.scopes[body].free if read not in constants]
             explicit = set(inputs)
             inputs.extend(tensor for tensor in captured if tensor not in explicit)
             places = [*places, *[CAPTURED] * (len(inputs) - len(places))]
-        kind = scope.kinds[position]
         attributes = _NO_ATTRIBUTES
         if kind in CONSTANT_INPUTS or position in scope.attributed:
             attributes = attributes_of(scope.graph.node[position], self._value)
@@ -214,14 +222,14 @@ class _GraphBuilder:
         if kind in onnx_macs.COUNTED:
             shapes, scopes, index = self.shapes, self.scopes, self.index
             given = [shapes.of(scopes, index, read).lengths() if read else None for read in reads]
-            made = [shapes.of(scopes, index, output).lengths() if output else None for output in written]
+            made = [shapes.of(scopes, index, output).lengths() if output else None for output in scope.writes[position]]
             macs = onnx_macs.count(kind, attributes, given, made)
         positions = tuple(places)
         return Op(
             name,
             kind,
             tuple(inputs),
-            tuple([index_of[output] for output in written if output]),
+            outputs,
             attributes=attributes,
             positions=self.places.setdefault(positions, positions),
             macs=macs,

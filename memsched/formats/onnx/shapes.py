@@ -312,7 +312,10 @@ class _Inference:
                 found = seen.get(written)
                 if found is None:
                     found = seen[written] = value_type(value.type)
-                types[value.name] = merge(types[value.name], found) if value.name in types else found
+                name = value.name  # made anew each time that it is asked for
+                known = types.setdefault(name, found)
+                if known is not found:
+                    types[name] = merge(known, found)
 
     def _needs_help(self) -> bool:
         """Return whether more could be found: the main inputs are known, but something computed is not."""

@@ -277,6 +277,8 @@ def _find_constants(scopes: list[Scope], index: int, folded: bool) -> None:
         outer = scopes[scope.parent].constants
         constants.update(name for name in scope.free if name in outer)
     scope.constant_node = bytearray(len(scope.reads))
+    if not constants and all(map(any, scope.reads)):
+        return
     nodes = scope.graph.node
     for position, names in enumerate(scope.reads):
         for name in names:
