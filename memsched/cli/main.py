@@ -119,6 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         # A command makes few cycles and ends soon; collecting them doubles the time that large graphs take.
         gc.disable()
+        # It multiplies no large matrices: threads that numpy starts for that, as it is imported, wait by turning round.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         # A tensor's name may hold characters that the terminal's encoding lacks; that is no reason to fail.
         with contextlib.suppress(AttributeError, OSError):
