@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from memsched.allocate import exact, local
+from memsched.allocate import local
 from memsched.allocate.bounds import lower_bound
 from memsched.allocate.components import Component, components
 from memsched.allocate.conflicts import check_given, without_overlaps
@@ -132,6 +132,8 @@ class _PackingPortfolio:
         return self._run.limits.rounds != 0
 
     def _solve(self, part: _ComponentPacking, enough: int) -> None:
+        from memsched.allocate import exact
+
         solved = exact.solve(
             part.blocks,
             self._run,

@@ -328,9 +328,8 @@ def _check_sharing(
 ) -> None:
     """Check that tensors of one buffer follow each other; only a write in place lets two meet, in its step."""
     # Of two that are live in step 0 only, the graph input comes first.
-    owners = sorted(
-        (checked.first_step[t], checked.last_step[t], t in merged, t) for t in tensors if checked.bytes_of[t]
-    )
+    first, last, held = checked.first_step, checked.last_step, checked.bytes_of
+    owners = sorted([(first[t], last[t], t in merged, t) for t in tensors if held[t]])
     for (_, end, _, before), (start, _, _, after) in itertools.pairwise(owners):
         if start > end or merged.get(after) == (start, (before,)):
             continue

@@ -147,20 +147,15 @@ def _check_ops(graph: Graph) -> None:
 
 
 def _check_order(graph: Graph) -> None:
-    never = len(graph.ops)
-    made_by = [never] * len(graph.tensors)
-    for index, op in enumerate(graph.ops):
-        for tensor in op.outputs:
-            made_by[tensor] = index
-    produced = made_by.copy()
-    for tensor in (*graph.inputs, *graph.variables):
-        made_by[tensor] = -1
-    for index, op in enumerate(graph.ops):
+    available = {*graph.inputs, *graph.variables}
+    produced = {tensor for op in graph.ops for tensor in op.outputs}
+    for op in graph.ops:
         for tensor in op.inputs:
-            if made_by[tensor] >= index:
-                raise GraphError(_unavailable(graph, op.name, tensor, produced[tensor] < never))
+            if tensor not in available:
+                raise GraphError(_unavailable(graph, op.name, tensor, tensor in produced))
+        available.update(op.outputs)
     for tensor in graph.outputs:
-        if made_by[tensor] == never:
+        if tensor not in available:
             raise GraphError(f"graph output '{graph.tensors[tensor].name}' is produced by no op")
 
 

@@ -76,11 +76,15 @@ def plan_module(
     *,
     solver: str = "auto",
     partitions: int | Literal["auto"] = "auto",
+    known: Baseline | None = None,
 ) -> tuple[GraphPlan, ...]:
     """Return a checked plan for every graph of ``module``; ``run`` is for all of them together.
 
     Each graph may use its share, by ops, of the time that is left; the rest goes to those after it. A limit of work is
     shared by ops as well.
+
+    Args:
+        known: The main graph in the file's order, where the caller has it already.
     """
     limits = run.limits
     left = total = sum(len(one.graph.ops) for one in lowered)
@@ -99,6 +103,7 @@ def plan_module(
             solver=solver,
             partitions=partitions,
             storage=one.storage,
+            given=known.schedule if known is not None and known.graph is one.graph else None,
         )
         plans[index] = _plan(one, found)
         peaks[index] = plans[index].checked.peak

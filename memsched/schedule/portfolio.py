@@ -13,8 +13,8 @@ from memsched.frozen import FrozenValue
 from memsched.fusion.iterate import FusedGraph, fuse
 from memsched.graph import dag
 from memsched.graph.contraction import Tasks, single_op_tasks
-from memsched.graph.liveness import Storage, evaluate
-from memsched.graph.model import Graph, Schedule
+from memsched.graph.liveness import Profile, Storage, evaluate
+from memsched.graph.model import Graph, InPlace, Schedule
 from memsched.schedule import refine
 from memsched.schedule.bounds import BOUND_TASKS, NECESSARY, first_and_last_step, largest_step, necessary_bytes
 from memsched.schedule.orders import ORDERS
@@ -52,6 +52,7 @@ def schedule_graph(
     solver: str = "auto",
     storage: Storage | None = None,
     partitions: int | Literal["auto"] = "auto",
+    given: Schedule | None = None,
 ) -> ScheduleResult:
     """Return the best order of ``graph`` found by the end of ``run``, with its proof.
 
@@ -64,6 +65,7 @@ def schedule_graph(
         storage: What `Storage.of(graph)` gives, where the caller has it already; then ``graph`` is taken for valid.
         partitions: Stages to cut the fused graph into ("Iterative Graph Optimization", Algorithm 2) instead of
             searching it whole; 1 never cuts, "auto" cuts where no proof is found quickly.
+        given: The file's order with its peak and in-place choices, where the caller has it already.
 
     Raises:
         UsageError: ``solver`` has no such name, or ``partitions`` is less than 1.
@@ -76,7 +78,7 @@ def schedule_graph(
     if storage is None:
         dag.validate(graph)
         storage = Storage.of(graph)
-    state = _PortfolioState(storage, run)
+    state = _PortfolioState(storage, run, given)
     state.cheap_orders(["file"] if solver == "file" else list(ORDERS))
     fused = state.fuse() if solver != "file" else None
     searched = fused is not None and solver != "greedy"
@@ -92,15 +94,15 @@ def schedule_graph(
 class _PortfolioState:
     """One call's state: the incumbent, the bound, and what was recorded on the way."""
 
-    def __init__(self, storage: Storage, run: Run) -> None:
+    def __init__(self, storage: Storage, run: Run, given: Schedule | None) -> None:
         self._run = run
         self.storage = storage
         self._passes: list[PassRecord] = []
         self.baselines: dict[str, tuple[tuple[int, ...], int]] = {}
         file_order = tuple(range(len(storage.preds)))
-        # Of the best order: large graphs take long to evaluate.
-        self.profile = evaluate(storage, file_order)
-        self.best = Incumbent(file_order, self.profile.peak, "file order")
+        # What is known of the best order: large graphs take long to evaluate.
+        self._known: Profile | Schedule = given or evaluate(storage, file_order)
+        self.best = Incumbent(file_order, self._known.peak, "file order")
         self.lower_bound = 0
         self.proof = "nothing is less than nothing"
         self.states = 0
@@ -121,9 +123,14 @@ class _PortfolioState:
             return self.best.peak
         profile = evaluate(self.storage, order)
         if profile.peak < self.best.peak:
-            self.profile = profile
+            self._known = profile
             self.best = Incumbent(order, profile.peak, method)
         return profile.peak
+
+    def _in_place(self) -> tuple[InPlace, ...]:
+        """Return the in-place choices of the best order."""
+        known = self._known
+        return known.in_place if isinstance(known, Schedule) else known.in_place(self.storage, self.best.order)
 
     def raise_bound(self, bound: int, proof: str) -> None:
         if bound > self.lower_bound:
@@ -193,13 +200,12 @@ class _PortfolioState:
         self.tell(proof)
 
     def result(self, fused: FusedGraph | None, segments: int) -> ScheduleResult:
-        profile = self.profile
         optimal = self.done()
         schedule = Schedule(
             order=self.best.order,
-            in_place=profile.in_place(self.storage, self.best.order),
-            peak=profile.peak,
-            lower_bound=min(self.lower_bound, profile.peak),
+            in_place=self._in_place(),
+            peak=self.best.peak,
+            lower_bound=min(self.lower_bound, self.best.peak),
             status="optimal" if optimal else "feasible",
             proof=self.proof,
             method=self.best.method,

@@ -119,10 +119,11 @@ def analyze(
     rules = rules_of(module, target, budget_for)
     prepared = prepare(module, rules, in_place=in_place)
     budget_bytes, budget_notes = budget_in_bytes(asked, module, prepared, AS_TOLD)
-    plans = plan_module(module, prepared.lowered, Run(Limits()), solver="file")
+    given = prepared.baselines["file_order"]
+    plans = plan_module(module, prepared.lowered, Run(Limits()), solver="file", known=given)
     main = plans[0]
     needed = required_as_given(module, prepared, AS_TOLD) if curve is None else curve.required
-    allocation = plan_allocation(main, prepared.baselines["file_order"], prepared.target.alignment_bytes)
+    allocation = plan_allocation(main, given, prepared.target.alignment_bytes)
     runtime = runtime_of(module, prepared.target)
     facts = runtime.facts(module)
     pools = plan_pools(main, prepared.target, Run(Limits(None, effort=_ANALYZE_POOLS_EFFORT)))

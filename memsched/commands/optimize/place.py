@@ -239,6 +239,7 @@ def place(module: Module, prepared: TargetModule, request: Request) -> ModulePla
         run.within(_ORDER_SHARE).rest() if run.limits.time_limit is None else run.anew(left),
         solver=request.solver,
         partitions=request.partitions,
+        known=prepared.baselines["file_order"],
     )
     # From here on, stopping ends it quickly, and what was found so far would be lost.
     runtime = runtime_of(module, prepared.target, request.opening)
@@ -322,8 +323,9 @@ def _varied(module: Module, prepared: TargetModule, best: ModulePlan, request: R
 
 def as_stored(module: Module, prepared: TargetModule, request: Request) -> ModulePlan:
     """Return ``module`` in the order in which its file stores it, at addresses found without a search."""
-    plans = plan_module(module, prepared.lowered, Run(request.run.limits), solver="file")
-    allocation = plan_allocation(plans[0], prepared.baselines["file_order"], prepared.target.alignment_bytes)
+    known = prepared.baselines["file_order"]
+    plans = plan_module(module, prepared.lowered, Run(request.run.limits), solver="file", known=known)
+    allocation = plan_allocation(plans[0], known, prepared.target.alignment_bytes)
     allowance = dataclasses.replace(request.allowance(), reorder=False)
     runtime = runtime_of(module, prepared.target, request.opening)
     required = runtime.requires(module, prepared.lowered, plans, allocation, allowance)

@@ -194,16 +194,19 @@ class _GraphBuilder:
         tensors.append(Tensor(name, size, lengths, element_name(found.element), sized, external, stated))
 
     def _op(self, position: int, outputs: tuple[int, ...]) -> Op:
-        scope, index_of, name = self.scope, self.index_of, self.names[position]
-        constants = scope.constants
+        """Return the op of a node, the short way where only its inputs and outputs matter."""
+        scope = self.scope
         reads, kind = scope.reads[position], scope.kinds[position]
-        if kind in self.bare and position not in scope.attributed and constants.isdisjoint(reads) and "" not in reads:
-            everywhere = self.firsts.get(len(reads)) or self.firsts.setdefault(len(reads), tuple(range(len(reads))))
-            return Op(
-                *(name, kind, tuple([index_of[read] for read in reads]), outputs),
-                attributes=_NO_ATTRIBUTES,
-                positions=everywhere,
-            )
+        told = position in scope.attributed or kind not in self.bare
+        if told or "" in reads or not scope.constants.isdisjoint(reads):
+            return self._particular_op(position, outputs)
+        inputs, count = tuple(map(self.index_of.__getitem__, reads)), len(reads)
+        positions = self.firsts.get(count) or self.firsts.setdefault(count, tuple(range(count)))
+        return Op(self.names[position], kind, inputs, outputs, attributes=_NO_ATTRIBUTES, positions=positions)
+
+    def _particular_op(self, position: int, outputs: tuple[int, ...]) -> Op:
+        scope, index_of, constants = self.scope, self.index_of, self.scope.constants
+        reads, kind = scope.reads[position], scope.kinds[position]
         places = [place for place, read in enumerate(reads) if read and read not in constants]
         inputs = [index_of[reads[place]] for place in places]
         reads_constants = len(places) < len(reads)
@@ -226,10 +229,7 @@ class _GraphBuilder:
             macs = onnx_macs.count(kind, attributes, given, made)
         positions = tuple(places)
         return Op(
-            name,
-            kind,
-            tuple(inputs),
-            outputs,
+            *(self.names[position], kind, tuple(inputs), outputs),
             attributes=attributes,
             positions=self.places.setdefault(positions, positions),
             macs=macs,

@@ -6,14 +6,14 @@ Small constants stay, because shapes are computed from them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
 from memsched.formats.onnx import external as onnx_external
-from memsched.formats.onnx.structure import sparse_name
+from memsched.formats.onnx.structure import attributed, sparse_name
 from memsched.formats.onnx.types import SHAPE_ELEMENTS, element_bits, tensor_bytes
 
 if TYPE_CHECKING:
@@ -42,12 +42,14 @@ class ExternalData:
 
     Attributes:
         stripped: Constants whose values were removed.
+        attributed: The nodes of the main graph that have attributes; None where its nodes were changed since.
     """
 
     locations: dict[str, None] = field(default_factory=dict)
     stripped: int = 0
     missing: dict[str, None] = field(default_factory=dict)
     short: dict[str, None] = field(default_factory=dict)
+    attributed: Sequence[int] | None = None
 
     def notes(self) -> list[str]:
         """Return a line per kind of trouble; scheduling goes on without the weights."""
@@ -70,7 +72,8 @@ def lighten(model: ModelProto, folder: Path) -> ExternalData:
     """
     external = ExternalData()
     sizes: dict[str, int] = {}
-    for tensor in _tensors(model):
+    external.attributed = attributed(model.graph)
+    for tensor in _tensors(model, external.attributed):
         if tensor.data_location == _EXTERNAL:
             _look_up(tensor, folder, external, sizes)
         elif is_stripped(tensor):
@@ -89,14 +92,17 @@ def _elements(tensor: TensorProto) -> int:
     return math.prod(tensor.dims)
 
 
-def _tensors(model: ModelProto) -> Iterator[TensorProto]:
-    yield from _tensors_below((), [model.graph])
+def _tensors(model: ModelProto, attributed: Iterable[int]) -> Iterator[TensorProto]:
+    nodes = model.graph.node
+    yield from _tensors_of(model.graph)
+    yield from _tensors_below([nodes[place] for place in attributed])
     for function in model.functions:
-        yield from _tensors_below(function.node, [])
+        yield from _tensors_below(function.node)
 
 
-def _tensors_below(nodes: Iterable[NodeProto], graphs: list[GraphProto]) -> Iterator[TensorProto]:
-    """Yield the tensors of ``nodes`` and of ``graphs``, to which their bodies are added, in one pass over the nodes."""
+def _tensors_below(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
+    """Yield the tensors of ``nodes`` and of the bodies below them, in one pass over the nodes."""
+    graphs: list[GraphProto] = []
     yield from _attribute_tensors(nodes, graphs)
     for graph in graphs:
         yield from _tensors_of(graph)

@@ -83,12 +83,14 @@ def _lightened(data: bytes, path: str) -> tuple[ModelProto, onnx_light.ExternalD
     external = onnx_light.lighten(model, onnx_external.folder_of(path))
     light = _compact(model) if external.stripped else model
     del model
-    return (onnx_functions.inline(light) if kinds else light), external, ", ".join(kinds)
+    if kinds:
+        light, external.attributed = onnx_functions.inline(light), None
+    return light, external, ", ".join(kinds)
 
 
 def _read(data: bytes, path: str, options: LoadOptions) -> Module:
     light, external, inlined = _lightened(data, path)
-    scopes = analyse(light.graph, folded=options.folded)
+    scopes = analyse(light.graph, folded=options.folded, known=external.attributed)
     checks.check_nodes(scopes)
     checks.check_inputs(light.graph, scopes[0])
     checks.import_operators(light, scopes)

@@ -21,6 +21,7 @@ __all__ = [
     "DEFAULT_DOMAINS",
     "Scope",
     "analyse",
+    "attributed",
     "domain_of",
     "graphs_like",
     "graphs_of",
@@ -90,15 +91,19 @@ class Scope:
     types: set[bytes] = field(default_factory=set)
 
 
-def graphs_of(main: GraphProto) -> list[Scope]:
-    """Return the main graph and all bodies below it, parents before children, in the file's order."""
+def graphs_of(main: GraphProto, known: Sequence[int] | None = None) -> list[Scope]:
+    """Return the main graph and all bodies below it, parents before children, in the file's order.
+
+    Args:
+        known: What `attributed` gives for the main graph, where the caller has it already.
+    """
     scopes = [Scope(main, -1, -1, "")]
     for index, scope in enumerate(scopes):
-        for position, node in enumerate(scope.graph.node):
-            attributes = node.attribute[:]  # slices of protobuf's lists are made faster than iterators
-            if attributes:
-                scope.attributed.add(position)
-            for attribute in attributes:
+        nodes = scope.graph.node
+        places = known if known is not None and not index else attributed(scope.graph)
+        scope.attributed.update(places)
+        for position in places:
+            for attribute in nodes[position].attribute[:]:
                 if attribute.type in _PLAIN:
                     continue
                 if attribute.HasField("g"):
@@ -110,23 +115,30 @@ def graphs_of(main: GraphProto) -> list[Scope]:
     return scopes
 
 
+def attributed(graph: GraphProto) -> list[int]:
+    """Return the nodes that have attributes."""
+    # Slices of protobuf's lists are made faster than iterators.
+    return [position for position, node in enumerate(graph.node) if node.attribute[:]]
+
+
 def graphs_like(main: GraphProto, scopes: Sequence[Scope]) -> list[Scope]:
     """Return `graphs_of` for a model with the same bodies as ``scopes``; where there are none, none are sought."""
     return [Scope(main, -1, -1, "")] if len(scopes) == 1 else graphs_of(main)
 
 
-def analyse(main: GraphProto, *, folded: bool = True) -> list[Scope]:
+def analyse(main: GraphProto, *, folded: bool = True, known: Sequence[int] | None = None) -> list[Scope]:
     """Return the scopes of `graphs_of` with their names resolved and their constants found.
 
     Args:
         folded: Nodes that read constants alone compute constants; else only those that read nothing do.
+        known: As of `graphs_of`.
 
     Raises:
         GraphError: A name has two producers, or a node reads a name that nothing or only a later node defines.
     """
-    scopes = graphs_of(main)
-    known: dict[str, str] = {}
-    share = known.setdefault
+    scopes = graphs_of(main, known)
+    texts: dict[str, str] = {}
+    share = texts.setdefault
     for scope in scopes:
         for node in scope.graph.node:
             read, written, domain, operator = node.input[:], node.output[:], node.domain, node.op_type
