@@ -15,6 +15,9 @@ from memsched.graph.model import Allocation, Graph, InPlace, Op, Placement, Sche
 
 __all__ = ["CheckedSchedule", "check_allocation", "check_reordering", "check_schedule"]
 
+_FEW_PLACES = 4
+"""Places between neighbouring addresses that a buffer reaches over, below which they are gone through one by one."""
+
 
 class CheckedSchedule(FrozenValue, frozen=True):
     """What the checker computed for an order: the figures that reports show.
@@ -350,23 +353,39 @@ def _check_workspaces(graph: Graph, schedule: Schedule, allocation: Allocation) 
 
 
 def _check_overlap(allocation: Allocation) -> None:
-    """Go through the steps, keeping what lies between two neighbouring addresses as free or taken."""
+    """Go through the steps, keeping what lies between two neighbouring addresses as taken until a step, or as taken.
+
+    The latter where buffers reach over many such places: all of a buffer's are then looked at together.
+    """
     placed = [one for one in allocation.placements if one.size > 0]
     lows, highs = [one.offset for one in placed], [one.offset + one.size for one in placed]
     places = {address: place for place, address in enumerate(sorted({*lows, *highs}))}
     begins, ends = [places[low] for low in lows], [places[high] for high in highs]
     firsts, lasts = [one.first_step for one in placed], [one.last_step for one in placed]
+    by_step = sorted(range(len(placed)), key=firsts.__getitem__)
+    if sum(ends) - sum(begins) <= _FEW_PLACES * len(placed):
+        until = [min(firsts, default=0) - 1] * len(places)
+        for number in by_step:
+            for place in range(begins[number], ends[number]):
+                if until[place] >= firsts[number]:
+                    raise _overlap(placed[number])
+                until[place] = lasts[number]
+        return
     ending = iter(sorted(range(len(placed)), key=lasts.__getitem__))
     gone = next(ending, 0)
     taken = bytearray(len(places))
-    for number in sorted(range(len(placed)), key=firsts.__getitem__):
-        first, begin, end = firsts[number], begins[number], ends[number]
-        while lasts[gone] < first:
+    for number in by_step:
+        begin, end = begins[number], ends[number]
+        while lasts[gone] < firsts[number]:
             taken[begins[gone] : ends[gone]] = bytes(ends[gone] - begins[gone])
             gone = next(ending)
         if taken.find(1, begin, end) >= 0:
-            raise InternalError(f"two buffers overlap at offset {lows[number]} in step {first}")
+            raise _overlap(placed[number])
         taken[begin:end] = b"\1" * (end - begin)
+
+
+def _overlap(found: Placement) -> InternalError:
+    return InternalError(f"two buffers overlap at offset {found.offset} in step {found.first_step}")
 
 
 def check_reordering(before: Graph, after: Graph) -> None:

@@ -12,7 +12,7 @@ from memsched.errors import UsageError
 
 __all__ = ["StopCallback", "library"]
 
-_ABI = 7
+_ABI = 8
 """What `memsched_abi` of threshold.cpp returns: a library of another version is left alone."""
 
 _CHOICE = "MEMSCHED_CORE"

@@ -15,7 +15,7 @@
 
 namespace {
 
-constexpr int kAbi = 7;
+constexpr int kAbi = 8;
 constexpr int kPolledEvery = 1024;
 constexpr int kDirectTable = 10;  // Shared buffers of a task up to which its excesses lie in an array.
 constexpr int64_t kUnknown = INT64_MIN, kNever = INT64_MAX;

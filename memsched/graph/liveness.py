@@ -104,13 +104,14 @@ def _lower(graph: Graph) -> Storage:
         for op, created in zip(graph.ops, made.created, strict=True)
     ]
     workspace = [op.workspace for op in graph.ops]
-    many = max(len(graph.ops), len(sizes)) >= MANY_OPS
-    uses = uses_of(sizes, made.creator, reads, kept, workspace, takes) if many else None
-    if uses is None:
-        preds = tuple(dag.predecessors(graph))
-        users, succs = _users(reads, len(sizes)), tuple(dag.successors_of(preds))
+    if max(len(graph.ops), len(sizes)) >= MANY_OPS:
+        befores, afters = neighbours_of(graph)
+        uses = uses_of(sizes, made.creator, reads, kept, workspace, takes, befores)
+        preds, succs = rows_of(*befores), rows_of(*afters)
     else:
-        users, (preds, succs) = rows_of(uses.users, uses.begins), neighbours_of(graph)
+        uses, preds = None, tuple(dag.predecessors(graph))
+        succs = tuple(dag.successors_of(preds))
+    users = _users(reads, len(sizes)) if uses is None else rows_of(uses.users, uses.begins)
     return Storage(
         sizes=tuple(sizes),
         creator=tuple(made.creator),

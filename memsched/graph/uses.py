@@ -39,6 +39,8 @@ class Uses:
         workspace: Bytes per op.
         takes: The pairs (created buffer, read buffer) that these may merge, one after the other, each behind its op:
             a row per pair.
+        befores: The ops that must come directly before op 0, then those before op 1, and so on; and per op where its
+            own begin, as in ``begins``.
     """
 
     users: Numbers
@@ -48,6 +50,7 @@ class Uses:
     kept: NDArray[np.bool_]
     workspace: Numbers
     takes: Numbers
+    befores: tuple[Numbers, Numbers]
 
     def initial_residue(self) -> int:
         """Bytes of what is given and either read or kept: what is needed before step 0, variables apart."""
@@ -81,6 +84,7 @@ def uses_of(
     kept: Sequence[bool],
     workspace: Sequence[int],
     takes: Sequence[Sequence[tuple[int, int]]],
+    befores: tuple[Numbers, Numbers],
 ) -> Uses | None:
     """Return the arrays of a `Storage`; None where its bytes are too many for 64 bits."""
     import numpy as np
@@ -97,11 +101,12 @@ def uses_of(
         kept=np.array(kept, dtype=np.bool_),
         workspace=np.array(workspace, dtype=np.int64),
         takes=np.column_stack((_owners(takes), pairs)),
+        befores=befores,
     )
 
 
-def neighbours_of(graph: Graph) -> tuple[Rows, Rows]:
-    """Return what `dag.predecessors` and `dag.successors_of` do, by arrays."""
+def neighbours_of(graph: Graph) -> tuple[tuple[Numbers, Numbers], tuple[Numbers, Numbers]]:
+    """Return what `dag.predecessors` and `dag.successors_of` do, each as `rows_of` takes it."""
     import numpy as np
 
     reads, writes = [op.inputs for op in graph.ops], [op.outputs for op in graph.ops]
@@ -113,7 +118,7 @@ def neighbours_of(graph: Graph) -> tuple[Rows, Rows]:
     made, count = before >= 0, len(graph.ops)
     pairs = np.sort(after[made] * count + before[made])
     after, before = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], count)
-    return rows_of(*_grouped(after, before, count)), rows_of(*_grouped(before, after, count))
+    return _grouped(after, before, count), _grouped(before, after, count)
 
 
 def rows_of(values: Numbers, begins: Numbers) -> Rows:

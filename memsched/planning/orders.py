@@ -133,9 +133,9 @@ def _in_reverse_post_order(_: Graph, storage: Storage) -> _Order:
 
 
 def _in_default_order(_: Graph, storage: Storage) -> _Order:
-    from memsched.runtimes.onnxruntime.orders import walk_backwards
+    from memsched.runtimes.onnxruntime.orders import default_order_of
 
-    return walk_backwards(storage.preds, storage.succs, range(len(storage.preds)))
+    return default_order_of(storage)
 
 
 BASELINES = ("file_order", "reverse_post_order", "runtime_default_order")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from memsched.graph.liveness import Storage, match_in_place
+from memsched.schedule.compiled_orders import post_order
 
 __all__ = ["ORDERS", "file_order", "greedy", "release_first", "reverse_post_order"]
 
@@ -28,6 +29,9 @@ def reverse_post_order(storage: Storage) -> tuple[int, ...]:
     predecessors, which are visited in file order: the reverse of the graph in post-order, as TVM and TensorFlow Lite
     visit an expression. This tie-break gives all nine RPO figures of that paper's networks as rebuilt.
     """
+    found = post_order(storage.uses, last_first=False)
+    if found is not None:
+        return found
     preds = storage.preds
     placed = [False] * len(preds)
     result: list[int] = []

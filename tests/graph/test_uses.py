@@ -9,7 +9,7 @@ import pytest
 from memsched.graph import liveness
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Op
-from memsched.graph.uses import MANY_OPS, steps_of, uses_of
+from memsched.graph.uses import MANY_OPS, neighbours_of, steps_of, uses_of
 from memsched.schedule.bounds import largest_step
 from tests.graph.examples import graph_of
 from tests.random_graphs import random_graph, random_order
@@ -18,8 +18,10 @@ from tests.random_graphs import random_graph, random_order
 def test_lifetimes_of_a_chain() -> None:
     # x is read twice, the mask by nobody, y is an output; z is given for nothing.
     ops = [Op("f", "Op", (0,), (1, 2)), Op("g", "Op", (0, 1), (3,))]
-    storage = Storage.of(graph_of({"x": 1, "a": 2, "mask": 50, "y": 4, "z": 8}, ops, ["x", "z"], ["y"]))
-    uses = uses_of(*(getattr(storage, name) for name in ("sizes", "creator", "reads", "kept", "workspace", "takes")))
+    graph = graph_of({"x": 1, "a": 2, "mask": 50, "y": 4, "z": 8}, ops, ["x", "z"], ["y"])
+    storage = Storage.of(graph)
+    made, befores = (storage.sizes, storage.creator, storage.reads), neighbours_of(graph)[0]
+    uses = uses_of(*made, storage.kept, storage.workspace, storage.takes, befores)
     assert uses is not None
     first, last = uses.lifetimes(steps_of((0, 1)))
     found = {storage.tensor_of[place]: times for place, times in enumerate(zip(first, last, strict=True))}
@@ -35,7 +37,8 @@ def test_large_graphs_have_arrays() -> None:
 
 
 def test_sums_that_64_bits_might_not_hold_are_left_to_lists() -> None:
-    assert uses_of([1 << 61, 1], [-1, -1], [], [True, True], [], []) is None
+    befores = neighbours_of(graph_of({"x": 1 << 61, "z": 1}, [], ["x", "z"], ["x", "z"]))[0]
+    assert uses_of([1 << 61, 1], [-1, -1], [], [True, True], [], [], befores) is None
 
 
 def test_the_same_figures_as_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:

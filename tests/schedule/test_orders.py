@@ -8,8 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
+from memsched.core.library import library
+from memsched.graph import liveness
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Tensor
+from memsched.runtimes.onnxruntime.orders import default_order, default_order_of
+from memsched.schedule.compiled_orders import post_order
 from memsched.schedule.orders import ORDERS, file_order, greedy, release_first, reverse_post_order
 from tests.brute_force import footprint, residue, topological_orders
 from tests.random_graphs import random_graph, random_layered_graph
@@ -49,6 +53,19 @@ def test_every_order_of_random_graphs_is_an_execution_order(heuristic: Callable[
     for seed in range(100):
         graph = random_graph(random.Random(seed), seed % 14)
         assert _is_topological(graph, heuristic(Storage.of(graph)))
+
+
+@pytest.mark.skipif(library() is None, reason="the installation has no compiled core: no C++ compiler")
+def test_the_compiled_walks_take_the_orders_of_those_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(300):
+        graph = random_graph(random.Random(seed), seed % 14)
+        listed = Storage.of(graph)
+        with monkeypatch.context() as patched:
+            patched.setattr(liveness, "MANY_OPS", 0)
+            storage = Storage.of(graph)
+        assert post_order(storage.uses, last_first=False) == reverse_post_order(listed)
+        assert post_order(storage.uses, last_first=True) == default_order(graph) == default_order_of(storage)
+        assert post_order(listed.uses, last_first=True) is None
 
 
 def test_file_order_is_the_models() -> None:

@@ -10,9 +10,11 @@ import heapq
 from collections.abc import Sequence
 
 from memsched.graph.dag import predecessors, successors_of
+from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph
+from memsched.schedule.compiled_orders import post_order
 
-__all__ = ["default_order", "priority_order", "walk_backwards"]
+__all__ = ["default_order", "default_order_of", "priority_order", "walk_backwards"]
 
 _HOISTED = frozenset({"Shape", "Size"})
 
@@ -26,6 +28,12 @@ def default_order(graph: Graph) -> tuple[int, ...]:
     """
     preds = predecessors(graph)
     return walk_backwards(preds, successors_of(preds), range(len(preds)))
+
+
+def default_order_of(storage: Storage) -> tuple[int, ...]:
+    """Return `default_order` of the graph that ``storage`` was made of."""
+    found = post_order(storage.uses, last_first=True)
+    return found or walk_backwards(storage.preds, storage.succs, range(len(storage.preds)))
 
 
 def walk_backwards(
