@@ -140,16 +140,20 @@ def analyse(main: GraphProto, *, folded: bool = True, known: Sequence[int] | Non
     texts: dict[str, str] = {}
     share = texts.setdefault
     for scope in scopes:
+        reads, writes, kinds, given = scope.reads, scope.writes, scope.kinds, scope.given
         for node in scope.graph.node:
             read, written, domain, operator = node.input[:], node.output[:], node.domain, node.op_type
-            kind = _kind(domain, operator)
-            scope.reads.append(tuple(map(share, read, read)))
-            scope.writes.append(tuple(map(share, written, written)))
-            scope.kinds.append(share(kind, kind))
-            scope.given.append(node.name)
+            kind = _kind(domain, operator) if domain else operator
+            reads.append(tuple(map(share, read, read)))
+            # Most nodes have one output.
+            writes.append(
+                (share(written[0], written[0]),) if len(written) == 1 else tuple(map(share, written, written))
+            )
+            kinds.append(share(kind, kind))
+            given.append(node.name)
             scope.operators.add(operator)
             scope.domains.add(domain)
-        scope.types.update(value.type.SerializeToString() for value in values_of(scope.graph))
+        scope.types.update([value.type.SerializeToString() for value in values_of(scope.graph)])
         _define(scope)
     sound = len(scopes) == 1 and _is_sound(scopes[0])
     for index in range(len(scopes) - 1, -1, -1) if not sound else ():
