@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
 from memsched.allocate import arena, greedy
-from memsched.allocate.arena import allocate
+from memsched.allocate.arena import allocate, packed
 from memsched.allocate.buffers import buffers
 from memsched.allocate.columns import columns_of
 from memsched.check.schedule import check_allocation
 from memsched.core.library import library
 from memsched.graph import liveness
 from memsched.graph.liveness import Storage, evaluate
+from memsched.graph.model import Placement
 from tests.graph.examples import schedule_of
 from tests.random_graphs import random_graph, random_order
 
@@ -39,6 +41,36 @@ def test_the_same_buffers_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> 
         if wanted:
             check_allocation(graph, schedule, allocate(graph, schedule, alignment=rng.choice([1, 4])))
     assert seen > 80
+
+
+def test_addresses_are_made_once_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(liveness, "MANY_OPS", 0)
+    monkeypatch.setattr(arena, "MOST_SCANNED", 0)
+    rng, later = random.Random(8), 0
+    made: list[object] = []
+
+    def placement(*parts: Any) -> Placement:
+        made.append(parts)
+        return Placement(*parts)
+
+    monkeypatch.setattr(arena, "Placement", placement)
+    for _ in range(150):
+        graph = random_graph(rng, rng.randint(1, 14), layable=True)
+        order, storage = random_order(rng, graph), Storage.of(graph)
+        profile = evaluate(storage, order)
+        schedule = schedule_of(order, profile.peak, profile.in_place(storage, order))
+        made.clear()
+        found = packed(graph, schedule, alignment=4)
+        kept = not made
+        assert found.allocation is found.allocation
+        assert (
+            found.arena
+            == found.allocation.arena
+            == max((one.offset + one.size for one in found.allocation.placements), default=0)
+        )
+        assert found.allocation == allocate(graph, schedule, alignment=4)
+        later += kept and bool(made)
+    assert later > 50
 
 
 @pytest.mark.skipif(library() is None, reason="the installation has no compiled core: no C++ compiler")

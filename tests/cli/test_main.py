@@ -145,6 +145,16 @@ def test_as_a_module() -> None:
     assert done.stdout.startswith("memsched ")
 
 
+@pytest.mark.parametrize(("stated", "threads"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")])
+def test_a_command_starts_no_threads_for_matrices_unless_asked_to(stated: dict[str, str], threads: str) -> None:
+    code = "import os, sys; sys.argv = ['memsched', '--version']; from memsched.cli.main import main; main()"
+    code += "; assert 'numpy' not in sys.modules; print(os.environ['OPENBLAS_NUM_THREADS'])"
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**environment, **stated})
+    assert done.stdout.splitlines()[-1] == threads
+
+
 def test_a_reader_that_leaves_early(model: Path) -> None:
     """`memsched analyze --json | head -1`: no complaint, not even at exit."""
     big = model.with_name("big.onnx")

@@ -12,7 +12,7 @@ import pytest
 from memsched.check.schedule import check_schedule
 from memsched.errors import GraphError, UsageError
 from memsched.graph.model import Graph, Op, Schedule, Tensor
-from memsched.schedule import refine
+from memsched.schedule import portfolio, refine
 from memsched.schedule.portfolio import schedule_graph
 from memsched.schedule.solvers import SOLVERS
 from memsched.search.limits import Limits
@@ -34,6 +34,20 @@ def test_no_solver_is_worse_than_the_file(solver: str) -> None:
         assert checked.peak <= result.baselines["file"][1]
         if checked.peak == result.baselines["file"][1]:
             assert result.schedule.order == tuple(range(len(graph.ops)))
+
+
+@pytest.mark.parametrize("solver", ["auto", "file"])
+def test_a_file_order_that_is_known_is_not_evaluated_again(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(9)
+    for _ in range(25):
+        graph = random_graph(rng, rng.randint(1, 10))
+        found = schedule_graph(graph, Run(Limits(None)), solver=solver).schedule
+        given = schedule_graph(graph, Run(Limits(None)), solver="file").schedule
+        with monkeypatch.context() as patched:
+            if solver == "file":
+                patched.setattr(portfolio, "evaluate", None)
+            again = schedule_graph(graph, Run(Limits(None)), solver=solver, given=given).schedule
+        assert replace(again, seconds=0.0) == replace(found, seconds=0.0)
 
 
 def test_the_solvers_that_prove_agree() -> None:
