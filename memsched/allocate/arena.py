@@ -38,6 +38,10 @@ class Packed:
         """Return the addresses."""
         return self._allocation()
 
+    def __reduce__(self) -> tuple[Callable[[Allocation], Packed], tuple[Allocation]]:
+        """Give other processes the addresses, as what makes them stays here."""
+        return Packed.of, (self.allocation,)
+
 
 def allocate(
     graph: Graph,

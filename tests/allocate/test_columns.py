@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from typing import Any
 
@@ -69,6 +70,7 @@ def test_addresses_are_made_once_they_are_asked_for(monkeypatch: pytest.MonkeyPa
             == max((one.offset + one.size for one in found.allocation.placements), default=0)
         )
         assert found.allocation == allocate(graph, schedule, alignment=4)
+        assert copy.copy(found).allocation == found.allocation
         later += kept and bool(made)
     assert later > 50
 
