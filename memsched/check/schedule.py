@@ -16,7 +16,7 @@ from memsched.graph.model import Allocation, Graph, InPlace, Op, Placement, Sche
 __all__ = ["CheckedSchedule", "check_allocation", "check_reordering", "check_schedule"]
 
 _FEW_PLACES = 4
-"""Places between neighbouring addresses that a buffer reaches over, below which they are gone through one by one."""
+"""Places between neighbouring addresses that a buffer reaches over: up to so many are looked at one by one."""
 
 
 class CheckedSchedule(FrozenValue, frozen=True):
@@ -353,9 +353,9 @@ def _check_workspaces(graph: Graph, schedule: Schedule, allocation: Allocation) 
 
 
 def _check_overlap(allocation: Allocation) -> None:
-    """Go through the steps, keeping what lies between two neighbouring addresses as taken until a step, or as taken.
+    """Follow the steps, keeping of each place between two neighbouring addresses until which step it is taken.
 
-    The latter where buffers reach over many such places: all of a buffer's are then looked at together.
+    Where buffers reach over many places, only whether each is taken is kept, and a buffer's are looked at together.
     """
     placed = [one for one in allocation.placements if one.size > 0]
     lows, highs = [one.offset for one in placed], [one.offset + one.size for one in placed]

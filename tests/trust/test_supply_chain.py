@@ -30,7 +30,7 @@ NATIVE = {
     *("memsched/runtimes/litert/probe.py", "memsched/runtimes/onnxruntime/sessions.py"),
     *("memsched/core/library.py", "memsched/schedule/compiled.py", "memsched/allocate/compiled.py"),
     *("memsched/fusion/compiled.py", "memsched/fusion/compiled_monotonic.py"),
-    *("memsched/tiling/compiled.py", "memsched/search/heap.py"),
+    *("memsched/tiling/compiled.py", "memsched/search/heap.py", "memsched/schedule/compiled_orders.py"),
 }
 """In the child process that verifies: the runtime's own memory is read. The compiled core, which is this package's own.
 And the heap of the C library that runs this process. Nothing is called that a file names.
