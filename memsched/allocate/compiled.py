@@ -1,4 +1,4 @@
-"""Packing by the compiled core: the same choices and outcomes as `search` and `greedy`, many times faster."""
+"""Packing by the compiled core: what `search`, `rebuild` and `greedy` choose and find, many times faster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memsched.graph.packing import Block
 if TYPE_CHECKING:
     from memsched.graph.uses import Numbers
 
-__all__ = ["CompiledAttempts", "CompiledOrders", "attempts_at", "swept"]
+__all__ = ["CompiledAttempts", "CompiledOrders", "attempts_at", "rebuilt", "swept"]
 
 _STATUSES = ("found", "infeasible", "unknown", "stopped", "no memory")
 
@@ -179,3 +179,64 @@ class CompiledAttempts:
         if status == "no memory":
             raise MemoryError
         return status, tuple(positions), least.value, made.value
+
+
+class _RebuildArrays(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int32) for name in ("items", "sections")),
+        *((name, ctypes.c_void_p) for name in ("widths", "above", "lowest", "areas", "sizes")),
+        *((name, ctypes.c_void_p) for name in ("ranges_begin", "ranges", "meets_begin", "meets")),
+    )
+
+
+def rebuilt(
+    core: ctypes.CDLL,
+    problem: PackingProblem,
+    ranks: tuple[Sequence[int], Sequence[int]],
+    capacity: int,
+    nodes: int,
+    chance: int,
+    stop: Callable[[], bool],
+) -> tuple[str, tuple[int, ...], int]:
+    """Return how rebuilding ended, as an attempt does, positions and the nodes made.
+
+    Args:
+        ranks: Per item by area and by width, lower first.
+        capacity: In the problem's units.
+        nodes: Items put back or left out, at most.
+        chance: Where the numbers by chance begin, below 2^64.
+
+    Raises:
+        MemoryError: There is no room for it.
+    """
+    known, count = _Arrays(), len(problem.widths)
+    ranges = [_ranges(live) for live in problem.sections]
+    begins = itertools.accumulate((len(one) for one in ranges), initial=0)
+    arrays = _RebuildArrays(
+        *(count, problem.section_count, known.longs(problem.widths), known.longs(problem.above)),
+        *(known.longs(problem.lowest), known.ints(ranks[0]), known.ints(ranks[1]), known.ints(list(begins))),
+        *(known.ints([end for one in ranges for pair in one for end in pair]), *known.lists(problem.meets)),
+    )
+    callback = StopCallback(stop)
+    positions, made = (ctypes.c_int64 * count)(), ctypes.c_int64()
+    status = _STATUSES[
+        core.memsched_rebuild(
+            *(ctypes.byref(arrays), ctypes.c_int64(capacity), ctypes.c_uint64(chance), ctypes.c_int64(nodes)),
+            *(callback.pointer, positions, ctypes.byref(made)),
+        )
+    ]
+    callback.raise_again()
+    if status == "no memory":
+        raise MemoryError
+    return status, tuple(positions), made.value
+
+
+def _ranges(sections: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the first section and the end of each run of ``sections``, which ascend."""
+    result: list[tuple[int, int]] = []
+    for section in sections:
+        if result and result[-1][1] == section:
+            result[-1] = (result[-1][0], section + 1)
+        else:
+            result.append((section, section + 1))
+    return result

@@ -4,7 +4,7 @@ Attempts come in rounds. Each round tries all tie rules of `search` with twice a
 at the least height that is not excluded; an attempt that exhausts its tree excludes that height and says the next
 one that is possible. What was found or excluded by the attempt of lowest number counts, whichever process is first to
 end, so that the result depends on the input and the seed alone unless time runs out. From the third round on
-packings are also grown; see `growth`.
+packings are also grown, and rebuilt where there is much room; see `growth` and `rebuild`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
@@ -12,7 +12,8 @@ from typing import Final, Literal, Protocol
 from memsched.allocate.cpsat import fit, preferred
 from memsched.allocate.growth import grow
 from memsched.allocate.preprocess import PackingProblem, common_unit, is_uniform, problem_of
-from memsched.allocate.search import ATTEMPTS, Attempt, attempt
+from memsched.allocate.rebuild import can_rebuild, rebuild
+from memsched.allocate.search import ATTEMPTS, Attempt, PackingOutcome, attempt
 from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block, height_of
 from memsched.search.limits import Limits
@@ -40,17 +41,36 @@ _ROUNDS_BEFORE_GROWTH = 2
 _SHARE_OF_GROWTH = 4
 """Nodes of a growth for each node of all other attempts of its round."""
 
-_Way = Literal["search", "growth", "solver"]
-"""The tree search, one from window to window, or CP-SAT."""
+_ROUNDS_BEFORE_REBUILDING = 2
+"""Rounds before packings are rebuilt too."""
 
-_PRICES: Final[Mapping[_Way, float]] = {"search": 5e-8, "growth": 5e-8, "solver": 3e-6}
+_LOOSE = 0.9
+"""How full sections are, on average, below which packings are rebuilt: the fuller, the better for the tree search."""
+
+_SHARE_OF_REBUILDING = 48
+_SHARE_ABOVE_THE_GOAL = 12
+"""Nodes of rebuilding for each node of the tree search in its round, at the least capacity and at higher ones."""
+
+_Way = Literal["search", "growth", "rebuilding", "solver"]
+"""The tree search, one from window to window, rebuilding, or CP-SAT."""
+
+_PRICES: Final[Mapping[_Way, float]] = {"search": 5e-8, "growth": 5e-8, "rebuilding": 1.5e-8, "solver": 3e-6}
 """What `Limits.effort` is charged for a node or a conflict per item of the problem: each looks at all items."""
+
+_OWN: Final[Mapping[_Way, Callable[[PackingProblem, Attempt, Callable[[], bool]], PackingOutcome]]] = {
+    "search": attempt,
+    "growth": grow,
+    "rebuilding": rebuild,
+}
 
 MOST_FOR_CPSAT = 2000
 """Blocks of which CP-SAT builds the model in a second."""
 
 MOST_FOR_GROWTH = 2000
 """Blocks of which all windows are made in a second."""
+
+MOST_FOR_REBUILDING = 2000
+"""Blocks of which every pair has a place in a few megabytes."""
 
 
 class PackingTask(FrozenValue, frozen=True):
@@ -97,7 +117,7 @@ class _Result(FrozenValue, frozen=True):
 def _make(task: PackingTask, wanted: _SolverAttempt, run: Run) -> _Result:
     if wanted.way != "solver" and task.problem is not None:
         asked = Attempt(wanted.number, wanted.seed, wanted.capacity, wanted.most)
-        outcome = (grow if wanted.way == "growth" else attempt)(task.problem, asked, run.over)
+        outcome = _OWN[wanted.way](task.problem, asked, run.over)
         pairs = zip(outcome.positions, task.problem.shifts, strict=True) if outcome.positions else ()
         offsets = tuple([(position - shift) * task.unit for position, shift in pairs])
         return _Result(outcome.status, offsets, outcome.least * task.unit, outcome.nodes, outcome.stopped)
@@ -141,9 +161,9 @@ class Rounds:
         most = math.inf if self._limits.rounds is None else self._limits.rounds
         while height > max(bound, enough) and number < most and not self._ended():
             least = capacity = max(-(-bound // unit), enough // unit)
-            decided = False
+            decided, lowest = False, capacity
             while least <= capacity < -(-height // unit):
-                outcome = self._round(capacity, number)
+                outcome = self._round(capacity, number, goal=capacity == lowest)
                 if outcome.status == "found":
                     offsets = outcome.offsets
                     height = height_of(self._task.blocks, offsets)
@@ -177,7 +197,7 @@ class Rounds:
         self._effort += work
         self._run.spend(work)
 
-    def _tries(self, capacity: int, number: int) -> list[_SolverAttempt]:
+    def _tries(self, capacity: int, number: int, *, goal: bool) -> list[_SolverAttempt]:
         seed, count = self._limits.seed, len(self._task.blocks)
         tries: list[_SolverAttempt] = []
 
@@ -190,18 +210,30 @@ class Rounds:
             add("search", range(number * ATTEMPTS, (number + 1) * ATTEMPTS), nodes)
             if number >= _ROUNDS_BEFORE_GROWTH and count <= MOST_FOR_GROWTH:
                 add("growth", [number], nodes * ATTEMPTS * _SHARE_OF_GROWTH)
+            if number >= _ROUNDS_BEFORE_REBUILDING and self._is_loose(capacity):
+                share = _SHARE_OF_REBUILDING if goal else _SHARE_ABOVE_THE_GOAL
+                add("rebuilding", [number], nodes * ATTEMPTS * share)
         if count <= MOST_FOR_CPSAT and (number >= _ROUNDS_BEFORE_CPSAT or not tries):
             add("solver", [2 * number, 2 * number + 1], _FIRST_CONFLICTS << number // 2)
         return tries
+
+    def _is_loose(self, capacity: int) -> bool:
+        """Whether there is so much room that packings are rebuilt."""
+        problem = self._task.problem
+        if problem is None or len(problem.widths) > MOST_FOR_REBUILDING or not can_rebuild(problem):
+            return False
+        used = sum([width * len(live) for width, live in zip(problem.widths, problem.sections, strict=True)])
+        return used < _LOOSE * capacity * problem.section_count
 
     def _most(self, wanted: int, price: float) -> int:
         """Return as many nodes or conflicts as are wanted, or as the work that is left permits; one at least."""
         left = self._run.effort()
         return wanted if left is None else max(1, min(wanted, int(left / price / max(1, len(self._task.blocks)))))
 
-    def _round(self, capacity: int, number: int) -> _Result:
+    def _round(self, capacity: int, number: int, *, goal: bool = True) -> _Result:
+        """Make the attempts of a round; ``goal``: at the least capacity that is not excluded."""
         result = _Result("unknown")
-        wanted = self._tries(capacity, number)
+        wanted = self._tries(capacity, number, goal=goal)
         for index, one in enumerate(wanted):
             if self._limits.workers > 1 and self._effort >= _ALONE_EFFORT:
                 return self._together(wanted[index:])

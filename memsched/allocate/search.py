@@ -25,9 +25,11 @@ from memsched.allocate.preprocess import PackingProblem
 from memsched.core.library import library
 from memsched.frozen import FrozenValue
 
-__all__ = ["ATTEMPTS", "Attempt", "PackingOutcome", "attempt"]
+__all__ = ["ATTEMPTS", "UNLIMITED", "Attempt", "PackingOutcome", "attempt"]
 
-_UNLIMITED = 1 << 62
+UNLIMITED = 1 << 62
+"""Units that no position reaches."""
+
 _NODES_BETWEEN_LOOKS = 8
 _KINDS = ("time", "sections", "size", "area")
 _RULES = ("forced first", "lowest", "fewest")
@@ -76,7 +78,7 @@ class PackingOutcome(FrozenValue, frozen=True):
 def attempt(problem: PackingProblem, wanted: Attempt, stop: Callable[[], bool]) -> PackingOutcome:
     """Search ``problem`` for positions within ``wanted.capacity``, by the compiled core where there is one."""
     core = library()
-    if core is None or max(wanted.capacity, sum(problem.widths)) >= _UNLIMITED // 2:
+    if core is None or max(wanted.capacity, sum(problem.widths)) >= UNLIMITED // 2:
         return _PackingSearch(problem, wanted).run(wanted.nodes, stop)
     rule = wanted.number // len(_KINDS) % len(_RULES)
     status, positions, least, nodes = attempts_at(problem, core).run(
@@ -126,7 +128,7 @@ class _PackingSearch:
         self.lowest = list(problem.lowest)
         self.placed = [False] * count
         self.positions = [-1] * count
-        self.least = _UNLIMITED
+        self.least = UNLIMITED
         """The least capacity that one of the pruned branches may need."""
         self.order: list[int] = []
         self.ends: list[int] = []
