@@ -70,7 +70,7 @@ MOST_FOR_GROWTH = 2000
 """Blocks of which all windows are made in a second."""
 
 MOST_FOR_REBUILDING = 2000
-"""Blocks of which every pair has a place in a few megabytes."""
+"""Blocks of which it takes 16 MB to tell which pairs meet."""
 
 
 class PackingTask(FrozenValue, frozen=True):
