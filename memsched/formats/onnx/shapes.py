@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
 from memsched.formats.module import LoadOptions, ObservedSizes
-from memsched.formats.onnx import branches, folding, observed, resolved, symbolic, twins
-from memsched.formats.onnx.light import is_stripped
-from memsched.formats.onnx.stated import Statements, declare, is_settled
+from memsched.formats.onnx import branches, folding, observed, resolved, symbolic
+from memsched.formats.onnx.inference_copy import DEFERRED, defer, inference_copy
+from memsched.formats.onnx.stated import Statements, is_settled
 from memsched.formats.onnx.structure import (
-    DEFAULT_DOMAINS,
     Scope,
     graphs_like,
     graphs_of,
@@ -39,9 +38,6 @@ _MOST_NODES: Final = 1_000_000
 """Nodes whose outputs are inferred in all rounds together, where `_ROUNDS` take fewer: every layer may want some."""
 
 _NAMED: Final = 5
-_FREE_INITIALIZERS: Final = 4
-"""The IR version since which initializers need not be inputs."""
-_DEFERRED: Final = "deferred."
 _CLASH: Final = "Inferred shape and existing shape differ"
 _ELEMENT_CLASH: Final = re.compile(r"Inferred elem type differs from existing elem type: \((\d+)\) vs \((\d+)\)")
 _REASON: Final = re.compile(r"\(op_type:([^,()]*)(?:, node name: ([^)]*))?\): (?:\[\w+\] ?)?([^\n]*)")
@@ -129,9 +125,9 @@ class _Inference:
         self.light, self.scopes = light, scopes
         self.shapes = Shapes([{} for _ in scopes])
         self.statements = Statements(options)
-        self.model = _inference_copy(light, scopes)
+        self.model = inference_copy(light, scopes)
         self.fixed = {name for scope in scopes for name in initializers(scope.graph)}
-        self.deferred = _defer(self._graphs(), self.model, {domain for scope in scopes for domain in scope.domains})
+        self.deferred = defer(self._graphs(), self.model, {domain for scope in scopes for domain in scope.domains})
         self.statements.write_inputs(self.model.graph)
         settled = len(scopes) == 1 and all(map(is_settled, scopes[0].types))
         self.statements.write_dims(self._graphs(), first=True, inputs_only=settled)
@@ -164,8 +160,8 @@ class _Inference:
         changed = False
         for index, scope in enumerate(self._graphs() if self.deferred else ()):
             for node in scope.graph.node:
-                if node.domain.startswith(_DEFERRED) and all(map(self._typed(index), node.input)):
-                    node.domain = node.domain.removeprefix(_DEFERRED)
+                if node.domain.startswith(DEFERRED) and all(map(self._typed(index), node.input)):
+                    node.domain = node.domain.removeprefix(DEFERRED)
                     changed = True
         return changed
 
@@ -402,82 +398,6 @@ def _computed(graph: GraphProto, chosen: Collection[int]) -> list[ValueInfoProto
     names = {name for number, node in enumerate(graph.node) if number not in chosen for name in node.output if name}
     declared = itertools.chain(graph.value_info, graph.output)
     return [value for value in declared if value.name in names and value.type.HasField("tensor_type")]
-
-
-def _inference_copy(light: ModelProto, scopes: Sequence[Scope]) -> ModelProto:
-    """Return a copy of ``light`` in which constants without values are plain inputs."""
-    from onnx import ModelProto
-
-    model = ModelProto()
-    model.CopyFrom(light)
-    # Before version 4 ONNX's inference takes initializers that are no inputs for absent: axes of a Slice, say.
-    model.ir_version = max(model.ir_version, _FREE_INITIALIZERS)
-    imported = {"" if opset.domain == "ai.onnx" else opset.domain for opset in model.opset_import}
-    used = {domain for scope in scopes for domain in scope.domains}
-    for domain in sorted(used - DEFAULT_DOMAINS - imported):
-        model.opset_import.add(domain=domain, version=1)
-    for scope, known in zip(graphs_like(model.graph, scopes), scopes, strict=True):
-        _drop_constants(scope.graph, scope.parent < 0, computed="Constant" in known.operators)
-        _drop_repeated(scope.graph)
-    if len(scopes) > 1:
-        model.opset_import.add(domain=folding.HIDDEN, version=1)
-    if twins.OWN in used:
-        twins.take_for_twins(model, [scope.graph for scope in graphs_like(model.graph, scopes)])
-    return model
-
-
-def _defer(graphs: Sequence[Scope], model: ModelProto, domains: Collection[str]) -> bool:
-    """Hide nodes of ONNX's other domains from its inference, which crashes where they read a value without a type."""
-    found = {domain for domain in domains if domain.startswith("ai.onnx.")}
-    for domain in sorted(found):
-        model.opset_import.add(domain=_DEFERRED + domain, version=1)
-    for scope in graphs if found else ():
-        for node in scope.graph.node:
-            if node.domain in found:
-                node.domain = _DEFERRED + node.domain
-    return bool(found)
-
-
-def _drop_constants(graph: GraphProto, main: bool, *, computed: bool) -> None:
-    given = graph.input if main else graph.value_info
-    kept = []
-    fixed = set(initializers(graph))
-    if main and any(value.name in fixed for value in graph.input):
-        inputs = [value for value in graph.input if value.name not in fixed]
-        del graph.input[:]
-        graph.input.extend(inputs)
-    for tensor in graph.initializer:
-        if is_stripped(tensor):
-            declare(given, tensor.name, tensor.data_type, tensor.dims)
-        else:
-            kept.append(tensor)
-    for sparse in graph.sparse_initializer:  # a runtime makes tensors of them
-        declare(given, sparse_name(sparse), sparse.values.data_type, sparse.dims)
-    del graph.sparse_initializer[:]
-    if len(kept) < len(graph.initializer):
-        del graph.initializer[:]
-        graph.initializer.extend(kept)
-    nodes = []
-    for node in graph.node if computed else ():
-        large = None
-        if node.op_type == "Constant" and len(node.output) == 1:
-            large = next((item.t for item in node.attribute if item.HasField("t") and is_stripped(item.t)), None)
-        if large is not None:
-            declare(given, node.output[0], large.data_type, large.dims)
-        else:
-            nodes.append(node)
-    if computed and len(nodes) < len(graph.node):
-        del graph.node[:]
-        graph.node.extend(nodes)
-
-
-def _drop_repeated(graph: GraphProto) -> None:
-    """Drop declarations without a shape of inputs and outputs: of two, ONNX's inference looks at one alone."""
-    apart = {value.name for value in (*graph.input, *graph.output)}
-    kept = [value for value in graph.value_info if value.name not in apart or value.type.tensor_type.HasField("shape")]
-    if len(kept) < len(graph.value_info):
-        del graph.value_info[:]
-        graph.value_info.extend(kept)
 
 
 def _contradict(declared: ValueType, follows: ValueType) -> bool:
