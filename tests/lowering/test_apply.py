@@ -13,7 +13,7 @@ from msgspec.structs import replace as ruled
 
 from memsched.graph import dag
 from memsched.graph.liveness import Storage, evaluate
-from memsched.graph.model import Graph, Op, Tensor
+from memsched.graph.model import Graph, Op, Region, Tensor
 from memsched.lowering.apply import apply_target, with_workspaces
 from memsched.targets.load import Target, load_target
 from memsched.targets.model import InPlaceRule, PartViewRule, ViewRule, WorkspaceRule
@@ -401,3 +401,18 @@ def test_built_in_targets_differ_as_measured() -> None:
     }
     for target, kinds in expected.items():
         assert {kind: shares(target, kind) for kind in kinds} == kinds, target
+
+
+def test_rules_leave_what_else_an_op_says() -> None:
+    op = Op(
+        *("a", "Relu", (0,), (1,)),
+        attributes={"axis": 1},
+        positions=(0,),
+        macs=7,
+        origin="b",
+        region=Region(((0, 1),)),
+        chain=("c",),
+        terms=(0, 3),
+    )
+    (lowered,) = apply_target(shaped({"x": (1,), "y": (1,)}, [op], ["y"]), RELU).ops
+    assert lowered == replace(op, in_place=((1, 0),))
