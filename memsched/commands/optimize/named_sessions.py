@@ -73,8 +73,8 @@ def named_sessions(
     # A session without options may need less for the file as given, by what it rewrites itself.
     listed = [with_options] if trusted and held.requirement_bytes < held.default_peak_before_bytes else []
     rows = [*listed, *(row for row in (_executed(asked, request, source),) if row is not None)]
-    worth = [row for row in rows if row.saving_bytes >= LEAST_GAIN * (row.requirement_bytes + row.saving_bytes)]
-    return tuple(sorted((row for row in worth if row.saving_bytes), key=lambda row: row.requirement_bytes))
+    worth = [row for row in rows if row.saving_bytes >= LEAST_GAIN * (row.requirement_bytes + row.saving_bytes) > 0]
+    return tuple(sorted(worth, key=lambda row: row.requirement_bytes))
 
 
 def executed_in_less(asked: TrialRequest, request: Request, source: SessionSource) -> SuggestionRow | None:

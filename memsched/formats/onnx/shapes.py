@@ -235,7 +235,7 @@ class _Inference:
 
     def resolve(self) -> bool:
         """Take what ONNX Runtime tells as it loads the model, where ONNX's inference stops; return whether it tells."""
-        if self._nodes() > resolved.MOST_NODES or not self._needs_help():
+        if not self._needs_help():
             return False
         types = self.shapes.types[0]
         made = itertools.chain.from_iterable(self.scopes[0].writes)

@@ -44,14 +44,14 @@ def verify_executed(
     Raises:
         RuntimeUnavailableError: onnxruntime is not installed.
     """
-    runtime = ONNXRUNTIME.require()
+    runtime, runs = ONNXRUNTIME.require(), _RUNS if options.feeds is None else 1
     request = {
         "models": [
             {"bytes": given, "folder": None if folder is None else str(folder)},
             {"bytes": written, "folder": None},
         ],
         "sessions": [_session(0, SessionPoint(level)), _session(1, EXECUTED)],
-        "runs": _RUNS if options.feeds is None else 1,
+        "runs": runs,
         "seed": seed,
         "rtol": EXECUTED_TOLERANCE,
         "atol": 0.0,
@@ -69,7 +69,7 @@ def verify_executed(
         said = " ".join((answer["message"] or "").split())
         equal = False if answer["failed"] else None
         return Verification(runtime, 0, equal, None, None, None, None, f"{whose}{said}")
-    found = _judged(answer, runtime, predicted, options.feeds)
+    found = dataclasses.replace(_judged(answer, runtime, predicted, runs), feeds=options.feeds)
     return dataclasses.replace(found, at_stated_sizes=at_stated_sizes(found, given, options))
 
 
@@ -78,7 +78,7 @@ def _session(model: int, point: SessionPoint) -> dict[str, Any]:
     return {"model": model, "options": options, "required": True, "reference": 0}
 
 
-def _judged(answer: Mapping[str, Any], runtime: str, predicted: int, feeds: str | None) -> Verification:
+def _judged(answer: Mapping[str, Any], runtime: str, predicted: int, runs: int) -> Verification:
     before, after = answer["sessions"]
     notes: list[str] = []
     matches = order_matches(answer["models"][1], after["order"], notes)
@@ -93,7 +93,7 @@ def _judged(answer: Mapping[str, Any], runtime: str, predicted: int, feeds: str 
         reasons.append(f"outputs differ by up to {error:g}")
     return Verification(
         runtime,
-        _RUNS if feeds is None else 1,
+        runs,
         equal,
         error,
         before["lasting_bytes"],
@@ -105,5 +105,4 @@ def _judged(answer: Mapping[str, Any], runtime: str, predicted: int, feeds: str 
         relative_error=relative,
         outputs_vary=answer["vary"],
         measured_with=opening_lines(),
-        feeds=feeds,
     )
