@@ -123,8 +123,11 @@ def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
     name = loop.names[loop.output]
     makers = {before.tensors[tensor].name: number for number, op in enumerate(before.ops) for tensor in op.outputs}
     made = {after.tensors[tensor].name for tensor in op.outputs}
-    if name not in makers or (loop.tile is None and name not in made):
-        raise InternalError(f"loop '{op.name}' does not make '{name}'")
+    for one in (loop.names[tensor] for tensor in loop.outputs):
+        if one not in makers or (loop.tile is None and one not in made):
+            raise InternalError(f"loop '{op.name}' does not make '{one}'")
+    for tensor in loop.side_outputs:
+        _check_covered(before, op, loop, tensor)
     known = {given.name: given for given in before.ops}
     names = [step.name for step in loop.steps]
     if len(set(names)) != len(names) or not known.keys() >= set(names):
@@ -134,13 +137,14 @@ def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
         covered = {at for begin in tiles for at in range(begin, begin + size)}
         if covered != set(range(shape[axis])):
             raise InternalError(f"the tiles of loop '{op.name}' do not cover '{name}' along axis {axis}")
-    padded = after.tensors[op.inputs[-1]].shape or ()
+    padded = after.tensors[op.inputs[-1 - len(loop.side_inputs)]].shape or ()
     for place, axis in enumerate(loop.axes):
         begins = [begin[place] for begin in loop.taken()]
         if min(begins) < 0 or max(begins) + loop.taken_sizes()[place] > padded[axis]:
             raise InternalError(f"a tile of loop '{op.name}' reads past its padded input along axis {axis}")
         if loop.inner_pads:
             _check_inner_padding(op, loop, place)
+    _check_side_inputs(after, op, loop)
     if sum(step.macs for step in loop.steps) * (loop.count if loop.tile is None else 1) != op.macs:
         raise InternalError(f"loop '{op.name}' has another number of multiply-accumulates than its tiles")
     if loop.tile is not None:
@@ -149,6 +153,30 @@ def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
             cut[axis] = length
         if [after.tensors[tensor].shape for tensor in op.outputs] != [tuple(cut)]:
             raise InternalError(f"op '{op.name}' does not make a tile of '{name}'")
+
+
+def _check_covered(before: Graph, op: Op, loop: Loop, tensor: int) -> None:
+    """Check that the parts of what a loop makes beside its output lie inside that and make it up."""
+    shape = next((one.shape for one in before.tensors if one.name == loop.names[tensor]), None) or ()
+    for place, axis in enumerate(loop.axes):
+        size = loop.parts[tensor].sizes[place]
+        covered = {at for begin in loop.begins(tensor) for at in range(begin[place], begin[place] + size)}
+        if covered != set(range(shape[axis])):
+            raise InternalError(f"the tiles of loop '{op.name}' do not cover '{loop.names[tensor]}' along axis {axis}")
+
+
+def _check_side_inputs(after: Graph, op: Op, loop: Loop) -> None:
+    """Check that a loop is handed what it reads beside its input, and that no tile reads past that."""
+    handed = op.inputs[len(op.inputs) - len(loop.side_inputs) :]
+    if [after.tensors[tensor].name for tensor in handed] != [loop.names[tensor] for tensor in loop.side_inputs]:
+        raise InternalError(f"loop '{op.name}' is handed other tensors than it reads")
+    for tensor, given in zip(loop.side_inputs, handed, strict=True):
+        shape, sizes = after.tensors[given].shape or (), loop.parts[tensor].sizes
+        for begin in loop.begins(tensor):
+            ends = (at + size for at, size in zip(begin, sizes, strict=True))
+            lengths = (shape[axis] for axis in loop.axes)
+            if min(begin) < 0 or any(end > length for end, length in zip(ends, lengths, strict=True)):
+                raise InternalError(f"a tile of loop '{op.name}' reads past '{loop.names[tensor]}'")
 
 
 def _check_inner_padding(op: Op, loop: Loop, place: int) -> None:

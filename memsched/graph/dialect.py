@@ -30,6 +30,8 @@ class LoopOps(FrozenValue, frozen=True):
         padding: Where the body pads.
         mask: For each tensor that is masked.
         mask_part: For each that is masked along every axis that is cut, where there are several tiles.
+        side_input: For each tensor that is read beside the input.
+        side_output: For each that is made beside the output.
     """
 
     always: tuple[tuple[str, int], ...]
@@ -39,15 +41,18 @@ class LoopOps(FrozenValue, frozen=True):
     padding: tuple[tuple[str, int], ...]
     mask: tuple[tuple[str, int], ...]
     mask_part: tuple[tuple[str, int], ...]
+    side_input: tuple[tuple[str, int], ...]
+    side_output: tuple[tuple[str, int], ...]
 
 
 class LoopWords(FrozenValue, frozen=True):
     """What the ops of a loop are called.
 
     Attributes:
-        type: Operator that runs a body for all tiles: it reads (counter, output's memory, padded input) and makes as
-            many.
-        once: Operator that runs a body for one tile: it reads (condition, counter, padded input) and makes the tile.
+        type: Operator that runs a body for all tiles: it reads (counter, memory of outputs, padded input, what
+            else is read) and makes as many.
+        once: Operator that runs a body for one tile: it reads (condition, counter, padded input, what else is
+            read) and makes the tile.
         reshape: Operator that shows bytes in another shape.
         counter: The counter's element type.
         unrolled: Each tile has an op of its own, and all share one body.

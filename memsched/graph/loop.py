@@ -1,10 +1,12 @@
 """A group of layers that one body computes tile by tile, as numbers: no format and no runtime is in it.
 
-Tiles are cut out of the group's one output; all have one size, so that one body serves them all. Where the output's
-length is no multiple of it, the last tile begins earlier and some elements are computed twice. The part of a tensor
-that a tile needs begins at ``stride * (the tile's begin) + offset`` and may reach past the tensor's ends, where layers
-want padding: there the group's input is padded once before the loop, and inner tensors are masked. Or nothing is padded
-before: the body takes what lies in the input, pads that, and cuts the part out.
+Tiles are cut out of the output that the group makes last; all have one size, so that one body serves them all. Where
+the output's length is no multiple of it, the last tile begins earlier and some elements are computed twice. The part of
+a tensor that a tile needs begins at ``stride * (the tile's begin) + offset`` and may reach past the tensor's ends,
+where layers want padding: there the group's input is padded once before the loop, and inner tensors are masked. Or
+nothing is padded before: the body takes what lies in the input, pads that, and cuts the part out. What the group reads
+beside its input has no padding: parts of it lie inside. So do those of what it makes beside its output, and they cover
+it.
 """
 
 from __future__ import annotations
@@ -71,22 +73,24 @@ class LoopStep(FrozenValue, frozen=True):
 
 
 class Loop(FrozenValue, frozen=True):
-    """Consecutive ops with one input and one output, computed tile by tile.
+    """Consecutive ops, computed tile by tile.
 
     Attributes:
         ops: Of the graph given, ascending; those that only pad or take a part take no step.
         axes: The axes that are cut, such as rows and columns.
         tiles: Per axis where tiles begin in the output.
-        input: The tensor read.
-        output: The tensor made.
+        input: The tensor read that may be padded, and over which the output may lie.
+        output: The tensor made last.
         names: Per tensor of ``parts`` its name.
-        parts: Per tensor, ``input``, ``output`` and those made inside, the part that a tile needs.
+        parts: Per tensor, those read, those made and those between, the part that a tile needs.
         lengths: Per tensor its lengths along the cut axes.
         masked: Inner tensors whose part may reach past their ends, where a later layer wants padding.
         pads: Per cut axis the padding before and after the input.
         inner_pads: Per cut axis the padding before and after what the body takes of the input; empty where the input
             has all of it.
         steps: The body.
+        side_inputs: What else is read.
+        side_outputs: What else is made, for what follows.
         tile: The number of the one tile that an op computes, where each has an op of its own; None for all of them.
     """
 
@@ -103,6 +107,8 @@ class Loop(FrozenValue, frozen=True):
     steps: tuple[LoopStep, ...]
     tile: int | None = None
     inner_pads: tuple[tuple[int, int], ...] = ()
+    side_inputs: tuple[int, ...] = ()
+    side_outputs: tuple[int, ...] = ()
 
     @property
     def count(self) -> int:
@@ -117,6 +123,16 @@ class Loop(FrozenValue, frozen=True):
     def each(self) -> Iterator[tuple[int, ...]]:
         """Yield where each tile begins in the output, in the order of execution."""
         return itertools.product(*self.tiles)
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The tensors read."""
+        return (self.input, *self.side_inputs)
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The tensors made for what follows."""
+        return (self.output, *self.side_outputs)
 
     def begins(self, tensor: int) -> list[tuple[int, ...]]:
         """Return per tile where its part of a tensor begins, per cut axis."""
@@ -150,6 +166,20 @@ class Loop(FrozenValue, frozen=True):
             return self
         pads = tuple((before - ahead, 0) for (before, _), (ahead, _) in zip(self.pads, around, strict=True))
         return replace(self, pads=pads, inner_pads=around)
+
+    def covers(self, tensor: int) -> bool:
+        """Return whether the parts of a tensor that all tiles need make up all of it, and nothing more."""
+        part = self.parts[tensor]
+        for place, tiles in enumerate(self.tiles):
+            end = 0
+            for at in tiles:
+                begin = part.strides[place] * at + part.offsets[place]
+                if begin < 0 or begin > end:
+                    return False
+                end = max(end, begin + part.sizes[place])
+            if end != self.lengths[tensor][place]:
+                return False
+        return True
 
     def outside(self, tensor: int) -> tuple[tuple[int, int], ...]:
         """Return per cut axis how far parts reach past a tensor's begin and its end."""

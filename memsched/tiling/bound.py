@@ -4,7 +4,7 @@ What holds whatever is cut, and however: all inputs lie in memory before the fir
 op that stays whole has its inputs and outputs at once. A tensor that crosses a border between groups, or between a
 group and whole ops, is whole at one moment, beside its pieces where joining them copies. An op that runs n times has a
 run with an n-th of what it reads and makes, and each run more is an op more, for which some runtimes keep bytes. Along
-an axis that an op reads whole it reads all of what the group has before it. A loop carries its whole input
+an axis that an op reads whole it reads all of what the group has before it. A loop carries all it reads
 (`memsched.tiling.loop_floor`), and adds ops of its own. A dynamic program over the order finds the groups that need
 least by these alone, with any amount of extra work. Halos, and what lies in memory beside, only add to that.
 """
@@ -79,6 +79,7 @@ class _Floor:
                 *(graph, target, dialect, geometries, needs.readers),
                 prices=prices,
                 size=needs.size,
+                together=needs.together,
                 sharing=needs.sharing,
                 other=self._loop,
                 most=self._worst,

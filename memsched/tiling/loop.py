@@ -1,7 +1,8 @@
 """Groups of layers as loops: which part of every tensor one tile needs, and what the body does with it.
 
 Unlike the pieces of `memsched.tiling.pieces`, all tiles are alike, so that one body serves them all: tiles at a border
-read padding that was added before the loop or that the body adds, or that a mask puts into inner tensors.
+read padding that was added before the loop or that the body adds, or that a mask puts into inner tensors. Of what a
+group reads one tensor may be padded so; the output may lie over it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Dialect
 from memsched.graph.loop import Loop, LoopPart, LoopRead, LoopStep
 from memsched.graph.model import Graph, Op
+from memsched.graph.parts import readers_of
 from memsched.regions.geometry import describe
 from memsched.regions.rules import Geometry, Pointwise, Refusal, RefusedError, Stride, Window
 from memsched.tiling.pieces import members_of
@@ -32,7 +34,7 @@ class LoopGroup(FrozenValue, frozen=True):
     Attributes:
         ops: Indices into the graph, consecutive and ascending.
         axes: The axes that are cut.
-        sizes: Lengths of a tile along them.
+        sizes: Lengths of a tile along them, in the output that is made last.
         lead: Rows of padding before the input's first, which let the output lie over what was read.
         pads_inside: The body pads what it takes of the input, which has no other padding than ``lead``.
     """
@@ -86,21 +88,23 @@ class _LoopPlanner:
     ) -> None:
         self._graph, self._group, self._dialect = graph, group, dialect
         members = members_of(graph, group.ops, readers)
-        if len(members.inputs) != 1 or len(members.outputs) != 1:
-            raise RefusedError(
-                f"a loop has one input and one output, not {len(members.inputs)} and {len(members.outputs)}"
-            )
-        self._input, self._output = members.inputs[0], members.outputs[0]
+        if not members.inputs:
+            raise RefusedError("a loop reads something")
+        words = dialect.loop
+        if len(members.outputs) > 1 and (words is None or words.unrolled):
+            raise RefusedError(f"an op for each tile has one output, not {len(members.outputs)}")
+        self._inputs, self._output, self._readers = members.inputs, members.outputs[-1], readers
+        self._side_outputs = members.outputs[:-1]
         if graph.ops[group.ops[-1]].outputs != (self._output,):
             raise RefusedError("its output is not made last")
-        given, made = graph.tensors[self._input], graph.tensors[self._output]
-        if given.dtype != made.dtype or not given.sized or given.shape is None or made.shape is None:
-            raise RefusedError("its input and its output are of different types")
+        ends = [graph.tensors[tensor] for tensor in (*self._inputs, *members.outputs)]
+        if len({one.dtype for one in ends}) > 1 or not all(one.sized and one.shape is not None for one in ends):
+            raise RefusedError("what it reads and what it makes are of different types")
         tied = {op for pair in graph.dependencies for op in pair}
-        if tied & set(group.ops) or {self._input, self._output} & set(graph.variables):
+        if tied & set(group.ops) or {*self._inputs, *members.outputs} & set(graph.variables):
             raise RefusedError("an op of the group works on a state")
         self._geometries = {op: self._geometry(op, geometries) for op in group.ops}
-        if self._shows(group.ops[-1]):
+        if any(self._shows(op) and graph.ops[op].outputs[0] in members.outputs for op in group.ops):
             raise RefusedError("its output is padding, or a part of a tensor")
         # Per tensor what its readers need of it: a begin per cut axis and an end, at one stride.
         self._needs: dict[int, list[LoopPart]] = {}
@@ -140,12 +144,24 @@ class _LoopPlanner:
         reads: dict[int, tuple[LoopRead, ...]] = {}
         for op in reversed(group.ops):
             tensor = self._graph.ops[op].outputs[0]
+            if tensor in self._side_outputs:
+                self._needs.setdefault(tensor, [self._in_step(tensor)])
             if tensor not in self._needs:
                 raise RefusedError("an op of the group makes what nothing reads")
             parts[tensor] = _hull(self._needs[tensor])
             reads[op] = self._reads(op, parts[tensor])
-        parts[self._input] = _hull(self._needs[self._input])
+        for tensor in self._inputs:
+            parts[tensor] = _hull(self._needs[tensor])
         return self._loop(parts, reads)
+
+    def _in_step(self, tensor: int) -> LoopPart:
+        """Return the part of a tensor that is made for what follows alone: as much of it as a tile is of the output."""
+        lengths = [(self._shape(tensor)[axis], self._shape(self._output)[axis]) for axis in self._group.axes]
+        if any(length % tiles for length, tiles in lengths):
+            raise RefusedError("what it makes beside its output has other lengths")
+        paces = tuple(length // tiles for length, tiles in lengths)
+        sizes = tuple(pace * size for pace, size in zip(paces, self._group.sizes, strict=True))
+        return LoopPart(paces, (0,) * len(paces), sizes)
 
     def _loop(self, parts: Mapping[int, LoopPart], reads: Mapping[int, tuple[LoopRead, ...]]) -> Loop:
         graph, group = self._graph, self._group
@@ -163,7 +179,7 @@ class _LoopPlanner:
             group.ops,
             group.axes,
             tiles,
-            self._input,
+            self._inputs[0],
             self._output,
             {tensor: graph.tensors[tensor].name for tensor in parts if tensor not in aliases},
             {tensor: part for tensor, part in parts.items() if tensor not in aliases},
@@ -177,12 +193,35 @@ class _LoopPlanner:
             if self._takes_range(op) and any(map(any, everything.outside(graph.ops[op].outputs[0]))):
                 # There the tensor that it is a part of has other elements.
                 raise RefusedError(f"op '{graph.ops[op].name}' ({graph.ops[op].type}): a layer pads what it takes")
+        given = self._first(loop)
+        others = tuple(tensor for tensor in self._inputs if tensor != given)
+        loop = replace(loop, input=given, side_inputs=others, side_outputs=self._side_outputs)
+        if not all(map(loop.covers, self._side_outputs)):
+            raise RefusedError("its tiles do not cover what it makes beside its output")
         inner = [step.output for step in steps if step.output != self._output]
         masked = tuple(tensor for tensor in inner if tensor in self._windowed and any(map(any, loop.outside(tensor))))
-        pads = list(loop.outside(self._input))
+        pads = list(loop.outside(given))
         pads[0] = pads[0][0] + group.lead, pads[0][1]
         loop = replace(loop, masked=masked, pads=tuple(pads))
         return loop.padded_inside() if group.pads_inside else loop
+
+    def _first(self, loop: Loop) -> int:
+        """Return the input that is padded; where none is, one that is gone afterwards, and of those the largest."""
+        if len(self._inputs) == 1:
+            return self._inputs[0]
+        padded = [tensor for tensor in self._inputs if any(map(any, loop.outside(tensor)))]
+        if len(padded) > 1:
+            raise RefusedError("a loop pads one of its inputs at most")
+        if padded:
+            return padded[0]
+        graph, last = self._graph, self._group.ops[-1]
+        readers = readers_of(graph) if self._readers is None else self._readers
+
+        def worth(tensor: int) -> tuple[bool, int]:
+            stays = tensor in graph.outputs or any(op > last for op in readers[tensor])
+            return not stays, graph.tensors[tensor].size
+
+        return max(self._inputs, key=worth)
 
     def _pads(self, op: int) -> bool:
         return self._graph.ops[op].type == self._dialect.pad_type

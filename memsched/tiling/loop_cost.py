@@ -42,6 +42,9 @@ _OPS_OF_SHARED_BODY = 3
 _OPS_OF_INNER_PADDING = 3
 """The padding of what the body takes of the input, a slice of that, and one of a table of begins."""
 
+_OPS_OF_SIDE_OUTPUT = 4
+"""The output's memory in three steps, and what lays a part of it there."""
+
 _OPS_OF_MASK = 3
 """A slice of the mask, the masking, and at times a slice of a table of begins."""
 
@@ -142,7 +145,10 @@ def body_tensors(
     live = {loop.input: parts[loop.input]}
     found = dict.fromkeys([tuple(live.values()), *_padding_tensors(loop, size, alignment if pads_over else None)])
     for number, step in enumerate(loop.steps):
+        for tensor in (read.tensor for read in step.reads if read.tensor in loop.side_inputs):
+            live.setdefault(tensor, parts[tensor])
         held = tuple(live.values())
+        found[held] = None
         cut = [read for read in step.reads if read.sizes != loop.parts[read.tensor].sizes]
         crops: tuple[int, ...] = ()
         for read in cut:
@@ -155,6 +161,8 @@ def body_tensors(
         found[needed] = None
         for tensor in [tensor for tensor in live if last[tensor] == number]:
             del live[tensor]
+        if step.output in loop.side_outputs and step.output not in last:
+            continue
         live[step.output] = parts[step.output]
         if step.output in loop.masked:
             sizes = zip(loop.parts[step.output].sizes, loop.outside(step.output), strict=True)
@@ -224,7 +232,9 @@ def added_ops(loop: Loop, *, unrolled: bool = False, most_joined: int | None = N
         most_joined: Tensors that one op joins.
     """
     crops = sum(read.sizes != loop.parts[read.tensor].sizes for step in loop.steps for read in step.reads)
-    inside = crops + _OPS_OF_MASK * len(loop.masked)
+    inside = (
+        crops + _OPS_OF_MASK * len(loop.masked) + len(loop.side_inputs) + _OPS_OF_SIDE_OUTPUT * len(loop.side_outputs)
+    )
     if loop.inner_pads:
         inside += _OPS_OF_INNER_PADDING
     if not any(map(any, loop.pads)):

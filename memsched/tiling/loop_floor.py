@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -136,13 +136,15 @@ class LoopFloors:
         *,
         prices: Prices | None,
         size: Callable[[int], int],
+        together: Callable[[Iterable[int]], int],
         sharing: frozenset[str],
         other: int,
         most: int,
     ) -> None:
         self.graph, self.target, self.dialect = graph, target, dialect
         self.geometries, self.readers = geometries, readers
-        self.prices, self.size, self.sharing, self.other, self.most = prices, size, sharing, other, most
+        self.prices, self.size, self.together, self.sharing, self.other = prices, size, together, sharing, other
+        self.most = most
         self.tied = {op for pair in graph.dependencies for op in pair}
         self.states, self.results = set(graph.variables), set(graph.outputs)
         self.pads_over = dialect.pad_type in target.pads_over_inputs
@@ -213,6 +215,7 @@ class _LoopWalk:
         self._reads: dict[int, list[tuple[int, _Part]]] = {}
         self._windowed: set[int] = set()
         self._open: set[int] = set()
+        self._side_outputs: list[int] = []
         self._steps: dict[int, _BodyStep] = {}
         self._masked: list[bool] = []
         self._gone = 0
@@ -225,11 +228,13 @@ class _LoopWalk:
         """Take one more op in; return whether loops may hold it."""
         of = self._of
         op, geometry = of.graph.ops[number], of.geometries[number]
-        if isinstance(geometry, Refusal) or number in of.tied or op.type in SHAPED or op.outputs[0] not in self._parts:
+        if isinstance(geometry, Refusal) or number in of.tied or op.type in SHAPED:
             return False
         tensor, shows = op.outputs[0], of.shows(op, geometry)
         leaves = tensor in of.results or any(reader > self._last for reader in of.readers[tensor])
-        if shows if number == self._last else leaves:
+        if leaves and number != self._last and not self._leave(tensor):
+            return False
+        if tensor not in self._parts or (shows and (leaves or number == self._last)):
             return False
         if shows:
             self._gone += of.kept_for(op)
@@ -237,6 +242,17 @@ class _LoopWalk:
             self._step(number, op)
         self._open.discard(tensor)
         return self._hand_on(number, op, geometry) and self._inner[0] <= of.most
+
+    def _leave(self, tensor: int) -> bool:
+        """Take in what is made beside the output, for what follows; return whether loops may do so."""
+        of = self._of
+        shape = of.graph.tensors[tensor].shape or ()
+        if of.kept is None or len(shape) != RANK or any(shape[at] % n for at, n in zip(AXES, self._tiles, strict=True)):
+            return False
+        paces = [shape[axis] // tiles for axis, tiles in zip(AXES, self._tiles, strict=True)]
+        self._parts.setdefault(tensor, (_Along(paces[0], 0, paces[0]), _Along(paces[1], 0, paces[1])))
+        self._side_outputs.append(tensor)
+        return True
 
     def _step(self, number: int, op: Op) -> None:
         """Take in a layer that the body computes."""
@@ -286,7 +302,10 @@ class _LoopWalk:
     def forms(self, first: int) -> Iterator[LoopFloor]:
         """Yield what loops from an op on need, for each form."""
         of, words = self._of, self._of.dialect.loop
-        if len(self._open) != 1 or words is None:
+        if words is None:
+            return
+        if len(self._open) != 1 or self._side_outputs:
+            yield from self._of_several(first)
             return
         (tensor,) = self._open
         given, made = of.graph.tensors[tensor], of.graph.tensors[self._output]
@@ -316,6 +335,22 @@ class _LoopWalk:
             yield LoopFloor(first, int(carried + inner), plain)
         if inside:
             yield self._padded_before(first, tensor, around, of.kept)
+
+    def _of_several(self, first: int) -> Iterator[LoopFloor]:
+        """Yield what a loop needs that reads or makes several tensors: all that it makes may lie over what it reads."""
+        of, made = self._of, [self._output, *self._side_outputs]
+        ends = [of.graph.tensors[tensor] for tensor in (*made, *self._open)]
+        if len({one.dtype for one in ends}) > 1 or not all(one.size and one.shape is not None for one in ends):
+            return
+        if not self._open or not of.states.isdisjoint((*made, *self._open)):
+            return
+        together = of.together(self._open)
+        if of.kept is None:
+            yield LoopFloor(first, int(together + self._inner[0]), of.other)
+            return
+        kept = self._kept(of.kept, resized=False, several=False)
+        kept += (len(self._open) - 1) * of.kept["side_input"] + len(self._side_outputs) * of.kept["side_output"]
+        yield LoopFloor(first, int(max(together, of.together(made)) + self._inner[0]), kept)
 
     def _both(self, tensor: int, size: int, row: int, read_row: int) -> int:
         """Return the bytes of the input and the output of a loop over each other, without rows ahead.

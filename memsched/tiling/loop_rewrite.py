@@ -44,7 +44,8 @@ def with_loops(graph: Graph, loops: Sequence[Loop], dialect: Dialect) -> Graph:
             writer.tiles(first[number]) if dialect.loop.unrolled else writer.loop(first[number])
         elif number not in inside:
             writer.keep(number)
-    return writer.graph({tensor for op in inside for tensor in graph.ops[op].outputs} - {one.output for one in loops})
+    outputs = {tensor for loop in loops for tensor in loop.outputs}
+    return writer.graph({tensor for op in inside for tensor in graph.ops[op].outputs} - outputs)
 
 
 class _LoopWriter:
@@ -67,21 +68,25 @@ class _LoopWriter:
     def loop(self, loop: Loop) -> None:
         """Write one group."""
         padded = self._padded(loop)
-        begun = self._begun(loop, padded)
+        begun = tuple(self._begun(loop, padded, output) for output in loop.outputs)
         name = loop.names[loop.output]
+        read = (padded, *loop.side_inputs)
         outputs = (
             self._new(f"{name}#count", (1,), self._words.counter, 4),
-            loop.output,
-            self._like(f"{loop.names[loop.input]}#left", padded, self._shape(padded)),
+            *loop.outputs,
+            *(
+                self._like(f"{loop.names[tensor]}#left", given, self._shape(given))
+                for tensor, given in zip(loop.inputs, read, strict=True)
+            ),
         )
         # A file names an op by what it makes first.
         self._ops.append(
             Op(
                 name=self._tensors[outputs[0]].name,
                 type=self._words.type,
-                inputs=(begun, padded),
+                inputs=(*begun, *read),
                 outputs=outputs,
-                positions=(1, 2),
+                positions=tuple(range(1, len(outputs))),
                 macs=loop.macs,
                 loop=loop,
             )
@@ -123,9 +128,9 @@ class _LoopWriter:
             Op(
                 name=unused_name(name, self._names) if last else self._tensors[made].name,
                 type=self._words.once,
-                inputs=(padded,),
+                inputs=(padded, *loop.side_inputs),
                 outputs=(made,),
-                positions=(2,),
+                positions=tuple(range(2, 3 + len(loop.side_inputs))),
                 macs=loop.macs // loop.count,
                 loop=replace(loop, tile=number),
             )
@@ -179,22 +184,22 @@ class _LoopWriter:
         attributes = {**self._dialect.concat_attributes(axis), **shapes}
         self._help(self._dialect.concat_type, (loop.input,), made, attributes, first=place)
 
-    def _begun(self, loop: Loop, padded: int) -> int:
-        """Return memory of the output's shape: the first bytes of the padded input, and more where that is smaller."""
-        shape = self._shape(loop.output)
+    def _begun(self, loop: Loop, padded: int, output: int) -> int:
+        """Return memory of an output's shape: the first bytes of the padded input, and more where that is smaller."""
+        name, shape = loop.names[output], self._shape(output)
         have, want = math.prod(self._shape(padded)), math.prod(shape)
         source = padded
         if have != want:
-            flat = self._like(f"{loop.names[loop.output]}#flat", padded, (have,))
+            flat = self._like(f"{name}#flat", padded, (have,))
             self._help(self._words.reshape, (source,), flat, {})
-            source = self._like(f"{loop.names[loop.output]}#part", padded, (want,))
+            source = self._like(f"{name}#part", padded, (want,))
             if have > want:
                 self._help(
                     self._dialect.slice_type, (flat,), source, self._dialect.slice_attributes((have,), (0,), (want,))
                 )
             else:
                 self._help(self._dialect.pad_type, (flat,), source, self._dialect.pad_attributes([(0, want - have)]))
-        made = self._like(f"{loop.names[loop.output]}#begin", loop.output, shape)
+        made = self._like(f"{name}#begin", output, shape)
         self._help(self._words.reshape, (source,), made, {})
         return made
 

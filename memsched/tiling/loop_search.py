@@ -374,12 +374,15 @@ class LoopSearch:
             tensors = (*tensors, (joined_bytes(loop, element[loop.output], self._alignment),))
         inner = max(map(sum, tensors))
 
+        sides = (*loop.side_inputs, *loop.side_outputs)
+        aside = sum(self._up(self._graph.tensors[tensor].size) for tensor in sides)
+
         def most(begin: int, block: int) -> int:
             # What is read again after the loop, or is the caller's, lies beside its padded copy.
             beside = 0 if dies or not (copied or begin > size) else self._up(size)
-            looping = beside + block + inner + _COUNTERS * self._alignment
+            looping = beside + aside + block + inner + _COUNTERS * self._alignment
             # Where it may not lie over the input, the copy lies beside it while it is made.
-            copying = self._up(size) + self._up(begin) if begin > size and not over_input(begin) else 0
+            copying = aside + self._up(size) + self._up(begin) if begin > size and not over_input(begin) else 0
             return max(looping, copying)
 
         # An op for each tile makes it beside what later ones read.
@@ -399,11 +402,11 @@ class LoopSearch:
             tensors=tensors,
             inner=inner,
             ahead=self._up(max(0, begin - behind - size)) if over_input(begin) else 0,
-            copying=interval.base + self._up(size) + self._up(begin),
+            copying=interval.base + aside + self._up(size) + self._up(begin),
             behind=peak,
         )
         before = self._footprints[group.ops[0] - 1] if group.ops[0] else 0
-        return after_step(cost, before, before - interval.base - self._up(size)) if before else cost
+        return after_step(cost, before, before - interval.base - aside - self._up(size)) if before else cost
 
     def _up(self, size: int) -> int:
         return aligned(size, self._alignment)

@@ -44,7 +44,7 @@ def floors_of(graph: Graph, module: Module, target: Target, prices: Prices | Non
     geometries = {op: describe(graph, op) for op in range(len(graph.ops))}
     dialect = dialect_of(module, target)
     needs = OpsNeeds(graph, target, dialect, geometries, prices)
-    rest = {"prices": prices, "size": needs.size, "sharing": needs.sharing}
+    rest = {"prices": prices, "size": needs.size, "together": needs.together, "sharing": needs.sharing}
     return LoopFloors(graph, target, dialect, geometries, needs.readers, other=0, most=_MOST, **rest)  # type: ignore[arg-type]
 
 

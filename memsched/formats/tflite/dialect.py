@@ -14,8 +14,8 @@ from memsched.graph.model import Op
 
 __all__ = ["dialect"]
 
-# What the condition and the body are handed counts as brought by LESS and DYNAMIC_UPDATE_SLICE. Constants that may be
-# shared count once.
+# What the condition and the body are handed counts as brought by LESS and DYNAMIC_UPDATE_SLICE, or by the SLICE that
+# takes a part of it. Constants that may be shared count once.
 _LOOP_OPS: Final = LoopOps(
     always=(("WHILE", 3), ("RESHAPE", 1), ("LESS", 5), ("SLICE", 2), ("DYNAMIC_UPDATE_SLICE", 4), ("ADD", 1)),
     tables=(("SLICE", 3),),
@@ -24,6 +24,8 @@ _LOOP_OPS: Final = LoopOps(
     padding=(("PAD", 2),),
     mask=(("MAXIMUM", 2),),
     mask_part=(("SLICE", 1),),
+    side_input=(("SLICE", 4),),
+    side_output=(("RESHAPE", 1), ("DYNAMIC_UPDATE_SLICE", 4)),
 )
 
 _WINDOWED: Final = frozenset({"AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "L2_POOL_2D", "MAX_POOL_2D"})

@@ -2,8 +2,8 @@
 
 The body reads where its tile begins from tables of int32: each has one row per tile, and a SLICE that begins at the
 counter takes the row. So tiles may lie anywhere, and no other arithmetic is needed. A body sees nothing but what it is
-handed: the counter, the output's memory and the padded input, which it hands on untouched. What IF runs is handed a
-constant for the counter and the padded input, and makes the tile.
+handed: the counter, the output's memory, the padded input and what else the layers read, which it hands on untouched.
+What IF runs is handed a constant for the counter and these inputs, and makes the tile.
 """
 
 from __future__ import annotations
@@ -97,33 +97,49 @@ class _SubgraphBuilder:
             source.model, source.subgraph, source.tensor_tables, self._add, buffers=source.buffers
         )
         self._weights: dict[int, int] = {}
+        # Per output the tensor that holds what is made of it so far.
+        self._outputs: dict[int, int] = {}
         # Per tile where parts begin, to the tensor that holds it.
         self._rows: dict[tuple[tuple[int, ...], ...], int] = {}
         self._rank = len(self._padded)
         self._count = self._number("count", (1,), _COUNTER)
         self._input = self._like(loop.input, self._padded, "input")
+        self._others = {tensor: self._like(tensor, self._given(tensor).shape, "input") for tensor in loop.side_inputs}
 
     def condition(self, name: str) -> TableItem:
         """Return the subgraph that tells whether a tile is left."""
-        output = self._output("output")
+        outputs = [self._output(tensor, "output") for tensor in self._loop.outputs]
         end = self._constants.integers((self._loop.count * self._rank,), (1,))
         made = self._number("more", (1,), "bool")
         self._operator("LESS", _COUNTER, [self._count, end], made)
-        return self._subgraph(name, [self._count, output, self._input], [made])
+        return self._subgraph(name, [self._count, *outputs, *self._read], [made])
 
     def body(self, name: str) -> TableItem:
-        """Return the subgraph that computes a tile and lays it into the output."""
-        loop, output = self._loop, self._output("output")
-        output_row = self._row(loop.begins(loop.output))
-        tile, made = self._computed(), self._output("output.next")
-        self._operator("DYNAMIC_UPDATE_SLICE", self._given(loop.output).dtype, [output, tile, output_row], made)
+        """Return the subgraph that computes a tile and lays it into the outputs."""
+        loop = self._loop
+        self._outputs = {tensor: self._output(tensor, "output") for tensor in loop.outputs}
+        given = list(self._outputs.values())
+        self._row(loop.begins(loop.output))
+        self._lay(loop.output, self._computed())
         count = self._number("count.next", (1,), _COUNTER)
         self._operator("ADD", _COUNTER, [self._count, self._constants.integers((self._rank,), (1,))], count)
-        return self._subgraph(name, [self._count, output, self._input], [count, made, self._input])
+        return self._subgraph(name, [self._count, *given, *self._read], [count, *self._outputs.values(), *self._read])
+
+    def _lay(self, tensor: int, part: int) -> None:
+        """Lay what a tile makes of an output into that."""
+        row, made = self._row(self._loop.begins(tensor)), self._output(tensor, "output.next")
+        inputs = [self._outputs[tensor], part, row]
+        self._operator("DYNAMIC_UPDATE_SLICE", self._given(tensor).dtype, inputs, made)
+        self._outputs[tensor] = made
 
     def tile(self, name: str) -> TableItem:
         """Return the subgraph that computes a tile."""
-        return self._subgraph(name, [self._count, self._input], [self._computed()])
+        return self._subgraph(name, [self._count, *self._read], [self._computed()])
+
+    @property
+    def _read(self) -> list[int]:
+        """What the layers read, whole."""
+        return [self._input, *self._others.values()]
 
     # Steps ---------------------------------------------------------------------------------------------------------
 
@@ -134,11 +150,22 @@ class _SubgraphBuilder:
         taken = self._slice(self._input, self._row(loop.taken()), loop.input, loop.taken_sizes(), "slab", self._padded)
         held[loop.input] = self._widened(taken) if loop.inner_pads else taken
         for step in loop.steps:
+            for tensor in dict.fromkeys(read.tensor for read in step.reads if read.tensor in self._others):
+                if tensor not in held:
+                    held[tensor] = self._part_of(tensor)
             made = self._layer(step, [self._cropped(read, held) for read in step.reads])
             if step.output in loop.masked:
                 made = self._masked(step.output, made)
             held[step.output] = made
+            if step.output in loop.side_outputs:
+                self._lay(step.output, made)
         return held[loop.output]
+
+    def _part_of(self, tensor: int) -> int:
+        """Return the part that a tile needs of what is read beside the input."""
+        source, shape = self._others[tensor], self._given(tensor).shape
+        sizes = self._loop.parts[tensor].sizes
+        return self._slice(source, self._row(self._loop.begins(tensor)), tensor, sizes, "slab", shape)
 
     def _widened(self, taken: int) -> int:
         """Return the part of the input that a tile needs, padding included, made of what lies in the input."""
@@ -304,9 +331,9 @@ class _SubgraphBuilder:
     def _part(self, tensor: int, sizes: Sequence[int], name: str) -> int:
         return self._like(tensor, self._cut(self._given(tensor).shape, sizes), name)
 
-    def _output(self, name: str) -> int:
-        """Add a tensor for the group's whole output."""
-        return self._like(self._loop.output, self._given(self._loop.output).shape, name)
+    def _output(self, tensor: int, name: str) -> int:
+        """Add a tensor for the whole of an output."""
+        return self._like(tensor, self._given(tensor).shape, name)
 
     def _add(self, item: Item) -> int:
         self._tensors.append(item)

@@ -373,21 +373,21 @@ class GraphRewriter:
 
     def _while(self, op: Op, loop: Loop) -> Item:
         """Return the operator of a loop, and add its two subgraphs."""
-        begun, padded = (self._read(op, tensor) for tensor in op.inputs)
-        counter, output, left = op.outputs
+        read = [self._read(op, tensor) for tensor in op.inputs]
+        counter, *others = op.outputs
+        alike = zip(others, (*loop.outputs, *loop.inputs), strict=True)
         made = [
             self._number(counter),
-            self._place(output, like=self._all[loop.names[loop.output]]),
-            self._place(left, like=self._all[loop.names[loop.input]]),
+            *(self._place(one, like=self._all[loop.names[tensor]]) for one, tensor in alike),
         ]
-        shape = self._graph.tensors[op.inputs[1]].shape or ()
+        shape = self._graph.tensors[op.inputs[len(loop.outputs)]].shape or ()
         first = self._subgraph_count + len(self._bodies)
         self._bodies += loop_subgraphs(self._loop_source, loop, shape, loop.names[loop.output])
         condition, body = (field("WhileOptions", name).slot for name in ("cond_subgraph_index", "body_subgraph_index"))
         return TableItem(
             {
                 OperatorSlot.OPCODE_INDEX: Scalar("uint32", self._codes.number(op.type, "int32")),
-                OperatorSlot.INPUTS: Numbers("int32", [self._constants.integers((0,), (1,)), begun, padded]),
+                OperatorSlot.INPUTS: Numbers("int32", [self._constants.integers((0,), (1,)), *read]),
                 OperatorSlot.OUTPUTS: Numbers("int32", made),
                 OperatorSlot.OPTIONS_TYPE: Scalar("uint8", number_of("BuiltinOptions", "WhileOptions")),
                 OperatorSlot.OPTIONS: TableItem({condition: Scalar("int32", first), body: Scalar("int32", first + 1)}),
@@ -401,7 +401,7 @@ class GraphRewriter:
             self._shared[name] = self._subgraph_count + len(self._bodies)
             self._bodies.append(tile_subgraph(self._loop_source, loop, shape, name))
         counter = self._constants.integers((tile * len(shape),), (1,))
-        inputs = [self._constants.truth(), counter, self._read(op, op.inputs[0])]
+        inputs = [self._constants.truth(), counter, *(self._read(op, tensor) for tensor in op.inputs)]
         bodies = (field("IfOptions", name).slot for name in ("then_subgraph_index", "else_subgraph_index"))
         return TableItem(
             {

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
+from memsched.formats.tflite.model import FileModel, FileSubgraph
 from memsched.formats.tflite.reader import TfliteNative
 from memsched.graph.model import Graph
 from memsched.lowering.apply import with_workspaces
@@ -84,13 +84,20 @@ def _free(graph: Graph, free: set[int]) -> Graph:
 
 
 def _loops(model: FileModel) -> Iterator[Key]:
-    """Yield the operators that loop over tiles: their body takes slices of the last input, and hands it on."""
+    """Yield the operators that loop over tiles: their body takes slices of the last inputs, and hands them on."""
     for index, subgraph in enumerate(model.subgraphs):
         for number, operator in enumerate(subgraph.operators):
-            if operator.type == "WHILE" and len(operator.inputs) == 3 and len(operator.bodies) == 2:
+            if operator.type == "WHILE" and len(operator.inputs) >= 3 and len(operator.bodies) == 2:
                 body = model.subgraphs[operator.bodies[1]]
-                if body.inputs[2] == body.outputs[2] and _updates(body, body.inputs[1]):
+                handed = _handed_on(body)
+                if 1 < handed < len(body.inputs) and all(_updates(body, one) for one in body.inputs[1:handed]):
                     yield index, number
+
+
+def _handed_on(body: FileSubgraph) -> int:
+    """Return from which position on a body hands on what it is handed."""
+    count = min(len(body.inputs), len(body.outputs))
+    return next((at for at in range(count) if body.inputs[at:] == body.outputs[at:]), count)
 
 
 def _updates(body: FileSubgraph, tensor: int) -> bool:
@@ -101,7 +108,7 @@ def _tiles(model: FileModel) -> Iterator[Key]:
     """Yield the operators that compute a tile each: IF with one body for both cases, which knows where it is."""
     for index, subgraph in enumerate(model.subgraphs):
         for number, operator in enumerate(subgraph.operators):
-            if operator.type == "IF" and len(operator.inputs) == 3 and len(distinct_bodies(operator)) == 1:
+            if operator.type == "IF" and len(operator.inputs) >= 3 and len(distinct_bodies(operator)) == 1:
                 yield index, number
 
 
@@ -110,9 +117,10 @@ def _save_tile(model: FileModel, sharing: ByteSharing, key: Key, savings: _Savin
     operator = model.subgraphs[index].operators[number]
     body = operator.bodies[0]
     graph = model.subgraphs[body]
-    given = (body, graph.inputs[1])
-    if any(join.second == given and join.first == (index, operator.inputs[2]) for join in sharing.loops):
-        savings.free.add(given)
+    copies = {(join.first, join.second) for join in sharing.loops}
+    for read, given in zip(operator.inputs[2:], graph.inputs[1:], strict=False):
+        if ((index, read), (body, given)) in copies:
+            savings.free.add((body, given))
     _save_padding(model, sharing, key, savings)
     made = (body, graph.outputs[0])
     inner = [(body, tensor) for op in graph.operators for tensor in op.outputs if (body, tensor) != made]
@@ -138,9 +146,11 @@ def _save(model: FileModel, sharing: ByteSharing, key: Key, savings: _Savings) -
     index, number = key
     operator = model.subgraphs[index].operators[number]
     joined = {join.second for join in sharing.loops} | {join.first for join in sharing.loops}
-    if not all(one in joined for position in (1, 2) for one in carried(model, index, operator, position)):
+    positions = range(1, len(operator.inputs))
+    if not all(one in joined for position in positions for one in carried(model, index, operator, position)):
         return
-    padded, output = (index, operator.inputs[2]), (index, operator.outputs[1])
+    first = _handed_on(model.subgraphs[operator.bodies[1]])
+    padded, output = (index, operator.inputs[first]), (index, operator.outputs[1])
     size, made = _size(model, padded), _size(model, output)
     pad, source = _padding(model, padded)
     # Without padding, what the loop reads is a tensor like others.
@@ -150,9 +160,11 @@ def _save(model: FileModel, sharing: ByteSharing, key: Key, savings: _Savings) -
         savings.workspaces[index, pad] += max(0, size - (_size(model, source) if over else 0))
         savings.workspaces[key] += max(0, size - made) if laid else size
         savings.free.add(padded)
-    for position in (1, 2):
-        savings.free.update(one for one in carried(model, index, operator, position) if one not in {output, padded})
-    savings.free.update(_between(model, index, operator))
+    lasting = {(index, tensor) for tensor in (*operator.outputs[1:first], *operator.inputs[first:])}
+    for position in positions:
+        savings.free.update(one for one in carried(model, index, operator, position) if one not in lasting)
+    for position in range(1, first):
+        savings.free.update(_between(model, index, operator.inputs[position], padded))
 
 
 def _padding(model: FileModel, padded: Key) -> tuple[int | None, Key | None]:
@@ -168,10 +180,9 @@ def _padding(model: FileModel, padded: Key) -> tuple[int | None, Key | None]:
     return (None, None) if source is None else (pad, (index, source))
 
 
-def _between(model: FileModel, index: int, operator: FileOperator) -> Iterator[Key]:
-    """Yield the tensors between the padded input and the output's memory."""
-    tensor = operator.inputs[1]
-    while tensor != operator.inputs[2]:
+def _between(model: FileModel, index: int, tensor: int, padded: Key) -> Iterator[Key]:
+    """Yield the tensors between the padded input and an output's memory, which is the last."""
+    while (index, tensor) != padded:
         yield index, tensor
         maker = _maker(model, index, tensor)
         if maker is None or model.subgraphs[index].operators[maker].bodies:
