@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -92,10 +93,18 @@ class LoopSearch:
     Args:
         prices: What the runtime keeps for every op; None for nothing.
         most_macs: Extra multiply-accumulates permitted.
+        known: Loops that are looked at first.
     """
 
     def __init__(
-        self, graph: Graph, target: Target, dialect: Dialect, *, prices: Prices | None, most_macs: int
+        self,
+        graph: Graph,
+        target: Target,
+        dialect: Dialect,
+        *,
+        prices: Prices | None,
+        most_macs: int,
+        known: Sequence[LoopGroup] = (),
     ) -> None:
         self._graph, self._dialect = graph, dialect
         self._intervals = Intervals(graph, target, dialect)
@@ -113,7 +122,7 @@ class LoopSearch:
         self._refused: dict[LoopGroup, str] = {}
         self._dropped: set[LoopGroup] = set()
         self._least_peaks: dict[tuple[int, int], float] = {}
-        self._proposed = self._proposals()
+        self._proposed = itertools.chain(map(bare, known), self._proposals())
         self._work = 0
         self.judged = 0
         self.exhausted = False
@@ -142,6 +151,16 @@ class LoopSearch:
             return f"what it makes has {len(shape)} axes: loops cut images, which have {RANK}"
         found = plan_loop(self._graph, LoopGroup((op,), AXES, (1, 1)), self._dialect, known, readers)
         return found.reason if isinstance(found, Refusal) else None
+
+    def blocks(self) -> dict[LoopGroup, int]:
+        """Return the loops of the best point, each with the bytes of what it reads, what it makes and its tiles."""
+        best = min(self.points(_LEVELS_UNDERWAY), key=lambda point: point.required)
+        found: dict[LoopGroup, int] = {}
+        for group in best.groups:
+            cost = self._known.get(bare(group))
+            if cost is not None:
+                found[bare(group)] = cost.peak - self._intervals.interval(group.ops[0], group.ops[-1]).base
+        return found
 
     def drop(self, groups: Sequence[LoopGroup]) -> None:
         """Forget groups that cannot be written."""
@@ -472,12 +491,15 @@ class LoopSearch:
         by_first: dict[int, list[LoopCost]] = {}
         for (first, _), curve in self._curves.items():
             by_first.setdefault(first, []).extend(one for one in curve if one.peak <= level)
-        covered = {op for curve in by_first.values() for one in curve for op in one.group.ops}
-        for place in range(count):
+        covered = {op for curve in by_first.values() for one in curve for op in one.group.ops} if anyway else set()
+        # Between places where loops begin or end there is one way on: step by step.
+        ends = {one.group.ops[-1] + 1 for curve in by_first.values() for one in curve}
+        places = sorted({0, count, *ends, *(first for first, curve in by_first.items() if curve)})
+        for place, after in itertools.pairwise(places):
             here = pareto(ways[place])
-            step = self._footprints[place]
-            if step <= level or (anyway and place not in covered):
-                ways[place + 1] += [replace(way, flat=max(way.flat, step), top=None) for way in here]
+            steps = self._footprints[place:after]
+            if all(step <= level or (anyway and at not in covered) for at, step in enumerate(steps, place)):
+                ways[after] += [way.on(max(steps)) for way in here]
             for one in by_first.get(place, ()):
                 ways[one.group.ops[-1] + 1] += [
                     longer

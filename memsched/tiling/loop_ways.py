@@ -66,6 +66,10 @@ class LoopWay(FrozenValue, frozen=True):
     flat: int
     top: int | None
 
+    def on(self, largest: int) -> LoopWay:
+        """Return this way with ops in no loop; ``largest`` is their largest footprint, bytes."""
+        return LoopWay(self.added, self.work, self.loops, max(self.flat, largest), None)
+
     def then(self, one: LoopCost, level: int) -> LoopWay | None:
         """Return this way with one more loop; None where that needs more than ``level`` bytes wherever tiles lie.
 
@@ -125,10 +129,17 @@ def _beats(one: LoopCost, other: LoopCost) -> bool:
 
 def pareto(ways: Sequence[LoopWay]) -> list[LoopWay]:
     """Return the ways that add least or cost least work; of those that end in a loop, by the room that it has, too."""
+    if len(ways) < 2:
+        return list(ways)
     found: list[LoopWay] = []
+    # What ends in no loop has room for anything.
+    least: float = math.inf
     for way in sorted(ways, key=lambda way: (way.added, way.work, -_room(way))):
-        if not any(other.work <= way.work and _room(other) >= _room(way) for other in found):
-            found.append(way)
+        if way.work >= least or any(other.work <= way.work and _room(other) >= _room(way) for other in found):
+            continue
+        found.append(way)
+        if way.top is None:
+            least = way.work
     return found
 
 

@@ -38,6 +38,7 @@ from memsched.report.border import border_section
 from memsched.report.chains import chain_section
 
 if TYPE_CHECKING:
+    from memsched.commands.optimize.loop_order import LoopStart
     from memsched.report.values.rewrites import TilingSection
     from memsched.tiling.local import Group
     from memsched.tiling.loop import LoopGroup
@@ -79,6 +80,12 @@ _LOOP_SHARE = 0.5
 
 _LOOP_SHARE_APART = 1 / 3
 """The same where both forms are looked for apart, with little work."""
+
+_MOST_ORDERS = 4
+"""Orders in which loops are looked for."""
+
+_ORDERS_SHARE = 0.5
+"""Share of what loops have left for each of them."""
 
 _TILING_SHARE = 0.6
 """Share of what is left then for pieces, when values may be computed again as well."""
@@ -330,15 +337,23 @@ class _PieceRuns:
         self._loop_share = _LOOP_SHARE if mixed else _LOOP_SHARE_APART
         base = base_of(given)
         self._loops: LoopRewrite | None = None
-        self._in_loops: RewriteRun[LoopGroup] | None = None
+        # The first in the order in which the model was placed, others in those in which the loops before need less.
+        self._in_loops: list[RewriteRun[LoopGroup]] = []
+        self._most_orders = _MOST_ORDERS if mixed else 1
+
+        def in_loops(request: Request, start: LoopStart | None = None) -> RewriteRun[LoopGroup]:
+            self._loops = loops = LoopRewrite(base, request, percent, budget, start)
+            return RewriteRun(lambda *_: loops, base, request, percent=percent, budget=budget)
+
+        self._loop_run = in_loops
         if base.dialect.loop is not None:
-            self._loops = loops = LoopRewrite(base, request, percent, budget)
-            self._in_loops = RewriteRun(lambda *_: loops, base, request, percent=percent, budget=budget)
+            self._in_loops.append(in_loops(request))
+        self._placed = self._loops
         self._one_by_one: RewriteRun[Group] | None = None
 
         def one_by_one() -> RewriteRun[Group]:
-            # What loops bring down need not be in pieces as well.
-            loops = self._loops.of_use() if mixed and self._loops is not None else ()
+            # What loops bring down need not be in pieces as well; the order is that of the first search for them.
+            loops = self._placed.of_use() if mixed and self._placed is not None else ()
             make = functools.partial(TileRewrite, loops=loops)
             return RewriteRun(make, base, request, percent=percent, budget=budget)
 
@@ -346,20 +361,37 @@ class _PieceRuns:
 
     def go_on(self, request: Request, *, until_met: bool) -> None:
         """Search on within ``request``; see `RewriteRun.go_on`."""
-        if self._in_loops is not None:
-            self._in_loops.go_on(request.within(self._loop_share), until_met=until_met)
-            if met(after(self._given, self._in_loops), self._budget):
+        if self._in_loops:
+            self._loop_on(request.within(self._loop_share), until_met=until_met)
+            if any(met(after(self._given, run), self._budget) for run in self._in_loops):
                 return
-            if not self._in_loops.finished and request.effort() is not None:
+            if not self._in_loops[-1].finished and request.effort() is not None:
                 # Whatever that one has left over: with more work for both, neither gets less.
                 request = request.within(1 - self._loop_share)
         if self._one_by_one is None:
             self._one_by_one = self._make()
         self._one_by_one.go_on(request, until_met=until_met)
 
+    def _loop_on(self, request: Request, *, until_met: bool) -> None:
+        """Search for loops, then, while that finds better ones, in orders in which those found before need less."""
+        share = 1.0 if self._most_orders == 1 else _ORDERS_SHARE
+        self._in_loops[0].go_on(request.within(share), until_met=until_met)
+        best = after(self._given, self._in_loops[0])
+        while len(self._in_loops) < self._most_orders and not met(best, self._budget):
+            rest = request.rest()
+            start = None if self._loops is None or rest.over() else self._loops.again()
+            if start is None:
+                return
+            self._in_loops.append(self._loop_run(rest, start))
+            self._in_loops[-1].go_on(rest.within(_ORDERS_SHARE), until_met=until_met)
+            found = after(self._given, self._in_loops[-1])
+            if found.placed.requirement.weight >= best.placed.requirement.weight:
+                return
+            best = found
+
     def best(self) -> FinalModel:
         """Return the better of their results; see `_after`."""
-        found = [after(self._given, self._in_loops)] if self._in_loops is not None else []
+        found = [after(self._given, run) for run in self._in_loops]
         if self._one_by_one is not None:
             found.append(after(self._given, self._one_by_one))
         best = min(found, key=lambda one: rank(one.placed, one.extra_work, self._budget))

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from memsched.commands.optimize.candidates import Lookout
 from memsched.commands.optimize.looks import Looks
+from memsched.commands.optimize.loop_order import LoopStart, reordered
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
@@ -44,6 +45,9 @@ class LoopRewrite:
     """Groups of layers computed tile by tile in loops; work counts multiply-accumulates. See `Rewrite`.
 
     A part of a way is a group. Points compare what their largest step needs and what the ops of their loops keep.
+
+    Args:
+        start: The model in another order; None for that in which it was placed.
     """
 
     share = 0.2
@@ -51,17 +55,27 @@ class LoopRewrite:
     told_as_stored = True
     proven = False
 
-    def __init__(self, base: RewriteBase, request: Request, percent: float, budget: int | None) -> None:
+    def __init__(
+        self,
+        base: RewriteBase,
+        request: Request,
+        percent: float,
+        budget: int | None,
+        start: LoopStart | None = None,
+    ) -> None:
         self._base, self._request, self._percent, self._budget = base, request, percent, budget
         self._dialect = base.dialect
-        self.graph = fold_pads(base.executed, self._dialect)
+        self._start = start or LoopStart(fold_pads(base.executed, self._dialect), ())
+        self.graph = self._start.graph
         self.total = sum(op.macs for op in self.graph.ops)
         target = base.prepared.target
         most_macs = int(self.total * percent / 100)
         # Beside what it says of prices the budget changes nothing: one search finds the frontier, of which it picks.
         prices = base.prices(request, budget)
         self._pause = math.inf
-        self._search = LoopSearch(self.graph, target, self._dialect, prices=prices, most_macs=most_macs)
+        self._search = LoopSearch(
+            *(self.graph, target, self._dialect), prices=prices, most_macs=most_macs, known=self._start.groups
+        )
         self._points: tuple[LoopPoint, ...] | None = None
         self._refused: dict[int, str] = {}
         self.looks = Looks()
@@ -133,6 +147,11 @@ class LoopRewrite:
         if last:
             self._points = self._search.points()
 
+    def again(self) -> LoopStart | None:
+        """Return the model in an order in which the best loops so far need less; None where none was found."""
+        blocks = self._search.blocks()
+        return reordered(self.graph, blocks, self._base.prepared.target) if blocks else None
+
     def of_use(self) -> list[GroupCost]:
         """Return what known loops cost that are of use beside layers in pieces."""
         return self._search.of_use()
@@ -171,7 +190,7 @@ class LoopRewrite:
             ),
             judged=self._search.judged,
             exhausted=self._search.exhausted,
-            lower_bound_bytes=lower_bound(self._base, self._request, self.graph),
+            lower_bound_bytes=None if self._start.groups else lower_bound(self._base, self._request, self.graph),
             frontier=tuple(
                 TilingPointRow(
                     peak_bytes=point.peak,
