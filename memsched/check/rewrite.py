@@ -145,6 +145,7 @@ def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
         if loop.inner_pads:
             _check_inner_padding(op, loop, place)
     _check_side_inputs(after, op, loop)
+    _check_windows(op, loop)
     if sum(step.macs for step in loop.steps) * (loop.count if loop.tile is None else 1) != op.macs:
         raise InternalError(f"loop '{op.name}' has another number of multiply-accumulates than its tiles")
     if loop.tile is not None:
@@ -177,6 +178,19 @@ def _check_side_inputs(after: Graph, op: Op, loop: Loop) -> None:
             lengths = (shape[axis] for axis in loop.axes)
             if min(begin) < 0 or any(end > length for end, length in zip(ends, lengths, strict=True)):
                 raise InternalError(f"a tile of loop '{op.name}' reads past '{loop.names[tensor]}'")
+
+
+def _check_windows(op: Op, loop: Loop) -> None:
+    """Check that what steps read of whole inputs lies inside them, and what they make of it holds what is needed."""
+    for step in loop.steps:
+        read = step.window
+        if read is None:
+            continue
+        sizes = zip(loop.parts[step.output].sizes, read.sizes, strict=True)
+        rooms = [made - part for part, made in sizes]
+        held = all(0 <= at <= room for begin in loop.inside(step, read) for at, room in zip(begin, rooms, strict=True))
+        if not held or min(map(min, loop.moved(read))) < 0 or len(step.reads) > 1:
+            raise InternalError(f"a tile of loop '{op.name}' does not hold what '{step.name}' needs")
 
 
 def _check_inner_padding(op: Op, loop: Loop, place: int) -> None:

@@ -46,12 +46,15 @@ class LoopRead(FrozenValue, frozen=True):
         tensor: Of the graph given.
         offsets: Where in the tensor's part that begins, per cut axis.
         sizes: Its length, per cut axis.
+        window: What a layer reads that pads by itself, of a whole input of the loop: where that reaches past its ends,
+            it is moved inside, and the layer pads where the whole ends, too. None for a part of the tensor's part.
     """
 
     position: int
     tensor: int
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]
+    window: LoopPart | None = None
 
 
 class LoopStep(FrozenValue, frozen=True):
@@ -70,6 +73,11 @@ class LoopStep(FrozenValue, frozen=True):
     output: int
     reads: tuple[LoopRead, ...]
     macs: int
+
+    @property
+    def window(self) -> LoopRead | None:
+        """What it reads of a whole input of the loop, padding that by itself; None for other steps."""
+        return next((read for read in self.reads if read.window is not None), None)
 
 
 class Loop(FrozenValue, frozen=True):
@@ -138,6 +146,24 @@ class Loop(FrozenValue, frozen=True):
         """Return per tile where its part of a tensor begins, per cut axis."""
         part = self.parts[tensor]
         return [part.begin(tile) for tile in self.each()]
+
+    def moved(self, read: LoopRead) -> list[tuple[int, ...]]:
+        """Return per tile where the window of a read begins in the whole input, per cut axis."""
+        window = read.window or self.parts[read.tensor]
+        most = [length - size for length, size in zip(self.lengths[read.tensor], window.sizes, strict=True)]
+        return [
+            tuple(max(0, min(at, last)) for at, last in zip(window.begin(tile), most, strict=True))
+            for tile in self.each()
+        ]
+
+    def inside(self, step: LoopStep, read: LoopRead) -> list[tuple[int, ...]]:
+        """Return per tile where the part of what a step makes begins in what it makes of a window, per cut axis."""
+        begins = zip(self.begins(step.output), self.moved(read), strict=True)
+        return [tuple(at - first for at, first in zip(begin, moved, strict=True)) for begin, moved in begins]
+
+    def windowed(self, tensor: int) -> bool:
+        """Return whether a layer that pads by itself reads a tensor."""
+        return any(read.window is not None and read.tensor == tensor for step in self.steps for read in step.reads)
 
     def taken_sizes(self) -> tuple[int, ...]:
         """Return per cut axis the length of what the body takes of the input."""

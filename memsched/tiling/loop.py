@@ -151,7 +151,7 @@ class _LoopPlanner:
             parts[tensor] = _hull(self._needs[tensor])
             reads[op] = self._reads(op, parts[tensor])
         for tensor in self._inputs:
-            parts[tensor] = _hull(self._needs[tensor])
+            parts[tensor] = _hull(self._needs[tensor]) if tensor in self._needs else LoopPart(zeros, zeros, zeros)
         return self._loop(parts, reads)
 
     def _in_step(self, tensor: int) -> LoopPart:
@@ -198,6 +198,9 @@ class _LoopPlanner:
         loop = replace(loop, input=given, side_inputs=others, side_outputs=self._side_outputs)
         if not all(map(loop.covers, self._side_outputs)):
             raise RefusedError("its tiles do not cover what it makes beside its output")
+        for step in steps:
+            if step.window is not None and any(map(any, loop.outside(step.output))):
+                raise RefusedError(f"op '{step.name}': what it makes is padded, and so is what it reads")
         inner = [step.output for step in steps if step.output != self._output]
         masked = tuple(tensor for tensor in inner if tensor in self._windowed and any(map(any, loop.outside(tensor))))
         pads = list(loop.outside(given))
@@ -207,9 +210,10 @@ class _LoopPlanner:
 
     def _first(self, loop: Loop) -> int:
         """Return the input that is padded; where none is, one that is gone afterwards, and of those the largest."""
-        if len(self._inputs) == 1:
-            return self._inputs[0]
-        padded = [tensor for tensor in self._inputs if any(map(any, loop.outside(tensor)))]
+        candidates = [tensor for tensor in self._inputs if tensor in self._needs]
+        if not candidates:
+            raise RefusedError("layers that pad by themselves read all that it reads")
+        padded = [tensor for tensor in candidates if any(map(any, loop.outside(tensor)))]
         if len(padded) > 1:
             raise RefusedError("a loop pads one of its inputs at most")
         if padded:
@@ -217,11 +221,11 @@ class _LoopPlanner:
         graph, last = self._graph, self._group.ops[-1]
         readers = readers_of(graph) if self._readers is None else self._readers
 
-        def worth(tensor: int) -> tuple[bool, int]:
+        def worth(tensor: int) -> tuple[bool, bool, int]:
             stays = tensor in graph.outputs or any(op > last for op in readers[tensor])
-            return not stays, graph.tensors[tensor].size
+            return not loop.windowed(tensor), not stays, graph.tensors[tensor].size
 
-        return max(self._inputs, key=worth)
+        return max(candidates, key=worth) if len(candidates) > 1 else candidates[0]
 
     def _pads(self, op: int) -> bool:
         return self._graph.ops[op].type == self._dialect.pad_type
@@ -235,6 +239,8 @@ class _LoopPlanner:
 
     def _crop(self, read: LoopRead, parts: Mapping[int, LoopPart], aliases: Mapping[int, int]) -> LoopRead:
         """Return a read of what the body holds: what a pad or a slice makes is its input, seen at another offset."""
+        if read.window is not None:
+            return read
         tensor, begin = read.tensor, read.offsets
         while tensor in aliases:
             op = next(op for op in self._group.ops if self._graph.ops[op].outputs[0] == tensor)
@@ -259,10 +265,29 @@ class _LoopPlanner:
         self._check_constants(value, geometry)
         found = []
         for position, tensor in zip(value.positions, value.inputs, strict=True):
+            window = self._window(value, geometry, position, part)
+            if window is not None:
+                found.append(LoopRead(position, tensor, window.offsets, window.sizes, window))
+                continue
             needed = self._needed(value, geometry, position, part)
             self._needs.setdefault(tensor, []).append(needed)
             found.append(LoopRead(position, tensor, needed.offsets, needed.sizes))
         return tuple(found)
+
+    def _window(self, op: Op, geometry: Geometry, position: int, part: LoopPart) -> LoopPart | None:
+        """Return what a pool with padding reads of an input of the loop, in steps of one; None for all others."""
+        tensor, maps = op.inputs[op.positions.index(position)], geometry.operands[position]
+        if "POOL" not in op.type.upper() or tensor not in self._inputs or op.attributes.get("padding") != "SAME":
+            return None
+        rules = [maps[axis].rule for axis in self._group.axes if axis < len(maps) and maps[axis].output == axis]
+        windows = [rule for rule in rules if isinstance(rule, Window) and rule.stride == rule.dilation == 1]
+        if len(windows) < len(part.sizes) or not any(rule.pad_before or rule.pad_after for rule in windows):
+            return None
+        lengths = [self._shape(tensor)[axis] for axis in self._group.axes]
+        kernels = zip(part.sizes, windows, lengths, strict=True)
+        sizes = tuple(min(length, size + rule.kernel - 1) for size, rule, length in kernels)
+        begins = tuple(at - rule.pad_before for at, rule in zip(part.offsets, windows, strict=True))
+        return LoopPart(part.strides, begins, sizes)
 
     def _needed(self, op: Op, geometry: Geometry, position: int, part: LoopPart) -> LoopPart:
         strides, offsets, sizes = [], [], []

@@ -42,6 +42,9 @@ _OPS_OF_SHARED_BODY = 3
 _OPS_OF_INNER_PADDING = 3
 """The padding of what the body takes of the input, a slice of that, and one of a table of begins."""
 
+_OPS_OF_WINDOW = 3
+"""A slice of a whole input, one of what is made of that, and one of a table of begins."""
+
 _OPS_OF_SIDE_OUTPUT = 4
 """The output's memory in three steps, and what lays a part of it there."""
 
@@ -141,20 +144,27 @@ def body_tensors(
         return aligned(math.ceil(element[tensor] * math.prod(lengths)), alignment)
 
     parts = {tensor: size(tensor, part.sizes) for tensor, part in loop.parts.items()}
-    last = {read.tensor: number for number, step in enumerate(loop.steps) for read in step.reads}
+    steps = enumerate(loop.steps)
+    last = {read.tensor: number for number, step in steps for read in step.reads if read.window is None}
     live = {loop.input: parts[loop.input]}
     found = dict.fromkeys([tuple(live.values()), *_padding_tensors(loop, size, alignment if pads_over else None)])
     for number, step in enumerate(loop.steps):
-        for tensor in (read.tensor for read in step.reads if read.tensor in loop.side_inputs):
+        reads = [read for read in step.reads if read.window is None]
+        for tensor in (read.tensor for read in reads if read.tensor in loop.side_inputs):
             live.setdefault(tensor, parts[tensor])
         held = tuple(live.values())
         found[held] = None
-        cut = [read for read in step.reads if read.sizes != loop.parts[read.tensor].sizes]
+        if (window := step.window) is not None:
+            made = size(step.output, window.sizes)
+            for beside in (size(window.tensor, window.sizes), parts[step.output]):
+                needed = (*held, made, beside)
+                found[needed] = None
+        cut = [read for read in reads if read.sizes != loop.parts[read.tensor].sizes]
         crops: tuple[int, ...] = ()
         for read in cut:
             crops += (size(read.tensor, read.sizes),)
             found[held + crops] = None
-        direct = {read.tensor for read in step.reads if read not in cut}
+        direct = {read.tensor for read in reads if read not in cut}
         # A tensor of which only crops are read is gone when the last is made.
         staying = tuple(live[t] for t in live if last[t] != number or t in direct)
         needed = (*staying, *crops, parts[step.output])
@@ -231,7 +241,9 @@ def added_ops(loop: Loop, *, unrolled: bool = False, most_joined: int | None = N
         unrolled: Each tile has an op of its own; there are these, what joins them, and no views.
         most_joined: Tensors that one op joins.
     """
-    crops = sum(read.sizes != loop.parts[read.tensor].sizes for step in loop.steps for read in step.reads)
+    reads = [read for step in loop.steps for read in step.reads]
+    windows = _OPS_OF_WINDOW * sum(read.window is not None for read in reads)
+    crops = windows + sum(read.window is None and read.sizes != loop.parts[read.tensor].sizes for read in reads)
     inside = (
         crops + _OPS_OF_MASK * len(loop.masked) + len(loop.side_inputs) + _OPS_OF_SIDE_OUTPUT * len(loop.side_outputs)
     )

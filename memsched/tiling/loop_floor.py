@@ -279,8 +279,10 @@ class _LoopWalk:
             if any(axis >= len(maps) or maps[axis].output != axis or not _cuts(op, maps[axis].rule) for axis in AXES):
                 return False
             rules = [maps[axis].rule for axis in AXES]
-            read = part[0].read(rules[0]), part[1].read(rules[1])
-            if any(isinstance(rule, Window) and (rule.kernel > 1 or _pads(rule)) for rule in rules):
+            alone = "POOL" in op.type.upper() and any(isinstance(rule, Window) and _pads(rule) for rule in rules)
+            # What a pool pads by itself it takes from what the loop is handed, apart from what others take of it.
+            read = part if alone else (part[0].read(rules[0]), part[1].read(rules[1]))
+            if not alone and any(isinstance(rule, Window) and (rule.kernel > 1 or _pads(rule)) for rule in rules):
                 self._windowed.add(tensor)
             before = self._parts.get(tensor, read)
             if any(one.stride != other.stride for one, other in zip(before, read, strict=True)):
@@ -443,7 +445,7 @@ class _LoopWalk:
 def _cuts(op: Op, rule: Rule) -> bool:
     """Return whether tiles may be cut through an axis that is read by a rule."""
     if isinstance(rule, Window):
-        return not ("POOL" in op.type.upper() and _pads(rule))
+        return not ("POOL" in op.type.upper() and _pads(rule)) or rule.stride == 1
     return isinstance(rule, Pointwise) or (isinstance(rule, Stride) and op.type in RANGED and rule.step > 0)
 
 

@@ -405,7 +405,7 @@ class LoopSearch:
             return max(looping, copying)
 
         # An op for each tile makes it beside what later ones read.
-        over = made <= together < apart and not self._unrolled
+        over = made <= together < apart and not self._unrolled and not loop.windowed(loop.input)
         over = over and most(together, self._up(together)) <= most(padded, apart)
         begin, block = (together, self._up(together)) if over else (padded, apart)
         # What is padded behind the last element may lie over nothing as well as over the input.

@@ -84,8 +84,11 @@ _LOOP_SHARE_APART = 1 / 3
 _MOST_ORDERS = 4
 """Orders in which loops are looked for."""
 
-_ORDERS_SHARE = 0.5
-"""Share of what loops have left for each of them."""
+_FIRST_ORDER_SHARE = 0.3
+"""Share of what loops get for the first of them."""
+
+_ORDERS_SHARE = 0.6
+"""Share of what they have left for each of the others."""
 
 _TILING_SHARE = 0.6
 """Share of what is left then for pieces, when values may be computed again as well."""
@@ -374,7 +377,7 @@ class _PieceRuns:
 
     def _loop_on(self, request: Request, *, until_met: bool) -> None:
         """Search for loops, then, while that finds better ones, in orders in which those found before need less."""
-        share = 1.0 if self._most_orders == 1 else _ORDERS_SHARE
+        share = 1.0 if self._most_orders == 1 else _FIRST_ORDER_SHARE
         self._in_loops[0].go_on(request.within(share), until_met=until_met)
         best = after(self._given, self._in_loops[0])
         while len(self._in_loops) < self._most_orders and not met(best, self._budget):

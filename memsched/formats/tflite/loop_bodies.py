@@ -150,16 +150,34 @@ class _SubgraphBuilder:
         taken = self._slice(self._input, self._row(loop.taken()), loop.input, loop.taken_sizes(), "slab", self._padded)
         held[loop.input] = self._widened(taken) if loop.inner_pads else taken
         for step in loop.steps:
-            for tensor in dict.fromkeys(read.tensor for read in step.reads if read.tensor in self._others):
+            for tensor in dict.fromkeys(read.tensor for read in step.reads if read.window is None):
                 if tensor not in held:
                     held[tensor] = self._part_of(tensor)
-            made = self._layer(step, [self._cropped(read, held) for read in step.reads])
+            window = step.window
+            if window is None:
+                made = self._layer(step, [self._cropped(read, held) for read in step.reads])
+            else:
+                made = self._of_window(step, window)
             if step.output in loop.masked:
                 made = self._masked(step.output, made)
             held[step.output] = made
             if step.output in loop.side_outputs:
                 self._lay(step.output, made)
         return held[loop.output]
+
+    def _of_window(self, step: LoopStep, read: LoopRead) -> int:
+        """Return the part of what a layer makes that pads by itself what it reads of a whole input."""
+        loop, tensor = self._loop, read.tensor
+        first, shape = (loop.pads, self._padded) if tensor == loop.input else ((), self._given(tensor).shape)
+        ahead = [before for before, _ in first] or [0] * len(loop.axes)
+        begins = [[at + before for at, before in zip(begin, ahead, strict=True)] for begin in loop.moved(read)]
+        source = self._input if tensor == loop.input else self._others[tensor]
+        taken = self._slice(source, self._row(begins), tensor, read.sizes, "window", shape)
+        made, sizes = self._layer(step, [taken]), loop.parts[step.output].sizes
+        if sizes == read.sizes:
+            return made
+        whole = self._given(step.output).shape
+        return self._slice(made, self._row(loop.inside(step, read)), step.output, sizes, "part", whole)
 
     def _part_of(self, tensor: int) -> int:
         """Return the part that a tile needs of what is read beside the input."""
@@ -198,13 +216,15 @@ class _SubgraphBuilder:
             # What it steps through was cut out already.
             ends = self._cut(self._given(step.reads[0].tensor).shape, step.reads[0].sizes)
             inputs[1:3] = [self._constants.integers(at, (self._rank,)) for at in ([0] * self._rank, ends)]
-        made = self._part(step.output, self._loop.parts[step.output].sizes, "part")
+        window = step.window
+        sizes = self._loop.parts[step.output].sizes if window is None else window.sizes
+        made = self._part(step.output, sizes, "part" if window is None else "padded")
         fields: dict[int, Scalar | Item] = {
             OperatorSlot.INPUTS: Numbers("int32", inputs),
             OperatorSlot.OUTPUTS: Numbers("int32", [made]),
         }
         options = table.table(OperatorSlot.OPTIONS)
-        if "padding" in operator.attributes and options is not None:
+        if "padding" in operator.attributes and options is not None and window is None:
             fields[OperatorSlot.OPTIONS] = with_padding(operator.type, options, "VALID")
         self._operators.append(copied(table, "Operator", fields))
         return made
