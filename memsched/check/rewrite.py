@@ -122,9 +122,9 @@ def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
     """Check that a loop runs ops of ``before`` once each, on tiles that cover what they make, from what it is given."""
     name = loop.names[loop.output]
     makers = {before.tensors[tensor].name: number for number, op in enumerate(before.ops) for tensor in op.outputs}
-    made = {after.tensors[tensor].name for tensor in op.outputs}
-    for one in (loop.names[tensor] for tensor in loop.outputs):
-        if one not in makers or (loop.tile is None and one not in made):
+    made = [after.tensors[tensor].name for tensor in op.outputs[1 : 1 + len(loop.outputs)]]
+    for place, one in enumerate(loop.names[tensor] for tensor in loop.outputs):
+        if one not in makers or (loop.tile is None and one not in made[place : place + 1]):
             raise InternalError(f"loop '{op.name}' does not make '{one}'")
     for tensor in loop.side_outputs:
         _check_covered(before, op, loop, tensor)
@@ -132,6 +132,7 @@ def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
     names = [step.name for step in loop.steps]
     if len(set(names)) != len(names) or not known.keys() >= set(names):
         raise InternalError(f"loop '{op.name}' runs ops that the model does not have, or runs one twice")
+    _check_steps(op, loop)
     shape = before.tensors[before.ops[makers[name]].outputs[0]].shape or ()
     for axis, tiles, size in zip(loop.axes, loop.tiles, loop.parts[loop.output].sizes, strict=True):
         covered = {at for begin in tiles for at in range(begin, begin + size)}
@@ -156,6 +157,17 @@ def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
             raise InternalError(f"op '{op.name}' does not make a tile of '{name}'")
 
 
+def _check_steps(op: Op, loop: Loop) -> None:
+    """Check that a body reads what it is handed or has made, and makes what the loop does."""
+    held = set(loop.inputs)
+    for step in loop.steps:
+        if not held.issuperset(read.tensor for read in step.reads):
+            raise InternalError(f"op '{step.name}' in loop '{op.name}' reads what nothing made before it")
+        held.add(step.output)
+    if not held.issuperset(loop.outputs):
+        raise InternalError(f"no op in loop '{op.name}' makes '{loop.names[loop.output]}', or what is made beside it")
+
+
 def _check_covered(before: Graph, op: Op, loop: Loop, tensor: int) -> None:
     """Check that the parts of what a loop makes beside its output lie inside that and make it up."""
     shape = next((one.shape for one in before.tensors if one.name == loop.names[tensor]), None) or ()
@@ -169,7 +181,10 @@ def _check_covered(before: Graph, op: Op, loop: Loop, tensor: int) -> None:
 def _check_side_inputs(after: Graph, op: Op, loop: Loop) -> None:
     """Check that a loop is handed what it reads beside its input, and that no tile reads past that."""
     handed = op.inputs[len(op.inputs) - len(loop.side_inputs) :]
-    if [after.tensors[tensor].name for tensor in handed] != [loop.names[tensor] for tensor in loop.side_inputs]:
+    count = len(loop.inputs) + (len(loop.outputs) if loop.tile is None else 0)
+    if len(op.inputs) != count or [after.tensors[tensor].name for tensor in handed] != [
+        loop.names[tensor] for tensor in loop.side_inputs
+    ]:
         raise InternalError(f"loop '{op.name}' is handed other tensors than it reads")
     for tensor, given in zip(loop.side_inputs, handed, strict=True):
         shape, sizes = after.tensors[given].shape or (), loop.parts[tensor].sizes

@@ -144,19 +144,24 @@ class _LoopPlanner:
         reads: dict[int, tuple[LoopRead, ...]] = {}
         for op in reversed(group.ops):
             tensor = self._graph.ops[op].outputs[0]
-            if tensor in self._side_outputs:
-                self._needs.setdefault(tensor, [self._in_step(tensor)])
+            if tensor in self._side_outputs and tensor not in self._needs:
+                self._needs[tensor] = [self._in_step(tensor)]
             if tensor not in self._needs:
                 raise RefusedError("an op of the group makes what nothing reads")
             parts[tensor] = _hull(self._needs[tensor])
             reads[op] = self._reads(op, parts[tensor])
         for tensor in self._inputs:
             parts[tensor] = _hull(self._needs[tensor]) if tensor in self._needs else LoopPart(zeros, zeros, zeros)
+        if any(len(self._shape(tensor)) != len(shape) for tensor in parts):
+            raise RefusedError("its tensors have different numbers of axes")
         return self._loop(parts, reads)
 
     def _in_step(self, tensor: int) -> LoopPart:
         """Return the part of a tensor that is made for what follows alone: as much of it as a tile is of the output."""
-        lengths = [(self._shape(tensor)[axis], self._shape(self._output)[axis]) for axis in self._group.axes]
+        made, shape = self._shape(tensor), self._shape(self._output)
+        if len(made) != len(shape):
+            raise RefusedError("its tensors have different numbers of axes")
+        lengths = [(made[axis], shape[axis]) for axis in self._group.axes]
         if any(length % tiles for length, tiles in lengths):
             raise RefusedError("what it makes beside its output has other lengths")
         paces = tuple(length // tiles for length, tiles in lengths)

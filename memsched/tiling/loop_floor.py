@@ -247,10 +247,13 @@ class _LoopWalk:
         """Take in what is made beside the output, for what follows; return whether loops may do so."""
         of = self._of
         shape = of.graph.tensors[tensor].shape or ()
-        if of.kept is None or len(shape) != RANK or any(shape[at] % n for at, n in zip(AXES, self._tiles, strict=True)):
+        if of.kept is None or len(shape) != RANK:
             return False
-        paces = [shape[axis] // tiles for axis, tiles in zip(AXES, self._tiles, strict=True)]
-        self._parts.setdefault(tensor, (_Along(paces[0], 0, paces[0]), _Along(paces[1], 0, paces[1])))
+        if tensor not in self._parts:
+            if any(shape[axis] % tiles for axis, tiles in zip(AXES, self._tiles, strict=True)):
+                return False
+            high, wide = (shape[axis] // tiles for axis, tiles in zip(AXES, self._tiles, strict=True))
+            self._parts[tensor] = _Along(high, 0, high), _Along(wide, 0, wide)
         self._side_outputs.append(tensor)
         return True
 
@@ -350,8 +353,8 @@ class _LoopWalk:
         if of.kept is None:
             yield LoopFloor(first, int(together + self._inner[0]), of.other)
             return
-        kept = self._kept(of.kept, resized=False, several=False)
-        kept += (len(self._open) - 1) * of.kept["side_input"] + len(self._side_outputs) * of.kept["side_output"]
+        aside = (len(self._open) - 1) * of.kept["side_input"] + len(self._side_outputs) * of.kept["side_output"]
+        kept = self._kept(of.kept, resized=False, several=False, aside=aside)
         yield LoopFloor(first, int(max(together, of.together(made)) + self._inner[0]), kept)
 
     def _both(self, tensor: int, size: int, row: int, read_row: int) -> int:
@@ -392,14 +395,16 @@ class _LoopWalk:
         padding: bool = False,
         rows: bool = False,
         several: bool = True,
+        aside: int = 0,
     ) -> int:
         """Return what is kept at least for a loop.
 
         Args:
             kept: For its parts.
             several: It has several tiles.
+            aside: For what it reads beside its input, and makes beside its output.
         """
-        total = kept["always"] + len(self._masked) * kept["mask"]
+        total = kept["always"] + aside + len(self._masked) * kept["mask"]
         total += resized * kept["resized"] + padding * kept["padding"] + rows * kept["rows"]
         total += several * (kept["tables"] + sum(self._masked) * kept["mask_part"])
         # What rounding takes up, once for each list that a runtime keeps.

@@ -13,11 +13,12 @@ from memsched.formats.module import LoadOptions
 from memsched.formats.tflite import reader
 from memsched.formats.tflite.rewriter import dialect
 from memsched.graph.loop import Loop, LoopPart
-from memsched.graph.model import Graph
+from memsched.graph.model import Graph, Op
 from memsched.regions.rules import Refusal
 from memsched.tiling.loop import LoopGroup, plan_loop
 from memsched.tiling.loop_rewrite import with_loops
 from tests.formats.tflite_builder import MODELS
+from tests.tiling.small_nets import SmallNet
 
 
 @cache
@@ -163,3 +164,101 @@ def test_an_output_that_nothing_makes_is_refused() -> None:
     loop = _loop()
     with pytest.raises(InternalError, match="does not make"):
         check_rewrite(_given()[0], _changed(names={**loop.names, loop.output: "nothing"}))
+
+
+# Loops that read and make several tensors ---------------------------------------------------------------------------
+
+
+@cache
+def _several(*, unrolled: bool = False) -> tuple[Graph, Graph]:
+    """Return a graph, and the same with a loop that reads three tensors; where it is a WHILE, it makes three, too."""
+    net = SmallNet()
+    x = net.value(1, 8, 9, 4)
+    before = [net.conv(x, 1) for _ in range(3)]
+    inner = net.conv(before[0])
+    further = net.add(inner, before[1])
+    last = net.add(further, before[2])
+    module = net.module([x], [net.relu(last) if unrolled else net.add(net.add(last, inner), further)])
+    words = dialect(module)
+    assert words.loop is not None
+    words = replace(words, most_joined=10, loop=replace(words.loop, unrolled=unrolled))
+    found = plan_loop(module.graphs[0], LoopGroup((3, 4, 5), (1, 2), (3, 3)), words)
+    assert isinstance(found, Loop)
+    assert len(found.side_inputs) == 2
+    assert len(found.side_outputs) == (0 if unrolled else 2)
+    return module.graphs[0], with_loops(module.graphs[0], [found], words)
+
+
+def _of_several(op: dict[str, object] | None = None, **changes: object) -> Graph:
+    """Return the graph with the loop, with changes to its op and to the loop."""
+    graph = _several()[1]
+    ops = [
+        replace(one, **(op or {}), loop=replace(one.loop, **changes)) if one.loop is not None else one  # type: ignore[arg-type]
+        for one in graph.ops
+    ]
+    return replace(graph, ops=tuple(ops))
+
+
+def _loop_of_several() -> tuple[Op, Loop]:
+    return next((op, op.loop) for op in _several()[1].ops if op.loop is not None)
+
+
+@pytest.mark.parametrize("unrolled", [False, True])
+def test_loops_over_several_tensors_are_taken(unrolled: bool) -> None:
+    check_rewrite(*_several(unrolled=unrolled))
+
+
+def test_a_second_output_that_nothing_makes_is_refused() -> None:
+    _, loop = _loop_of_several()
+    with pytest.raises(InternalError, match="does not make"):
+        check_rewrite(_several()[0], _of_several(names={**loop.names, loop.side_outputs[1]: "nothing"}))
+
+
+def test_outputs_in_another_order_are_refused() -> None:
+    op, _ = _loop_of_several()
+    count, first, second, third, *left = op.outputs
+    with pytest.raises(InternalError, match="does not make"):
+        check_rewrite(_several()[0], _of_several({"outputs": (count, first, third, second, *left)}))
+
+
+def test_a_second_output_that_no_op_of_the_body_makes_is_refused() -> None:
+    _, loop = _loop_of_several()
+    steps = loop.steps[:1] + loop.steps[2:]
+    kept = tuple(replace(step, reads=step.reads[1:]) if step is steps[-1] else step for step in steps)
+    with pytest.raises(InternalError, match="no op in loop"):
+        check_rewrite(_several()[0], _of_several(steps=kept))
+
+
+@pytest.mark.parametrize("change", ["offsets", "sizes"])
+def test_tiles_that_leave_out_some_of_a_second_output_are_refused(change: str) -> None:
+    _, loop = _loop_of_several()
+    tensor = loop.side_outputs[1]
+    part = replace(loop.parts[tensor], **{change: (1, 1)})
+    with pytest.raises(InternalError, match="do not cover"):
+        check_rewrite(_several()[0], _of_several(parts={**loop.parts, tensor: part}))
+
+
+def test_a_part_past_a_second_input_is_refused() -> None:
+    _, loop = _loop_of_several()
+    for tensor in loop.side_inputs:
+        for offsets in ((-1, 0), (0, 1)):
+            part = replace(loop.parts[tensor], offsets=offsets)
+            with pytest.raises(InternalError, match="reads past"):
+                check_rewrite(_several()[0], _of_several(parts={**loop.parts, tensor: part}))
+
+
+def test_other_tensors_than_a_loop_reads_are_refused() -> None:
+    op, loop = _loop_of_several()
+    *others, first, second = op.inputs
+    for inputs in ((*others, second, first), (*others, first, first), (*others[1:], first, second)):
+        with pytest.raises(InternalError, match="handed other tensors"):
+            check_rewrite(_several()[0], _of_several({"inputs": inputs}))
+    with pytest.raises(InternalError, match="reads what nothing made"):
+        check_rewrite(_several()[0], _of_several(side_inputs=loop.side_inputs[1:]))
+
+
+def test_a_tile_of_another_second_input_is_refused() -> None:
+    before, graph = _several(unrolled=True)
+    ops = [replace(op, inputs=(*op.inputs[:-1], op.inputs[-2])) if op.loop is not None else op for op in graph.ops]
+    with pytest.raises(InternalError, match="handed other tensors"):
+        check_rewrite(before, replace(graph, ops=tuple(ops)))

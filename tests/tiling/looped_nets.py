@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
 
-__all__ = ["looped_net"]
+__all__ = ["branched_net", "looped_net"]
 
 _KINDS = {"INT8": (np.int8, -128, 127), "INT16": (np.int16, -32768, 32767), "FLOAT32": (np.float32, 0, 0)}
 
@@ -68,6 +68,61 @@ def looped_net(seed: int, layers: int = 6, *, side: tuple[int, int] = (8, 20), s
     return build(Sub(net.tensors, net.ops, (given,), (current,)))
 
 
+def branched_net(seed: int, layers: int = 7, *, side: tuple[int, int] = (6, 14), sliced: bool = False) -> bytes:
+    """Return a random network whose layers read any earlier value, with sums and joins of several values.
+
+    All values that nothing reads are outputs, and at times others are. See `looped_net`.
+    """
+    rng = random.Random(seed)
+    net = _Net(rng, rng.choice(["INT8", "INT8", "INT8", "INT16", "FLOAT32"]))
+    shape = [rng.choice([1, 1, 1, 2]), rng.randint(*side), rng.randint(*side), rng.randint(1, 4)]
+    inputs = [net.value(shape, 0.05, net.zero()) for _ in range(rng.choice([1, 1, 2]))]
+    values, unread = list(inputs), set(inputs)
+    for _ in range(layers):
+        source = values[-1] if rng.random() < 0.6 else rng.choice(values)
+        before = len(net.ops)
+        if rng.random() < 0.4:
+            made = _joined(net, source, values)
+        else:
+            made = _layer(net, source, (*_LAYERS, *["slice"] * 3) if sliced else _LAYERS)
+        unread -= {tensor for op in net.ops[before:] for tensor in op.inputs}
+        inner = [op.outputs[0] for op in net.ops[before:]]
+        values += inner
+        unread.add(made)
+    outputs = [one for one in values if one in unread or (one not in inputs and rng.random() < 0.05)]
+    return build(Sub(net.tensors, net.ops, inputs, [one for one in outputs if one not in inputs]))
+
+
+def _joined(net: _Net, source: int, values: Sequence[int]) -> int:
+    """Return a sum, a product or a concatenation of a value and others of its height and width, maybe of itself."""
+    shape = net.tensors[source].shape
+    beside = [one for one in values if net.tensors[one].shape[:3] == shape[:3] and one != source]
+    alike = [one for one in beside if net.tensors[one].shape == shape]
+    given = net.tensors[source]
+    # What is joined has one quantisation.
+    same = [
+        one
+        for one in beside
+        if net.tensors[one].scales == given.scales and net.tensors[one].zero_point == given.zero_point
+    ]
+    if same and net.rng.random() < 0.5:
+        chosen = [source, *net.rng.sample(same, min(len(same), net.rng.choice([1, 1, 2])))]
+        net.rng.shuffle(chosen)
+        made = _like(net, source, [*shape[:3], sum(net.tensors[one].shape[3] for one in chosen)])
+        net.ops.append(O("CONCATENATION", chosen, (made,), options("ConcatenationOptions", axis=3)))
+        return made
+    if net.rng.random() < 0.1:
+        alike = [source]
+    other = net.rng.choice(alike) if alike else _layer(net, source, ["relu"])
+    if net.tensors[other].shape != shape:
+        return other
+    pair = (source, other) if net.rng.random() < 0.5 else (other, source)
+    kind = net.rng.choice(["Add", "Add", "Sub", "Mul"])
+    made = net.value(shape, 0.07, net.zero())
+    net.ops.append(O(kind.upper(), pair, (made,), options(f"{kind}Options")))
+    return made
+
+
 def _layer(net: _Net, current: int, kinds: Sequence[str]) -> int:
     kind = net.rng.choice(kinds)
     shape = net.tensors[current].shape
@@ -81,13 +136,13 @@ def _layer(net: _Net, current: int, kinds: Sequence[str]) -> int:
         net.ops.append(O("ADD", (current, inner), (made,), options("AddOptions")))
         return made
     if kind == "pool":
-        made = _like(net, current, [1, shape[1] // 2, shape[2] // 2, shape[3]])
+        made = _like(net, current, [shape[0], shape[1] // 2, shape[2] // 2, shape[3]])
         stated = options("Pool2DOptions", padding=1, strideH=2, strideW=2, filterHeight=2, filterWidth=2)
         net.ops.append(O(net.rng.choice(["MAX_POOL_2D", "AVERAGE_POOL_2D"]), (current,), (made,), stated))
         return made
     if kind == "pad":
         pads = [0, 0, *(net.rng.randint(0, 2) for _ in range(4)), 0, 0]
-        made = _like(net, current, [1, shape[1] + pads[2] + pads[3], shape[2] + pads[4] + pads[5], shape[3]])
+        made = _like(net, current, [shape[0], shape[1] + pads[2] + pads[3], shape[2] + pads[4] + pads[5], shape[3]])
         net.tensors.append(T(f"p{len(net.tensors)}", (4, 2), "INT32", int32s(*pads)))
         net.ops.append(O("PAD", (current, len(net.tensors) - 1), (made,), options("PadOptions")))
         return made
@@ -111,7 +166,7 @@ def _slice(net: _Net, current: int) -> int:
     begin = [0, *(net.rng.randint(0, size // 3) for size in shape[1:3]), 0]
     length = [net.rng.randint(1 + (size - at) // 2, size - at) for size, at in zip(shape[1:3], begin[1:3], strict=True)]
     lengths = (shape[0], *length, shape[3])
-    made = _like(net, current, [1, *(-(-size // step) for size in length), shape[3]])
+    made = _like(net, current, [shape[0], *(-(-size // step) for size in length), shape[3]])
     ends = [at + size for at, size in zip(begin, lengths, strict=True)]
     kind = "SLICE" if step == 1 and net.rng.random() < 0.5 else "STRIDED_SLICE"
     stated = {"SLICE": (begin, lengths), "STRIDED_SLICE": (begin, ends, (1, step, step, 1))}[kind]
@@ -149,7 +204,7 @@ def _convolution(
     form = (1, *kernel, channels) if depthwise else (channels, *kernel, shape[3])
     scale = given.scales[0] if given.scales else 1.0
     weights, bias = net.weights(form, scale, channels, 3 if depthwise else 0)
-    made = net.value([1, *lengths, channels], 0.05, net.zero())
+    made = net.value([shape[0], *lengths, channels], 0.05, net.zero())
     stated = {"padding": 0 if same else 1, "strideH": stride, "strideW": stride}
     stated |= {"dilationHFactor": 1, "dilationWFactor": 1}
     if net.dtype != "INT16":
