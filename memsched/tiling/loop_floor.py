@@ -407,8 +407,8 @@ class _LoopWalk:
         total = kept["always"] + aside + len(self._masked) * kept["mask"]
         total += resized * kept["resized"] + padding * kept["padding"] + rows * kept["rows"]
         total += several * (kept["tables"] + sum(self._masked) * kept["mask_part"])
-        # What rounding takes up, once for each list that a runtime keeps.
-        return max(0, total - self._gone - _ROUNDED * self._of.target.alignment_bytes)
+        # What rounding takes up, once for each list that a runtime keeps. Below 0 where many ops are gone.
+        return total - self._gone - _ROUNDED * self._of.target.alignment_bytes
 
     def _joins(self, tensor: int) -> bool:
         """Return whether rows may be joined to an input, which then lies in what has them."""

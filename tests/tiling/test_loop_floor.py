@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.tflite.model import parse
+from memsched.graph.loop import Loop
 from memsched.graph.model import Graph
 from memsched.graph.prices import Prices
 from memsched.planning.rewrite import dialect_of, read_back
@@ -29,7 +31,8 @@ from memsched.tiling.loop_rewrite import with_loops
 from memsched.tiling.loop_search import LoopSearch
 from memsched.tiling.op_needs import OpsNeeds
 from tests.formats.tflite_builder import MODELS
-from tests.tiling.looped_nets import looped_net
+from tests.tiling.looped_nets import branched_net, looped_net
+from tests.tiling.small_nets import SmallNet
 
 _MOST = 1 << 40
 
@@ -38,6 +41,13 @@ def net_of(seed: int) -> Module:
     rng = random.Random(seed)
     side = rng.choice([(4, 12), (8, 20), (2, 6)])
     return load_module(looped_net(seed, rng.randint(1, 4), side=side, sliced=rng.random() < 0.3), "net", LoadOptions())
+
+
+def branches_of(seed: int) -> Module:
+    rng = random.Random(seed)
+    side = rng.choice([(4, 12), (2, 6)])
+    data = branched_net(seed, rng.randint(2, 6), side=side, sliced=rng.random() < 0.3)
+    return load_module(data, "net", LoadOptions())
 
 
 def floors_of(graph: Graph, module: Module, target: Target, prices: Prices | None) -> LoopFloors:
@@ -62,22 +72,64 @@ def forms(graph: Graph, search: LoopSearch, rng: random.Random, count: int) -> I
 def test_files_with_loops_need_no_less_and_keep_no_less(name: str) -> None:
     target, judged = load_target(name), 0
     for seed in range(24):
-        module, rng = net_of(seed), random.Random(seed)
-        dialect, prices = dialect_of(module, target), runtime_of(module, target).prices(module)
-        assert prices is not None
-        graph = fold_pads(module.graphs[0], dialect)
-        floors = floors_of(graph, module, target, prices)
-        before = kept_in(module.native.model.data, target)
-        before -= (prices.of_ops(module.graphs[0], module.graphs[0].ops) - prices.of_ops(graph, graph.ops)).persistent
-        search = LoopSearch(graph, target, dialect, prices=prices, most_macs=_MOST)
-        for one in forms(graph, search, rng, 4):
-            looped = with_loops(graph, [loop_of(graph, one.group, dialect)], dialect)
-            written = drop_dead_tensors(read_back(module, looped, LoadOptions(), target)[1])[0]
-            head, kept = head_in(written, target), kept_in(written, target) - before
-            known = [form for form in floors.ending(one.group.ops[-1]) if form.first == one.group.ops[0]]
-            judged += 1
-            assert any(form.level <= head and form.kept <= kept for form in known), (seed, one.group, head, kept, known)
+        judged += sum(files_need_no_less(net_of(seed), target, seed).values())
     assert judged > 100
+
+
+@pytest.mark.parametrize("name", ["tflm", "tflm-reference"])
+def test_files_with_loops_over_branches_need_no_less_and_keep_no_less(name: str) -> None:
+    judged = Counter[str]()
+    for seed in range(80):
+        judged += files_need_no_less(branches_of(seed), load_target(name), seed)
+    assert judged["several inputs"] > 20
+    assert judged["several outputs"] > 20
+    assert judged["several of both"] > 5
+
+
+@pytest.mark.parametrize("slices", [3, 15])
+def test_a_loop_may_keep_less_than_all_the_slices_that_it_saves(slices: int) -> None:
+    net, target = SmallNet(quantised=True), load_target("tflm-reference")
+    x, y = net.value(1, 2 << slices, 8, 2), net.value(1, 2, 8, 2)
+    last = x
+    for _ in range(slices):
+        last = net.half(last)
+    module = net.module([x, y], [net.add(last, y)])
+    graph, dialect = module.graphs[0], dialect_of(module, target)
+    loop = loop_of(graph, LoopGroup(tuple(range(slices + 1)), (1, 2), (1, 8)), dialect)
+    assert len(loop.side_inputs) == 1
+    written = read_back(module, with_loops(graph, [loop], dialect), LoadOptions(), target)[1]
+    kept = kept_in(written, target) - kept_in(module.native.model.data, target)
+    floors = floors_of(graph, module, target, runtime_of(module, target).prices(module))
+    (least,) = (form.kept for form in floors.ending(slices) if form.first == 0)
+    assert least <= kept
+    assert (kept < 0) is (slices > 3)
+
+
+def files_need_no_less(module: Module, target: Target, seed: int) -> Counter[str]:
+    """Judge files with loops in a network; return how many, by what the loops read and make."""
+    rng, judged = random.Random(seed), Counter[str]()
+    dialect, prices = dialect_of(module, target), runtime_of(module, target).prices(module)
+    assert prices is not None
+    graph = fold_pads(module.graphs[0], dialect)
+    floors = floors_of(graph, module, target, prices)
+    before = kept_in(module.native.model.data, target)
+    before -= (prices.of_ops(module.graphs[0], module.graphs[0].ops) - prices.of_ops(graph, graph.ops)).persistent
+    search = LoopSearch(graph, target, dialect, prices=prices, most_macs=_MOST)
+    for one in forms(graph, search, rng, 4):
+        loop = loop_of(graph, one.group, dialect)
+        written = drop_dead_tensors(read_back(module, with_loops(graph, [loop], dialect), LoadOptions(), target)[1])[0]
+        head, kept = head_in(written, target), kept_in(written, target) - before
+        known = [form for form in floors.ending(one.group.ops[-1]) if form.first == one.group.ops[0]]
+        judged[kind_of(loop)] += 1
+        assert any(form.level <= head and form.kept <= kept for form in known), (seed, one.group, head, kept, known)
+    return judged
+
+
+def kind_of(loop: Loop) -> str:
+    """Say of what a loop has several."""
+    if loop.side_inputs:
+        return "several of both" if loop.side_outputs else "several inputs"
+    return "several outputs" if loop.side_outputs else "one of each"
 
 
 def head_in(written: bytes, target: Target) -> int:
@@ -93,23 +145,39 @@ def kept_in(written: bytes, target: Target) -> int:
 
 @pytest.mark.parametrize("name", ["tflm", "tflm-reference"])
 def test_no_tiles_are_judged_to_need_less(name: str) -> None:
-    target, judged = load_target(name), 0
+    judged = Counter[str]()
     for seed in range(12):
-        module = net_of(seed)
-        dialect = dialect_of(module, target)
-        graph = fold_pads(module.graphs[0], dialect)
-        floors = floors_of(graph, module, target, None)
-        search = LoopSearch(graph, target, dialect, prices=None, most_macs=_MOST)
-        for last in range(len(graph.ops)):
-            _, rows, columns, *_ = graph.tensors[graph.ops[last].outputs[0]].shape or (0, 0, 0)
-            for first in {form.first: None for form in floors.ending(last)}:
-                ops = tuple(range(first, last + 1))
-                tiles = ((height, width) for height in range(1, rows + 1) for width in range(1, columns + 1))
-                peaks = [one.peak for sizes in tiles for one in search._forms(LoopGroup(ops, (1, 2), sizes))]
+        judged += tiles_need_no_less(net_of(seed), load_target(name), seed)
+    assert judged["one of each"] > 5_000
+
+
+@pytest.mark.parametrize("name", ["tflm", "tflm-reference"])
+def test_no_tiles_over_branches_are_judged_to_need_less(name: str) -> None:
+    judged = Counter[str]()
+    for seed in range(40):
+        judged += tiles_need_no_less(branches_of(seed), load_target(name), seed)
+    assert judged["several inputs"] > 500
+    assert judged["several outputs"] > 500
+    assert judged["several of both"] > 200
+
+
+def tiles_need_no_less(module: Module, target: Target, seed: int) -> Counter[str]:
+    """Judge all loops in a network, in all tiles; return how many, by what the loops read and make."""
+    dialect, judged = dialect_of(module, target), Counter[str]()
+    graph = fold_pads(module.graphs[0], dialect)
+    floors = floors_of(graph, module, target, None)
+    search = LoopSearch(graph, target, dialect, prices=None, most_macs=_MOST)
+    for last in range(len(graph.ops)):
+        _, rows, columns, *_ = graph.tensors[graph.ops[last].outputs[0]].shape or (0, 0, 0)
+        for first in range(last + 1):
+            ops = tuple(range(first, last + 1))
+            tiles = ((height, width) for height in range(1, rows + 1) for width in range(1, columns + 1))
+            found = [one for sizes in tiles for one in search._forms(LoopGroup(ops, (1, 2), sizes))]
+            if found:
                 least = min(form.level for form in floors.ending(last) if form.first == first)
-                judged += len(peaks)
-                assert least <= min(peaks, default=least), (seed, first, last)
-    assert judged > 5_000
+                judged[kind_of(loop_of(graph, found[0].group, dialect))] += len(found)
+                assert least <= min(one.peak for one in found), (seed, first, last)
+    return judged
 
 
 def test_the_least_is_near_what_the_best_tiles_need() -> None:

@@ -370,4 +370,4 @@ def test_loops_over_branches_compute_what_the_layers_do(unrolled: bool, joined: 
     assert all(same_outputs(known[data], one) for data, one in zip(wholes, ran, strict=True))
     assert all(head in {None, one.head} for head, one in zip(heads, ran, strict=True))
     assert kinds["inputs"] > 10
-    assert kinds["outputs"] > (-1 if unrolled else 10)
+    assert unrolled or kinds["outputs"] > 6
