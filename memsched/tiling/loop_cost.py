@@ -130,12 +130,19 @@ def _sums(sizes: Sequence[int]) -> list[int]:
 
 
 def body_tensors(
-    loop: Loop, element: Mapping[int, float], *, in_place: bool, alignment: int, pads_over: bool = False
+    loop: Loop,
+    element: Mapping[int, float],
+    width: Mapping[int, int],
+    *,
+    in_place: bool,
+    alignment: int,
+    pads_over: bool = False,
 ) -> tuple[tuple[int, ...], ...]:
     """Return the bytes of a body's own tensors that are needed at once, for each of its steps.
 
     Args:
         element: Per tensor the bytes of one position along the cut axes.
+        width: Per tensor the bytes of one element.
         in_place: A mask is laid over what it masks.
         pads_over: What is padded lies inside what has the padding.
     """
@@ -176,7 +183,8 @@ def body_tensors(
         live[step.output] = parts[step.output]
         if step.output in loop.masked:
             sizes = zip(loop.parts[step.output].sizes, loop.outside(step.output), strict=True)
-            mask = aligned(math.prod(size for size, pair in sizes if any(pair)), alignment)
+            masked = math.prod(size for size, pair in sizes if any(pair))
+            mask = aligned(masked * width[step.output], alignment)
             needed = (*live.values(), mask, *(() if in_place else (parts[step.output],)))
             found[needed] = None
         if step.output == loop.output:

@@ -388,24 +388,29 @@ class LoopSearch:
             return self._pads_over or (self._joined and aligned_rows and joins_rows(loop, outer, begin - size))
 
         rules = {"in_place": self._in_place, "pads_over": self._pads_over}
-        tensors = body_tensors(loop, element, alignment=self._alignment, **rules)
+        width = {tensor: math.ceil(self._element(tensor, range(RANK))) for tensor in loop.parts}
+        tensors = body_tensors(loop, element, width, alignment=self._alignment, **rules)
         if self._unrolled:
             tensors = (*tensors, (joined_bytes(loop, element[loop.output], self._alignment),))
         inner = max(map(sum, tensors))
 
-        sides = (*loop.side_inputs, *loop.side_outputs)
-        aside = sum(self._up(self._graph.tensors[tensor].size) for tensor in sides)
+        read, aside = (
+            sum(self._up(self._graph.tensors[tensor].size) for tensor in ends)
+            for ends in (loop.side_inputs, (*loop.side_inputs, *loop.side_outputs))
+        )
 
         def most(begin: int, block: int) -> int:
             # What is read again after the loop, or is the caller's, lies beside its padded copy.
             beside = 0 if dies or not (copied or begin > size) else self._up(size)
             looping = beside + aside + block + inner + _COUNTERS * self._alignment
             # Where it may not lie over the input, the copy lies beside it while it is made.
-            copying = aside + self._up(size) + self._up(begin) if begin > size and not over_input(begin) else 0
+            copying = read + self._up(size) + self._up(begin) if begin > size and not over_input(begin) else 0
             return max(looping, copying)
 
         # An op for each tile makes it beside what later ones read.
         over = made <= together < apart and not self._unrolled and not loop.windowed(loop.input)
+        # Of several images each would need rows ahead of its own, and as many bytes as its part of the output.
+        over = over and (math.prod(outer) == 1 or (not lead and made == padded))
         over = over and most(together, self._up(together)) <= most(padded, apart)
         begin, block = (together, self._up(together)) if over else (padded, apart)
         # What is padded behind the last element may lie over nothing as well as over the input.
@@ -421,11 +426,11 @@ class LoopSearch:
             tensors=tensors,
             inner=inner,
             ahead=self._up(max(0, begin - behind - size)) if over_input(begin) else 0,
-            copying=interval.base + aside + self._up(size) + self._up(begin),
+            copying=interval.base + read + self._up(size) + self._up(begin),
             behind=peak,
         )
         before = self._footprints[group.ops[0] - 1] if group.ops[0] else 0
-        return after_step(cost, before, before - interval.base - aside - self._up(size)) if before else cost
+        return after_step(cost, before, before - interval.base - read - self._up(size)) if before else cost
 
     def _up(self, size: int) -> int:
         return aligned(size, self._alignment)

@@ -180,6 +180,28 @@ def tiles_need_no_less(module: Module, target: Target, seed: int) -> Counter[str
     return judged
 
 
+@pytest.mark.parametrize("name", ["tflm", "tflm-reference"])
+def test_files_with_loops_over_all_layers_need_no_more_than_was_judged(name: str) -> None:
+    """Of all types, and of several images, whose rows ahead are each image's own."""
+    target, judged = load_target(name), Counter[str]()
+    for seed in range(120):
+        module, rng = branches_of(seed), random.Random(seed)
+        dialect = dialect_of(module, target)
+        graph = fold_pads(module.graphs[0], dialect)
+        search = LoopSearch(graph, target, dialect, prices=None, most_macs=_MOST)
+        shape = graph.tensors[graph.ops[-1].outputs[0]].shape or ()
+        sizes = tuple(rng.randint(1, shape[axis]) for axis in (1, 2))
+        for one in search._forms(LoopGroup(tuple(range(len(graph.ops))), (1, 2), sizes)):
+            loop = loop_of(graph, one.group, dialect)
+            written = read_back(module, with_loops(graph, [loop], dialect), LoadOptions(), target)[1]
+            assert head_in(written, target) <= one.peak, (seed, one.group)
+            judged[kind_of(loop)] += 1
+            judged[f"{shape[0]} x {graph.tensors[loop.output].dtype}"] += 1
+    assert judged["several outputs"] > 30
+    assert judged["several inputs"] + judged["several of both"] > 5
+    assert min(judged[f"{count} x {dtype}"] for count in (1, 2) for dtype in ("int8", "int16", "float32")) > 1, judged
+
+
 def test_the_least_is_near_what_the_best_tiles_need() -> None:
     path, target = MODELS / "person_detect.tflite", load_target("tflm")
     module = load_module(path.read_bytes(), path.name, LoadOptions())
