@@ -1,6 +1,6 @@
 """Sends random quantised networks through `memsched.optimize` with loops and executes what is written in TFLM.
 
-    python -m tests.tools.looped_models --count 200 [--first SEED] [--activations]
+    python -m tests.tools.looped_models --count 200 [--first SEED] [--activations] [--branched]
 
 Outputs must be those of the network as given, on each input twice in a row, and the arena the one predicted to the byte
 and no larger than as given. Prints what failed; exit code 1 if anything did.
@@ -15,18 +15,19 @@ from typing import Literal
 
 import memsched
 from memsched.errors import MemschedError
-from tests.tiling.looped_nets import looped_net
+from tests.tiling.looped_nets import branched_net, looped_net
 
 __all__ = ["judge", "main"]
 
 
-def judge(seed: int, *, activations: bool = False, target: str = "tflm-reference") -> str:
+def judge(seed: int, *, activations: bool = False, branched: bool = False, target: str = "tflm-reference") -> str:
     """Return what became of a network: "loops", "whole", "refused", or what is wrong in words that begin with WRONG.
 
     Args:
         activations: Make the planned part small, so that small networks get loops, too.
+        branched: Layers read any earlier value, with sums and joins of several.
     """
-    data = looped_net(seed)
+    data = branched_net(seed) if branched else looped_net(seed)
     try:
         made_small: Literal["activations", "arena"] = "activations" if activations else "arena"
         done = memsched.optimize(
@@ -52,10 +53,11 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--activations", action="store_true")
+    parser.add_argument("--branched", action="store_true")
     given = parser.parse_args()
     found: Counter[str] = Counter()
     for seed in range(given.first, given.first + given.count):
-        result = judge(seed, activations=given.activations)
+        result = judge(seed, activations=given.activations, branched=given.branched)
         if result.startswith("WRONG"):
             print(f"{seed}: {result}", flush=True)
         found[result.split(":")[0]] += 1
