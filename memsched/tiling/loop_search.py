@@ -45,11 +45,11 @@ from memsched.tiling.loop_ways import (
     bare,
     even_lengths,
     near_loops,
-    pareto,
     take_up,
     tile_sizes,
     tiles_for_nothing,
     tiles_of,
+    ways_to,
 )
 
 __all__ = ["LoopPoint", "LoopSearch"]
@@ -485,33 +485,8 @@ class LoopSearch:
         return [self._point(way) for way in self._ways(level)]
 
     def _ways(self, level: int, *, anyway: bool = False) -> list[LoopWay]:
-        """Return the loops that bring all steps to ``level`` bytes.
-
-        Args:
-            anyway: All but those that no known loop brings there.
-        """
-        count = len(self._footprints)
-        ways: list[list[LoopWay]] = [[] for _ in range(count + 1)]
-        ways[0] = [LoopWay(0, 0, (), 0, None)]
-        by_first: dict[int, list[LoopCost]] = {}
-        for (first, _), curve in self._curves.items():
-            by_first.setdefault(first, []).extend(one for one in curve if one.peak <= level)
-        covered = {op for curve in by_first.values() for one in curve for op in one.group.ops} if anyway else set()
-        # Between places where loops begin or end there is one way on: step by step.
-        ends = {one.group.ops[-1] + 1 for curve in by_first.values() for one in curve}
-        places = sorted({0, count, *ends, *(first for first, curve in by_first.items() if curve)})
-        for place, after in itertools.pairwise(places):
-            here = pareto(ways[place])
-            steps = self._footprints[place:after]
-            if all(step <= level or (anyway and at not in covered) for at, step in enumerate(steps, place)):
-                ways[after] += [way.on(max(steps)) for way in here]
-            for one in by_first.get(place, ()):
-                ways[one.group.ops[-1] + 1] += [
-                    longer
-                    for way in here
-                    if way.work + one.extra_macs <= self._most and (longer := way.then(one, level)) is not None
-                ]
-        return pareto(ways[count])
+        """Return the loops that bring all steps to ``level`` bytes; see `ways_to`."""
+        return ways_to(level, self._footprints, self._curves.values(), self._most, anyway=anyway)
 
     def _point(self, way: LoopWay) -> LoopPoint:
         peak, groups = way.peak, tuple(one.group for one in way.loops)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -30,6 +31,7 @@ __all__ = [
     "tile_sizes",
     "tiles_for_nothing",
     "tiles_of",
+    "ways_to",
 ]
 
 RANK: Final = 4
@@ -127,20 +129,84 @@ def _beats(one: LoopCost, other: LoopCost) -> bool:
     return one.peak <= other.peak and one.extra_macs <= other.extra_macs and one.added <= other.added
 
 
+def ways_to(
+    level: int, footprints: Sequence[int], curves: Iterable[Sequence[LoopCost]], most: int, *, anyway: bool = False
+) -> list[LoopWay]:
+    """Return the loops that bring all steps to ``level`` bytes: those that add least, and that cost least work.
+
+    Args:
+        footprints: Of the steps in no loop.
+        curves: Per interval its ways, by rising peaks.
+        most: Extra multiply-accumulates permitted.
+        anyway: All steps but those that no known loop brings there.
+    """
+    count = len(footprints)
+    ways: list[list[LoopWay]] = [[] for _ in range(count + 1)]
+    ways[0] = [LoopWay(0, 0, (), 0, None)]
+    by_first: dict[int, list[LoopCost]] = {}
+    for curve in curves:
+        for one in _worth_looking_at(curve, level):
+            by_first.setdefault(one.group.ops[0], []).append(one)
+    covered = {op for loops in by_first.values() for one in loops for op in one.group.ops} if anyway else set()
+    # Between places where loops begin or end there is one way on: step by step.
+    places = sorted({0, count, *by_first, *(one.group.ops[-1] + 1 for loops in by_first.values() for one in loops)})
+    for place, after in itertools.pairwise(places):
+        here = pareto(ways[place])
+        steps = footprints[place:after]
+        if all(step <= level or (anyway and at not in covered) for at, step in enumerate(steps, place)):
+            ways[after] += [way.on(max(steps)) for way in here]
+        for one in by_first.get(place, ()):
+            ways[one.group.ops[-1] + 1] += [
+                longer
+                for way in here
+                if way.work + one.extra_macs <= most and (longer := way.then(one, level)) is not None
+            ]
+    return pareto(ways[count])
+
+
 def pareto(ways: Sequence[LoopWay]) -> list[LoopWay]:
     """Return the ways that add least or cost least work; of those that end in a loop, by the room that it has, too."""
     if len(ways) < 2:
         return list(ways)
     found: list[LoopWay] = []
-    # What ends in no loop has room for anything.
-    least: float = math.inf
-    for way in sorted(ways, key=lambda way: (way.added, way.work, -_room(way))):
-        if way.work >= least or any(other.work <= way.work and _room(other) >= _room(way) for other in found):
+    # Of the ways that add no more: by rising work, the room that one with no more work has; both rise.
+    works: list[int] = []
+    rooms: list[float] = []
+    ranked = [(way.added, way.work, -_room(way), place) for place, way in enumerate(ways)]
+    ranked.sort()
+    for _, work, less, place in ranked:
+        at = bisect.bisect_right(works, work)
+        if at and rooms[at - 1] >= -less:
             continue
-        found.append(way)
-        if way.top is None:
-            least = way.work
+        found.append(ways[place])
+        # Those behind are beaten where they have no more room.
+        end = next((later for later in range(at, len(works)) if rooms[later] > -less), len(works))
+        works[at:end], rooms[at:end] = [work], [-less]
     return found
+
+
+def _worth_looking_at(costs: Sequence[LoopCost], level: int) -> Sequence[LoopCost]:
+    """Return the ways of one interval with which no step exceeds ``level``, without those that are of no use there."""
+    fitting = costs[: bisect.bisect_right(costs, level, key=lambda one: one.peak)]
+    if len(fitting) < 2:
+        return fitting
+    found: list[LoopCost] = []
+    for one in sorted(fitting, key=lambda one: (one.extra_macs, one.added, one.alone, one.ahead)):
+        if not any(_serves(other, one, level) for other in found):
+            found.append(one)
+    return found
+
+
+def _serves(one: LoopCost, other: LoopCost, level: int) -> bool:
+    """Return whether a way does in all respects for another one, where no step is to exceed ``level``."""
+    return (
+        one.extra_macs <= other.extra_macs
+        and one.added <= other.added
+        and one.alone <= other.alone
+        and one.ahead <= other.ahead
+        and (one.behind <= level or other.behind > level)
+        and (one.copying <= level or other.copying > level)
+    )
 
 
 def _room(way: LoopWay) -> float:
