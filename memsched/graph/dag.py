@@ -13,6 +13,7 @@ from memsched.graph.model import Graph
 __all__ = [
     "ancestor_bitsets",
     "descendant_bitsets",
+    "has_choice",
     "in_order",
     "members",
     "predecessors",
@@ -32,6 +33,12 @@ def in_order(graph: Graph, order: Sequence[int]) -> Graph:
         ops=tuple(graph.ops[op] for op in order),
         dependencies=tuple((place_of[before], place_of[after]) for before, after in graph.dependencies),
     )
+
+
+def has_choice(graph: Graph) -> bool:
+    """Return whether a graph, its ops in an order of execution, has another one as well."""
+    before = predecessors(graph)
+    return any(number - 1 not in before[number] for number in range(1, len(before)))
 
 
 def producers(graph: Graph) -> list[int]:

@@ -33,6 +33,7 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import load_again
 from memsched.graph.border import Borders
 from memsched.graph.chain import Chain
+from memsched.graph.dag import has_choice
 from memsched.planning.values import TargetModule
 from memsched.report.border import border_section
 from memsched.report.chains import chain_section
@@ -342,7 +343,7 @@ class _PieceRuns:
         self._loops: LoopRewrite | None = None
         # The first in the order in which the model was placed, others in those in which the loops before need less.
         self._in_loops: list[RewriteRun[LoopGroup]] = []
-        self._most_orders = _MOST_ORDERS if mixed else 1
+        self._most_orders = _MOST_ORDERS if mixed and has_choice(base.executed) else 1
 
         def in_loops(request: Request, start: LoopStart | None = None) -> RewriteRun[LoopGroup]:
             self._loops = loops = LoopRewrite(base, request, percent, budget, start)
@@ -377,20 +378,25 @@ class _PieceRuns:
 
     def _loop_on(self, request: Request, *, until_met: bool) -> None:
         """Search for loops, then, while that finds better ones, in orders in which those found before need less."""
-        share = 1.0 if self._most_orders == 1 else _FIRST_ORDER_SHARE
-        self._in_loops[0].go_on(request.within(share), until_met=until_met)
+        if self._most_orders == 1:
+            self._in_loops[0].go_on(request, until_met=until_met)
+            return
+        self._in_loops[0].go_on(request.within(_FIRST_ORDER_SHARE), until_met=until_met)
         best = after(self._given, self._in_loops[0])
         while len(self._in_loops) < self._most_orders and not met(best, self._budget):
             rest = request.rest()
             start = None if self._loops is None or rest.over() else self._loops.again()
             if start is None:
-                return
+                break
             self._in_loops.append(self._loop_run(rest, start))
             self._in_loops[-1].go_on(rest.within(_ORDERS_SHARE), until_met=until_met)
             found = after(self._given, self._in_loops[-1])
             if found.placed.requirement.weight >= best.placed.requirement.weight:
-                return
+                break
             best = found
+        rest = request.rest()
+        if not (rest.over() or self._in_loops[-1].finished or met(best, self._budget)):
+            self._in_loops[-1].go_on(rest, until_met=until_met)
 
     def best(self) -> FinalModel:
         """Return the better of their results; see `_after`."""
