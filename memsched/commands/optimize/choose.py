@@ -82,14 +82,9 @@ _LOOP_SHARE = 0.5
 _LOOP_SHARE_APART = 1 / 3
 """The same where both forms are looked for apart, with little work."""
 
-_MOST_ORDERS = 4
-"""Orders in which loops are looked for."""
-
-_FIRST_ORDER_SHARE = 0.3
-"""Share of what loops get for the first of them."""
-
-_ORDERS_SHARE = 0.6
-"""Share of what they have left for each of the others."""
+_ORDERS = (6.0, 16.0, 16.0)
+"""Work, as `Limits.effort` counts it, for loops in each order before they are looked for in another one: whatever the
+limit, so that more work goes on from where less ends."""
 
 _TILING_SHARE = 0.6
 """Share of what is left then for pieces, when values may be computed again as well."""
@@ -343,7 +338,7 @@ class _PieceRuns:
         self._loops: LoopRewrite | None = None
         # The first in the order in which the model was placed, others in those in which the loops before need less.
         self._in_loops: list[RewriteRun[LoopGroup]] = []
-        self._most_orders = _MOST_ORDERS if mixed and has_choice(base.executed) else 1
+        self._orders = _ORDERS if mixed and has_choice(base.executed) else ()
 
         def in_loops(request: Request, start: LoopStart | None = None) -> RewriteRun[LoopGroup]:
             self._loops = loops = LoopRewrite(base, request, percent, budget, start)
@@ -378,18 +373,18 @@ class _PieceRuns:
 
     def _loop_on(self, request: Request, *, until_met: bool) -> None:
         """Search for loops, then, while that finds better ones, in orders in which those found before need less."""
-        if self._most_orders == 1:
+        if not self._orders:
             self._in_loops[0].go_on(request, until_met=until_met)
             return
-        self._in_loops[0].go_on(request.within(_FIRST_ORDER_SHARE), until_met=until_met)
+        self._in_loops[0].go_on(request.taking(self._orders[0]), until_met=until_met)
         best = after(self._given, self._in_loops[0])
-        while len(self._in_loops) < self._most_orders and not met(best, self._budget):
+        while len(self._in_loops) < len(self._orders) and not met(best, self._budget):
             rest = request.rest()
             start = None if self._loops is None or rest.over() else self._loops.again()
             if start is None:
                 break
             self._in_loops.append(self._loop_run(rest, start))
-            self._in_loops[-1].go_on(rest.within(_ORDERS_SHARE), until_met=until_met)
+            self._in_loops[-1].go_on(rest.taking(self._orders[len(self._in_loops) - 1]), until_met=until_met)
             found = after(self._given, self._in_loops[-1])
             if found.placed.requirement.weight >= best.placed.requirement.weight:
                 break
