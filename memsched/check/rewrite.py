@@ -204,7 +204,10 @@ def _check_windows(op: Op, loop: Loop) -> None:
         sizes = zip(loop.parts[step.output].sizes, read.sizes, strict=True)
         rooms = [made - part for part, made in sizes]
         held = all(0 <= at <= room for begin in loop.inside(step, read) for at, room in zip(begin, rooms, strict=True))
-        if not held or min(map(min, loop.moved(read))) < 0 or len(step.reads) > 1:
+        lengths = zip(read.sizes, loop.lengths[read.tensor], strict=True)
+        whole = read.tensor in loop.inputs and all(size <= length for size, length in lengths)
+        moved = read.window is not None and read.window.sizes == read.sizes
+        if not held or not whole or not moved or len(step.reads) > 1:
             raise InternalError(f"a tile of loop '{op.name}' does not hold what '{step.name}' needs")
 
 

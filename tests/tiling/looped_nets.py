@@ -68,10 +68,15 @@ def looped_net(seed: int, layers: int = 6, *, side: tuple[int, int] = (8, 20), s
     return build(Sub(net.tensors, net.ops, (given,), (current,)))
 
 
-def branched_net(seed: int, layers: int = 7, *, side: tuple[int, int] = (6, 14), sliced: bool = False) -> bytes:
+def branched_net(
+    seed: int, layers: int = 7, *, side: tuple[int, int] = (6, 14), sliced: bool = False, pooled: bool = False
+) -> bytes:
     """Return a random network whose layers read any earlier value, with sums and joins of several values.
 
     All values that nothing reads are outputs, and at times others are. See `looped_net`.
+
+    Args:
+        pooled: Many layers are pools of stride one whose windows reach past the image.
     """
     rng = random.Random(seed)
     net = _Net(rng, rng.choice(["INT8", "INT8", "INT8", "INT16", "FLOAT32"]))
@@ -84,7 +89,7 @@ def branched_net(seed: int, layers: int = 7, *, side: tuple[int, int] = (6, 14),
         if rng.random() < 0.4:
             made = _joined(net, source, values)
         else:
-            made = _layer(net, source, (*_LAYERS, *["slice"] * 3) if sliced else _LAYERS)
+            made = _layer(net, source, (*_LAYERS, *["slice"] * 3 * sliced, *["padded pool"] * 6 * pooled))
         unread -= {tensor for op in net.ops[before:] for tensor in op.inputs}
         inner = [op.outputs[0] for op in net.ops[before:]]
         values += inner
@@ -140,6 +145,8 @@ def _layer(net: _Net, current: int, kinds: Sequence[str]) -> int:
         stated = options("Pool2DOptions", padding=1, strideH=2, strideW=2, filterHeight=2, filterWidth=2)
         net.ops.append(O(net.rng.choice(["MAX_POOL_2D", "AVERAGE_POOL_2D"]), (current,), (made,), stated))
         return made
+    if kind == "padded pool":
+        return _padded_pool(net, current)
     if kind == "pad":
         pads = [0, 0, *(net.rng.randint(0, 2) for _ in range(4)), 0, 0]
         made = _like(net, current, [shape[0], shape[1] + pads[2] + pads[3], shape[2] + pads[4] + pads[5], shape[3]])
@@ -158,6 +165,15 @@ def _layer(net: _Net, current: int, kinds: Sequence[str]) -> int:
     depthwise = kind == "depthwise"
     channels = shape[3] * net.rng.choice([1, 1, 2]) if depthwise else net.rng.randint(1, 6)
     return _convolution(net, current, depthwise=depthwise, kernel=kernel, stride=stride, channels=channels)
+
+
+def _padded_pool(net: _Net, current: int) -> int:
+    made = _like(net, current, net.tensors[current].shape)
+    height, width = net.rng.choice([(3, 3), (3, 3), (2, 2), (5, 3), (1, 3), (4, 15)])
+    sides = {"strideH": 1, "strideW": 1, "filterHeight": height, "filterWidth": width}
+    stated = options("Pool2DOptions", padding=0, fusedActivationFunction=net.rng.choice([0, 0, 1, 3]), **sides)
+    net.ops.append(O(net.rng.choice(["MAX_POOL_2D", "AVERAGE_POOL_2D"]), (current,), (made,), stated))
+    return made
 
 
 def _slice(net: _Net, current: int) -> int:

@@ -14,10 +14,14 @@ __all__ = ["SmallNet"]
 
 
 class SmallNet:
-    """A network of float32, or of int8 with one quantisation throughout."""
+    """A network of float32, or of int8 or int16 with one quantisation throughout.
 
-    def __init__(self, *, quantised: bool = False) -> None:
-        self._quantised = quantised
+    Args:
+        wide: Activations that are quantised are int16.
+    """
+
+    def __init__(self, *, quantised: bool = False, wide: bool = False) -> None:
+        self._quantised, self.wide = quantised or wide, wide
         self._tensors: list[T] = []
         self._ops: list[O] = []
         self._numbers = np.random.default_rng(7)
@@ -25,6 +29,8 @@ class SmallNet:
     def value(self, *shape: int) -> int:
         """Return a new tensor: an input, where no layer makes it."""
         kind = {"dtype": "INT8", "scales": (0.05,), "zero_point": -3} if self._quantised else {}
+        if self.wide:
+            kind |= {"dtype": "INT16", "zero_point": 0}
         self._tensors.append(T(f"t{len(self._tensors)}", shape, **kind))  # type: ignore[arg-type]
         return len(self._tensors) - 1
 
@@ -46,7 +52,8 @@ class SmallNet:
             scales = [0.01] * channels
             self._tensors.append(T(f"w{made}", window, "INT8", weights.tobytes(), scales=scales))
             stated = [0.05 * one for one in scales]
-            self._tensors.append(T(f"b{made}", (channels,), "INT32", bias.astype(np.int32).tobytes(), scales=stated))
+            size, name = (np.int64, "INT64") if self.wide else (np.int32, "INT32")
+            self._tensors.append(T(f"b{made}", (channels,), name, bias.astype(size).tobytes(), scales=stated))
         else:
             for name, shape in (("w", window), ("b", (channels,))):
                 data = self._numbers.normal(size=shape).astype(np.float32).tobytes()
@@ -63,6 +70,17 @@ class SmallNet:
         made = self.value(batch, height // window, width // window, depth)
         sides = {"strideH": window, "strideW": window, "filterHeight": window, "filterWidth": window}
         self._ops.append(O("MAX_POOL_2D", (source,), (made,), options("Pool2DOptions", padding=1, **sides)))
+        return made
+
+    def padded_pool(
+        self, source: int, kernel: tuple[int, int] = (3, 3), *, stride: int = 1, largest: bool = False
+    ) -> int:
+        """Return the averages over windows that reach past the image, or the largest elements of them."""
+        batch, *lengths, depth = self.shape(source)
+        made = self.value(batch, *(-(-size // stride) for size in lengths), depth)
+        sides = {"strideH": stride, "strideW": stride, "filterHeight": kernel[0], "filterWidth": kernel[1]}
+        kind = "MAX_POOL_2D" if largest else "AVERAGE_POOL_2D"
+        self._ops.append(O(kind, (source,), (made,), options("Pool2DOptions", padding=0, **sides)))
         return made
 
     def add(self, one: int, other: int) -> int:

@@ -50,6 +50,13 @@ def branches_of(seed: int) -> Module:
     return load_module(data, "net", LoadOptions())
 
 
+def pools_of(seed: int) -> Module:
+    rng = random.Random(seed)
+    side = rng.choice([(4, 9), (2, 5)])
+    data = branched_net(seed, rng.randint(1, 4), side=side, sliced=rng.random() < 0.3, pooled=True)
+    return load_module(data, "net", LoadOptions())
+
+
 def floors_of(graph: Graph, module: Module, target: Target, prices: Prices | None) -> LoopFloors:
     geometries = {op: describe(graph, op) for op in range(len(graph.ops))}
     dialect = dialect_of(module, target)
@@ -86,6 +93,15 @@ def test_files_with_loops_over_branches_need_no_less_and_keep_no_less(name: str)
     assert judged["several of both"] > 5
 
 
+@pytest.mark.parametrize("name", ["tflm", "tflm-reference"])
+def test_files_with_pools_that_pad_in_loops_need_no_less_and_keep_no_less(name: str) -> None:
+    judged = Counter[str]()
+    for seed in range(150):
+        judged += files_need_no_less(pools_of(seed), load_target(name), seed)
+    assert judged["windows"] > 20
+    assert judged["windows of several"] > 10
+
+
 @pytest.mark.parametrize("slices", [3, 15])
 def test_a_loop_may_keep_less_than_all_the_slices_that_it_saves(slices: int) -> None:
     net, target = SmallNet(quantised=True), load_target("tflm-reference")
@@ -120,9 +136,16 @@ def files_need_no_less(module: Module, target: Target, seed: int) -> Counter[str
         written = drop_dead_tensors(read_back(module, with_loops(graph, [loop], dialect), LoadOptions(), target)[1])[0]
         head, kept = head_in(written, target), kept_in(written, target) - before
         known = [form for form in floors.ending(one.group.ops[-1]) if form.first == one.group.ops[0]]
-        judged[kind_of(loop)] += 1
+        judged.update(kinds_of(loop))
         assert any(form.level <= head and form.kept <= kept for form in known), (seed, one.group, head, kept, known)
     return judged
+
+
+def kinds_of(loop: Loop) -> list[str]:
+    """Say of what a loop has several, and whether it has layers that pad by themselves."""
+    windows = any(step.window is not None for step in loop.steps)
+    several = bool(loop.side_inputs or loop.side_outputs)
+    return [kind_of(loop), *["windows"] * windows, *["windows of several"] * (windows and several)]
 
 
 def kind_of(loop: Loop) -> str:
@@ -161,6 +184,15 @@ def test_no_tiles_over_branches_are_judged_to_need_less(name: str) -> None:
     assert judged["several of both"] > 200
 
 
+@pytest.mark.parametrize("name", ["tflm", "tflm-reference"])
+def test_no_tiles_over_pools_that_pad_are_judged_to_need_less(name: str) -> None:
+    judged = Counter[str]()
+    for seed in range(120):
+        judged += tiles_need_no_less(pools_of(seed), load_target(name), seed)
+    assert judged["windows"] > 1_000
+    assert judged["windows of several"] > 500
+
+
 def tiles_need_no_less(module: Module, target: Target, seed: int) -> Counter[str]:
     """Judge all loops in a network, in all tiles; return how many, by what the loops read and make."""
     dialect, judged = dialect_of(module, target), Counter[str]()
@@ -175,7 +207,7 @@ def tiles_need_no_less(module: Module, target: Target, seed: int) -> Counter[str
             found = [one for sizes in tiles for one in search._forms(LoopGroup(ops, (1, 2), sizes))]
             if found:
                 least = min(form.level for form in floors.ending(last) if form.first == first)
-                judged[kind_of(loop_of(graph, found[0].group, dialect))] += len(found)
+                judged.update(kinds_of(loop_of(graph, found[0].group, dialect)) * len(found))
                 assert least <= min(one.peak for one in found), (seed, first, last)
     return judged
 
