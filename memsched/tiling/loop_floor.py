@@ -214,6 +214,8 @@ class _LoopWalk:
         self._parts: dict[int, _Part] = {self._output: (one, one)}
         self._reads: dict[int, list[tuple[int, _Part]]] = {}
         self._windowed: set[int] = set()
+        # What pools pad by themselves: they take it from what the loop is handed, apart from what others take of it.
+        self._alone: set[int] = set()
         self._open: set[int] = set()
         self._side_outputs: list[int] = []
         self._steps: dict[int, _BodyStep] = {}
@@ -234,7 +236,7 @@ class _LoopWalk:
         leaves = tensor in of.results or any(reader > self._last for reader in of.readers[tensor])
         if leaves and number != self._last and not self._leave(tensor):
             return False
-        if tensor not in self._parts or (shows and (leaves or number == self._last)):
+        if tensor not in self._parts or tensor in self._alone or (shows and (leaves or number == self._last)):
             return False
         if shows:
             self._gone += of.kept_for(op)
@@ -283,16 +285,18 @@ class _LoopWalk:
                 return False
             rules = [maps[axis].rule for axis in AXES]
             alone = "POOL" in op.type.upper() and any(isinstance(rule, Window) and _pads(rule) for rule in rules)
-            # What a pool pads by itself it takes from what the loop is handed, apart from what others take of it.
-            read = part if alone else (part[0].read(rules[0]), part[1].read(rules[1]))
-            if not alone and any(isinstance(rule, Window) and (rule.kernel > 1 or _pads(rule)) for rule in rules):
+            self._open.add(tensor)
+            if alone:
+                self._alone.add(tensor)
+                continue
+            read = part[0].read(rules[0]), part[1].read(rules[1])
+            if any(isinstance(rule, Window) and (rule.kernel > 1 or _pads(rule)) for rule in rules):
                 self._windowed.add(tensor)
             before = self._parts.get(tensor, read)
             if any(one.stride != other.stride for one, other in zip(before, read, strict=True)):
                 return False
             self._parts[tensor] = before[0].hull(read[0]), before[1].hull(read[1])
             self._reads.setdefault(tensor, []).append((number, read))
-            self._open.add(tensor)
         return True
 
     def _outside(self, tensor: int) -> list[tuple[int, int]]:
@@ -307,7 +311,7 @@ class _LoopWalk:
     def forms(self, first: int) -> Iterator[LoopFloor]:
         """Yield what loops from an op on need, for each form."""
         of, words = self._of, self._of.dialect.loop
-        if words is None:
+        if words is None or self._parts.keys().isdisjoint(self._open):
             return
         if len(self._open) != 1 or self._side_outputs:
             yield from self._of_several(first)
@@ -347,7 +351,7 @@ class _LoopWalk:
         ends = [of.graph.tensors[tensor] for tensor in (*made, *self._open)]
         if len({one.dtype for one in ends}) > 1 or not all(one.size and one.shape is not None for one in ends):
             return
-        if not self._open or not of.states.isdisjoint((*made, *self._open)):
+        if not of.states.isdisjoint((*made, *self._open)):
             return
         together = of.together(self._open)
         if of.kept is None:

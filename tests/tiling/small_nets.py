@@ -113,10 +113,9 @@ class SmallNet:
         self._ops.append(O("SUM", (source, len(self._tensors) - 1), (made,), options("ReducerOptions")))
         return made
 
-    def half(self, source: int) -> int:
-        """Return the upper half of the rows."""
-        batch, height, *rest = self.shape(source)
-        made = self.value(batch, height // 2, *rest)
+    def half(self, source: int, *, axis: int = 1) -> int:
+        """Return the upper half of the rows, or the left half of the columns."""
+        made = self.value(*(size // 2 if place == axis else size for place, size in enumerate(self.shape(source))))
         self._constant(0, 0, 0, 0)
         self._constant(*self.shape(made))
         constants = (len(self._tensors) - 2, len(self._tensors) - 1)

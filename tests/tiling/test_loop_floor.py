@@ -33,6 +33,8 @@ from memsched.tiling.op_needs import OpsNeeds
 from tests.formats.tflite_builder import MODELS
 from tests.tiling.looped_nets import branched_net, looped_net
 from tests.tiling.small_nets import SmallNet
+from tests.tiling.test_loop_pools import MAKERS as POOLED
+from tests.tiling.test_loop_pools import Maker as PoolMaker
 
 _MOST = 1 << 40
 
@@ -191,6 +193,15 @@ def test_no_tiles_over_pools_that_pad_are_judged_to_need_less(name: str) -> None
         judged += tiles_need_no_less(pools_of(seed), load_target(name), seed)
     assert judged["windows"] > 1_000
     assert judged["windows of several"] > 500
+
+
+@pytest.mark.parametrize("make", POOLED)
+def test_no_tiles_over_a_pool_that_pads_are_judged_to_need_less(make: PoolMaker) -> None:
+    for quantised in (False, True):
+        module, *_ = make(SmallNet(quantised=quantised))
+        assert tiles_need_no_less(module, load_target("tflm"), 0)["windows"]
+        for seed in range(4):
+            files_need_no_less(module, load_target("tflm-reference"), seed)
 
 
 def tiles_need_no_less(module: Module, target: Target, seed: int) -> Counter[str]:

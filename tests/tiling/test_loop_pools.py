@@ -80,7 +80,15 @@ def read_without_padding(net: SmallNet) -> Made:
     return net.module([x], [net.add(inner, net.conv(net.padded_pool(x), 2, stride=2, same=False))]), 0, 5
 
 
+def at_another_pace(net: SmallNet) -> Made:
+    """The upper left quarter of what a pool makes, and a layer that moves twice as fast through what the pool reads."""
+    x = net.value(1, 8, 12, 4)
+    quarter = net.half(net.half(net.padded_pool(x)), axis=2)
+    return net.module([x], [net.add(quarter, net.pool(x))]), 0, 4
+
+
 MAKERS: tuple[Maker, ...] = (
+    at_another_pace,
     beside,
     joined,
     only_read_by_a_pool,
@@ -191,7 +199,7 @@ def test_pools_that_need_no_padding_read_parts() -> None:
 
 # Files --------------------------------------------------------------------------------------------------------------
 
-KINDS = ({}, {"quantised": True}, {"wide": True})
+KINDS: tuple[dict[str, bool], ...] = ({}, {"quantised": True}, {"wide": True})
 
 
 @needs_tflm
@@ -265,7 +273,7 @@ def test_loops_over_random_pools_compute_what_the_layers_do() -> None:
     heads = [head for _, made, needed, _ in found if made for head in (None, *needed)]
     ran = run_all(files)
     places = [place for place, (_, made, *_) in enumerate(found) for _ in range(len(made) + 1) if made]
-    whole = {place: one for place, one in reversed([*zip(places, ran, strict=True)])}
+    whole = dict(reversed([*zip(places, ran, strict=True)]))
     assert all(same_outputs(whole[place], one) for place, one in zip(places, ran, strict=True))
     assert all(head in {None, one.head} for head, one in zip(heads, ran, strict=True))
     assert min(kinds[one] for one in ("int8", "int16", "float32", "padded input", "an op for each tile")) > 2
@@ -318,5 +326,5 @@ def test_windows_that_do_not_hold_what_is_needed_are_refused(make: Maker) -> Non
         # Of what the loop makes.
         tampered.append(_with(loop, read, tensor=inner.output))
     for one in tampered:
-        with pytest.raises(InternalError, match="does not hold what|reads what nothing made"):
+        with pytest.raises(InternalError, match=r"does not hold what|reads what nothing made"):
             check_rewrite(graph, with_loops(graph, [one], words))
