@@ -82,27 +82,35 @@ class LoopWay(FrozenValue, frozen=True):
         top = one.alone
         if self.top is None:
             peak = one.behind
-        elif max(one.peak, chained := max(self.top + one.ahead, top)) <= level:
-            peak, top = one.peak, chained
-        else:
+        elif one.copying <= level:
+            # It leaves more room for those that follow.
             peak = max(one.peak, one.copying)
+        else:
+            top = max(self.top + one.ahead, top)
+            peak = max(one.peak, top)
         if peak > level:
             return None
         return LoopWay(self.added + one.added, self.work + one.extra_macs, (*self.loops, one), self.flat, top)
 
     @property
     def peak(self) -> int:
-        """The largest footprint, with places for the tiles of loops in a row."""
-        peak, chain = self.flat, 0
-        for number, one in enumerate(self.loops):
-            follows = number > 0 and self.loops[number - 1].group.ops[-1] + 1 == one.group.ops[0]
-            apart = max(one.peak, one.copying) if follows else one.behind
-            together = _peak_of(self.loops[chain : number + 1]) if follows else math.inf
-            if max(peak, apart) <= together:
-                peak, chain = max(peak, apart), number
-            else:
-                peak = max(peak, int(together))
-        return peak
+        """The largest footprint, with the best places for the tiles of loops in a row."""
+        # Per number of loops what they need at least, where the next one does not lie in a row with them.
+        least = [self.flat]
+        for end in range(1, len(self.loops) + 1):
+            needed = math.inf
+            for begin in reversed(range(end)):
+                one, follows = self.loops[begin], self._follows(begin)
+                apart = max(one.peak, one.copying) if follows else one.behind
+                needed = min(needed, max(least[begin], apart, _peak_of(self.loops[begin:end])))
+                if not follows:
+                    break
+            least.append(int(needed))
+        return least[-1]
+
+    def _follows(self, number: int) -> bool:
+        """Return whether a loop comes right after another one."""
+        return number > 0 and self.loops[number - 1].group.ops[-1] + 1 == self.loops[number].group.ops[0]
 
 
 def _peak_of(chain: Sequence[LoopCost]) -> int:
@@ -151,11 +159,15 @@ def ways_to(
     # Between places where loops begin or end there is one way on: step by step.
     places = sorted({0, count, *by_first, *(one.group.ops[-1] + 1 for loops in by_first.values() for one in loops)})
     for place, after in itertools.pairwise(places):
-        here = pareto(ways[place])
+        begun, kinds = by_first.get(place, ()), [ways[place]]
+        if any(one.behind > level for one in begun):
+            # Such a loop may fit right behind another one, and behind no op by itself.
+            kinds = [[way for way in ways[place] if (way.top is None) is apart] for apart in (True, False)]
+        here = [way for kind in kinds for way in pareto(kind)]
         steps = footprints[place:after]
         if all(step <= level or (anyway and at not in covered) for at, step in enumerate(steps, place)):
             ways[after] += [way.on(max(steps)) for way in here]
-        for one in by_first.get(place, ()):
+        for one in begun:
             ways[one.group.ops[-1] + 1] += [
                 longer
                 for way in here
