@@ -134,7 +134,15 @@ def take_up(costs: list[LoopCost], one: LoopCost) -> None:
 
 
 def _beats(one: LoopCost, other: LoopCost) -> bool:
-    return one.peak <= other.peak and one.extra_macs <= other.extra_macs and one.added <= other.added
+    return (
+        one.peak <= other.peak
+        and one.extra_macs <= other.extra_macs
+        and one.added <= other.added
+        and one.alone <= other.alone
+        and one.ahead <= other.ahead
+        and one.copying <= other.copying
+        and one.behind <= other.behind
+    )
 
 
 def ways_to(
