@@ -27,7 +27,7 @@ _STATES = 50_000
 """Most states of the search for an order."""
 
 _TYPE = "#loop"
-"""Of an op that stands for a loop; no rule of a target is for it."""
+"""The type of an op that stands for a loop; no rule of a target is for it."""
 
 
 class LoopStart(FrozenValue, frozen=True):
