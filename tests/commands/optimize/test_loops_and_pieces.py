@@ -24,7 +24,7 @@ _PERCENT = 30.0
 
 
 def _stem_and_branches(*, side: int = 48, wide: int = 24, parts: int = 4) -> bytes:
-    """Build an image that is made wide and narrow again, and then branches that are joined and read twice."""
+    """Build an image that is made wide and narrow again, and then branches that are joined, pooled and read twice."""
     numbers = np.random.default_rng(3)
     tensors: list[T] = []
     ops: list[O] = []
@@ -51,7 +51,11 @@ def _stem_and_branches(*, side: int = 48, wide: int = 24, parts: int = 4) -> byt
     branches = [conv(narrow, 8, 3) for _ in range(parts)]
     joined = value(1, side // 2, side // 2, 8 * parts)
     ops.append(O("CONCATENATION", branches, (joined,), options("ConcatenationOptions", axis=3)))
-    ends = [conv(joined, 2), conv(joined, 3)]
+    pooled = value(1, side // 4, side // 4, 8 * parts)
+    # What a pool pads in steps of two is nothing that a loop could take.
+    stated = {"padding": 0, "strideH": 2, "strideW": 2, "filterHeight": 3, "filterWidth": 3}
+    ops.append(O("AVERAGE_POOL_2D", (joined,), (pooled,), options("Pool2DOptions", **stated)))
+    ends = [conv(pooled, 2), conv(pooled, 3)]
     return build(Sub(tensors, ops, (image,), ends))
 
 
