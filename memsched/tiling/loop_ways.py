@@ -134,15 +134,7 @@ def take_up(costs: list[LoopCost], one: LoopCost) -> None:
 
 
 def _beats(one: LoopCost, other: LoopCost) -> bool:
-    return (
-        one.peak <= other.peak
-        and one.extra_macs <= other.extra_macs
-        and one.added <= other.added
-        and one.alone <= other.alone
-        and one.ahead <= other.ahead
-        and one.copying <= other.copying
-        and one.behind <= other.behind
-    )
+    return one.peak <= other.peak and one.extra_macs <= other.extra_macs and one.added <= other.added
 
 
 def ways_to(

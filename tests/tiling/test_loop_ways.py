@@ -146,24 +146,6 @@ def test_a_loop_may_fit_behind_another_one_alone() -> None:
     assert way.loops == loops[1:]
 
 
-def test_of_one_interval_all_ways_stay_that_another_one_does_not_beat_in_all_respects() -> None:
-    rng, dropped = random.Random(4), 0
-    for _ in range(200):
-        costs = [cost_of(rng, 0, 1) for _ in range(30)]
-        curve: list[LoopCost] = []
-        for one in costs:
-            take_up(curve, one)
-        assert [one.peak for one in curve] == sorted(one.peak for one in curve)
-        level = rng.randint(6, 24)
-        for before in (LoopWay(0, 0, (), 0, None), LoopWay(0, 0, (), 0, rng.randint(0, 20))):
-            # Whatever one of them leads to, one of those that stayed leads to as well.
-            longer = [[way for one in each if (way := before.then(one, level))] for each in (costs, curve)]
-            known, kept = ({(way.added, way.work, way.top) for way in pareto(ways)} for ways in longer)
-            assert known == kept
-        dropped += len(costs) - len(curve)
-    assert dropped > 1_000
-
-
 def test_ways_that_no_other_one_equals_or_beats_are_kept() -> None:
     """By the definition: of two that are alike in all respects one is, and one that is worse in any is not."""
     rng = random.Random(8)
