@@ -126,18 +126,14 @@ def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
     for place, one in enumerate(loop.names[tensor] for tensor in loop.outputs):
         if one not in makers or (loop.tile is None and one not in made[place : place + 1]):
             raise InternalError(f"loop '{op.name}' does not make '{one}'")
-    for tensor in loop.side_outputs:
-        _check_covered(before, op, loop, tensor)
     known = {given.name: given for given in before.ops}
     names = [step.name for step in loop.steps]
     if len(set(names)) != len(names) or not known.keys() >= set(names):
         raise InternalError(f"loop '{op.name}' runs ops that the model does not have, or runs one twice")
     _check_steps(op, loop)
-    shape = before.tensors[before.ops[makers[name]].outputs[0]].shape or ()
-    for axis, tiles, size in zip(loop.axes, loop.tiles, loop.parts[loop.output].sizes, strict=True):
-        covered = {at for begin in tiles for at in range(begin, begin + size)}
-        if covered != set(range(shape[axis])):
-            raise InternalError(f"the tiles of loop '{op.name}' do not cover '{name}' along axis {axis}")
+    shapes = {tensor.name: tensor.shape or () for tensor in before.tensors}
+    for tensor in loop.outputs:
+        _check_covered(op, loop, tensor, shapes[loop.names[tensor]])
     padded = after.tensors[op.inputs[-1 - len(loop.side_inputs)]].shape or ()
     for place, axis in enumerate(loop.axes):
         begins = [begin[place] for begin in loop.taken()]
@@ -150,7 +146,7 @@ def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
     if sum(step.macs for step in loop.steps) * (loop.count if loop.tile is None else 1) != op.macs:
         raise InternalError(f"loop '{op.name}' has another number of multiply-accumulates than its tiles")
     if loop.tile is not None:
-        cut = list(shape)
+        cut = list(shapes[name])
         for axis, length in zip(loop.axes, loop.parts[loop.output].sizes, strict=True):
             cut[axis] = length
         if [after.tensors[tensor].shape for tensor in op.outputs] != [tuple(cut)]:
@@ -168,9 +164,8 @@ def _check_steps(op: Op, loop: Loop) -> None:
         raise InternalError(f"no op in loop '{op.name}' makes '{loop.names[loop.output]}', or what is made beside it")
 
 
-def _check_covered(before: Graph, op: Op, loop: Loop, tensor: int) -> None:
-    """Check that the parts of what a loop makes beside its output lie inside that and make it up."""
-    shape = next((one.shape for one in before.tensors if one.name == loop.names[tensor]), None) or ()
+def _check_covered(op: Op, loop: Loop, tensor: int, shape: Sequence[int]) -> None:
+    """Check that the parts of what a loop makes, which has this shape, lie inside that and make it up."""
     for place, axis in enumerate(loop.axes):
         size = loop.parts[tensor].sizes[place]
         covered = {at for begin in loop.begins(tensor) for at in range(begin[place], begin[place] + size)}
