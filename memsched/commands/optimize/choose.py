@@ -335,24 +335,25 @@ class _PieceRuns:
         self._given, self._budget = given, budget
         self._loop_share = _LOOP_SHARE if mixed else _LOOP_SHARE_APART
         base = base_of(given)
-        self._loops: LoopRewrite | None = None
         # The first in the order in which the model was placed, others in those in which the loops before need less.
+        self._loops: list[LoopRewrite] = []
         self._in_loops: list[RewriteRun[LoopGroup]] = []
         self._orders = _ORDERS if mixed and has_choice(base.executed) else ()
 
         def in_loops(request: Request, start: LoopStart | None = None) -> RewriteRun[LoopGroup]:
-            self._loops = loops = LoopRewrite(base, request, percent, budget, start)
-            return RewriteRun(lambda *_: loops, base, request, percent=percent, budget=budget)
+            loops = LoopRewrite(base, request, percent, budget, start)
+            self._loops.append(loops)
+            self._in_loops.append(RewriteRun(lambda *_: loops, base, request, percent=percent, budget=budget))
+            return self._in_loops[-1]
 
         self._loop_run = in_loops
         if base.dialect.loop is not None:
-            self._in_loops.append(in_loops(request))
-        self._placed = self._loops
+            in_loops(request)
         self._one_by_one: RewriteRun[Group] | None = None
 
         def one_by_one() -> RewriteRun[Group]:
             # What loops bring down need not be in pieces as well; the order is that of the first search for them.
-            loops = self._placed.of_use() if mixed and self._placed is not None else ()
+            loops = self._loops[0].of_use() if mixed and self._loops else ()
             make = functools.partial(TileRewrite, loops=loops)
             return RewriteRun(make, base, request, percent=percent, budget=budget)
 
@@ -380,12 +381,13 @@ class _PieceRuns:
         best = after(self._given, self._in_loops[0])
         while len(self._in_loops) < len(self._orders) and not met(best, self._budget):
             rest = request.rest()
-            start = None if self._loops is None or rest.over() else self._loops.again()
+            start = None if rest.over() else self._loops[-1].again()
             if start is None:
                 break
-            self._in_loops.append(self._loop_run(rest, start))
-            self._in_loops[-1].go_on(rest.taking(self._orders[len(self._in_loops) - 1]), until_met=until_met)
-            found = after(self._given, self._in_loops[-1])
+            work = self._orders[len(self._in_loops)]
+            run = self._loop_run(rest, start)
+            run.go_on(rest.taking(work), until_met=until_met)
+            found = after(self._given, run)
             if found.placed.requirement.weight >= best.placed.requirement.weight:
                 break
             best = found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -173,6 +174,11 @@ class LoopRewrite:
         """Return a point's extra multiply-accumulates."""
         return point.extra_macs
 
+    @functools.cached_property
+    def _bound(self) -> int | None:
+        # It holds for groups in the order in which the model was placed.
+        return None if self._start.groups else lower_bound(self._base, self._request, self.graph)
+
     def describe(self, before: Rewrites, used: RewritePoint[LoopGroup] | None, extra_macs: int) -> Rewrites:
         """Return ``before`` with the section on layers in pieces, which loops are one form of."""
         axes = format_of(self._base.module).axes if has_windows(self.graph) else ()
@@ -190,7 +196,7 @@ class LoopRewrite:
             ),
             judged=self._search.judged,
             exhausted=self._search.exhausted,
-            lower_bound_bytes=None if self._start.groups else lower_bound(self._base, self._request, self.graph),
+            lower_bound_bytes=self._bound,
             frontier=tuple(
                 TilingPointRow(
                     peak_bytes=point.peak,
