@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from memsched.runtimes.compare import compare, relative_error
 from memsched.runtimes.inputs import random_values
+from memsched.runtimes.measure import forget_highest, process_bytes
 from memsched.runtimes.onnxruntime.inputs import dtype_of
-from memsched.runtimes.onnxruntime.session_process import forget_highest, process_bytes
 from memsched.runtimes.onnxruntime.sessions import find_data
 
 __all__ = ["compare_files", "measure", "race"]

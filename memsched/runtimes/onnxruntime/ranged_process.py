@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from memsched.formats.onnx.types import length_of
 from memsched.runtimes.compare import compare, relative_error
+from memsched.runtimes.measure import forget_highest, process_bytes
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_arrays
-from memsched.runtimes.onnxruntime.session_process import forget_highest, process_bytes
 from memsched.runtimes.onnxruntime.sessions import find_data, run_once
 from memsched.search.heap import give_back_at_once
 

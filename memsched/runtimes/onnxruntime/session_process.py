@@ -15,13 +15,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from memsched.runtimes.measure import forget_highest, process_bytes
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_arrays
 from memsched.runtimes.onnxruntime.sessions import find_data, open_session, read_profile, run_once, session_options
 
-__all__ = ["draw", "forget_highest", "measure", "process_bytes"]
+__all__ = ["draw", "measure"]
 
 _INTEGER_BOUNDS: Final = (4, 2, 1)
-_KIB: Final = 1024
 _OPTIMIZED: Final = "optimized.onnx"
 _PAUSE: Final = 0.02
 _TICK: Final = 1e-6
@@ -226,18 +226,5 @@ def _counters() -> dict[str, int]:
     }
 
 
-def process_bytes(name: str) -> int:
-    """Return what the system counts of this process under a name of ``/proc/self/status``, such as "VmHWM:"."""
-    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith(name):
-            return int(line.split()[1]) * _KIB
-    raise OSError(f"/proc/self/status has no {name}")
-
-
 def _highest() -> int:
     return process_bytes("VmHWM:")
-
-
-def forget_highest() -> None:
-    """Begin a new highest value of the process's memory."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
