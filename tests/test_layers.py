@@ -24,6 +24,7 @@ FLOORS = {
     "arguments": 0,
     "errors": 0,
     "frozen": 0,
+    "ops": 0,
     "suggestions": 0,
     "typed": 0,
     "units": 0,

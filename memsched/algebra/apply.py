@@ -26,7 +26,8 @@ def applied(draft: AlgebraDraft, identity: Identity) -> AlgebraDraft | None:
         return None
     tied = {op for pair in draft.graph.dependencies for op in pair}
     op, over = number[identity.op], number[identity.over]
-    return None if {op, over} & tied else _RULES[identity.kind](draft, op, over)
+    pure = draft.graph.ops[op].effects.pure and draft.graph.ops[over].effects.pure
+    return None if {op, over} & tied or not pure else _RULES[identity.kind](draft, op, over)
 
 
 def drafted(

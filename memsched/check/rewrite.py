@@ -38,7 +38,7 @@ def check_rewrite(before: Graph, after: Graph) -> None:
 
     Every op is unchanged, a piece or copy of an op of ``before``, stands for several of them, or is a helper, which has
     no multiply-accumulates; every piece is as large as its region says; what an op makes is read, unless nothing read
-    it before; the interface stays the same.
+    it before; the interface stays the same. An op that draws random numbers or has a state is there once, unchanged.
 
     Raises:
         InternalError: It is not.
@@ -58,6 +58,7 @@ def check_rewrite(before: Graph, after: Graph) -> None:
         elif op.macs:
             raise InternalError(f"op '{op.name}' computes something that the model does not")
     _check_tiles(after)
+    _check_effects(before, after)
     made = {after.tensors[tensor].name for op in after.ops for tensor in op.outputs}
     for tensor in after.tensors:
         if tensor.name in known and _described(tensor) != _described(known[tensor.name]):
@@ -73,6 +74,22 @@ def check_rewrite(before: Graph, after: Graph) -> None:
             raise InternalError(f"op '{op.name}' computes what nothing reads")
 
 
+def _check_effects(before: Graph, after: Graph) -> None:
+    """Check that every op that must be executed once is there, that no other op computes it, and the order of these."""
+    once = {op.name for op in before.ops if op.effects.once}
+    names = {op.name for op in after.ops}
+    if missing := sorted(once - names):
+        raise InternalError(f"op '{missing[0]}' has effects and is no longer executed")
+    for op in after.ops:
+        steps = () if op.loop is None else [step.name for step in op.loop.steps]
+        if not once.isdisjoint((*steps, *op.chain)) or (op.effects.once and op.name not in once):
+            raise InternalError(f"op '{op.name}' executes an op that must be executed once")
+    ordered = {(after.ops[first].name, after.ops[second].name) for first, second in after.dependencies}
+    for pair in ((before.ops[first].name, before.ops[second].name) for first, second in before.dependencies):
+        if names.issuperset(pair) and pair not in ordered:
+            raise InternalError(f"nothing keeps op '{pair[0]}' before '{pair[1]}' any more")
+
+
 def _unread(graph: Graph) -> list[Op]:
     """Return the ops of which nothing is used, neither by an op nor as an output of the graph."""
     used = {*graph.outputs, *graph.variables, *(tensor for op in graph.ops for tensor in op.inputs)}
@@ -85,7 +102,8 @@ def _made_by(graph: Graph, op: Op) -> list[str]:
 
 def _check_untouched(before: Graph, after: Graph, op: Op, given: Op) -> None:
     outputs = [after.tensors[tensor].name for tensor in op.outputs]
-    same = op.type == given.type and dict(op.attributes) == dict(given.attributes) and op.positions == given.positions
+    same = (op.type, op.positions, op.effects) == (given.type, given.positions, given.effects)
+    same = same and dict(op.attributes) == dict(given.attributes)
     if (
         not same
         or len(op.inputs) != len(given.inputs)
@@ -100,6 +118,8 @@ def _check_untouched(before: Graph, after: Graph, op: Op, given: Op) -> None:
 def _check_piece(before: Graph, after: Graph, op: Op, origin: Op | None) -> None:
     if origin is None or (op.type, op.positions) != (origin.type, origin.positions):
         raise InternalError(f"op '{op.name}' is no piece of '{op.origin}'")
+    if not origin.effects.repeatable(custom=True):
+        raise InternalError(f"op '{op.name}' executes '{op.origin}' again, which has effects")
     if len(op.outputs) != len(origin.outputs) or len(op.inputs) != len(origin.inputs):
         raise InternalError(f"op '{op.name}' has other inputs or outputs than '{op.origin}'")
     if not op.outputs:
@@ -335,7 +355,7 @@ def _told(graph: Graph, op: Op) -> tuple[object, ...]:
     makes = tuple(graph.tensors[tensor].name for tensor in op.outputs)
     # What a piece's weights are follows from its region.
     attributes = {name: value for name, value in op.attributes.items() if not name.startswith(_CONSTANTS)}
-    return op.type, reads, makes, attributes, op.positions
+    return op.type, reads, makes, attributes, op.positions, op.effects
 
 
 def _described(tensor: Tensor) -> tuple[object, ...]:

@@ -182,12 +182,18 @@ def constant_bytes(graph: Graph, op: Op) -> dict[int, int]:
 
 
 def _check(graph: Graph) -> None:
-    if graph.variables or graph.dependencies:
+    if graph.variables or any(op.effects.stateful for op in graph.ops):
         raise DistributionError(f"graph '{graph.name}' keeps a state, which no two devices can share")
+    if graph.dependencies:
+        first, second = (graph.ops[op] for op in graph.dependencies[0])
+        raise DistributionError(
+            f"op '{first.name}' ({first.type}) must run before '{second.name}' ({second.type}) although neither reads "
+            "the other's output, and devices keep no such order"
+        )
     if not graph.ops:
         raise DistributionError(f"graph '{graph.name}' has no ops to distribute")
     for op in graph.ops:
-        if any(position < 0 for position in op.positions):
+        if op.effects.captures:
             raise DistributionError(f"op '{op.name}' ({op.type}) executes another graph, which is not distributed")
         if not op.outputs:
             raise DistributionError(f"op '{op.name}' ({op.type}) has no output that a device could keep")

@@ -12,6 +12,7 @@ from typing import Literal
 
 from memsched.frozen import FrozenValue
 from memsched.graph.loop import Loop
+from memsched.ops.effects import PURE, Effects
 
 __all__ = [
     "Allocation",
@@ -96,6 +97,7 @@ class Op(FrozenValue, frozen=True, gc=False):
         chain: Names of the ops of the source model in whose place this one is; empty for all others.
         terms: The part of the axis that the origin sums over (a convolution's input channels, a product's inner axis)
             that this op sums over; None for all of it. What the origin adds at the end goes with the part from 0.
+        effects: Everything that it does beyond computing its outputs, its bodies' effects included.
     """
 
     name: str
@@ -114,6 +116,7 @@ class Op(FrozenValue, frozen=True, gc=False):
     loop: Loop | None = None
     chain: tuple[str, ...] = ()
     terms: tuple[int, int] | None = None
+    effects: Effects = PURE
 
 
 class Graph(FrozenValue, frozen=True):

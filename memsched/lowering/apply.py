@@ -60,7 +60,7 @@ def _ruled(op: Op, seen: Views, in_place: tuple[tuple[int, int], ...], workspace
     # Not `replace`, which takes five times as long.
     return Op(
         *(op.name, op.type, op.inputs, op.outputs, workspace, seen.pairs, in_place, op.attributes, op.positions),
-        *(op.macs, op.origin, op.region, seen.offsets, op.loop, op.chain, op.terms),
+        *(op.macs, op.origin, op.region, seen.offsets, op.loop, op.chain, op.terms, op.effects),
     )
 
 

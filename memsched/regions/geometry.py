@@ -56,6 +56,8 @@ def describe(graph: Graph, op: int) -> Geometry | Refusal:
     name = graph.ops[op].name
     if rule is None:
         return Refusal(f"op '{name}' ({graph.ops[op].type}): there is no rule for this operator")
+    if not graph.ops[op].effects.pure:
+        return Refusal(f"op '{name}' ({graph.ops[op].type}): {graph.ops[op].effects.words()}")
     if any(tensor in graph.variables for tensor in graph.ops[op].inputs):
         return Refusal(f"op '{name}' ({graph.ops[op].type}): it reads a state")
     try:

@@ -52,12 +52,6 @@ def _unary(layer: ShapedOp) -> Geometry:
     return layer.geometry(operands)
 
 
-def _dropout(layer: ShapedOp) -> Geometry:
-    if layer.op.attributes.get("is_test") == 0 or 2 in layer.shapes:
-        raise RefusedError("it may draw random numbers")
-    return _unary(layer)
-
-
 def _select(layer: ShapedOp) -> Geometry:
     if any(shape != layer.output for shape in layer.shapes.values()):
         raise RefusedError("its inputs have different shapes")
@@ -283,7 +277,7 @@ RULES: Final[Mapping[str, Callable[[ShapedOp], Geometry]]] = {
     **dict.fromkeys(_UNARY, _unary),
     **dict.fromkeys(_REDUCTIONS, _reduction),
     **dict.fromkeys(("ArgMax", "ArgMin", "ARG_MAX", "ARG_MIN"), _arg_reduction),
-    "Dropout": _dropout,
+    "Dropout": _unary,
     "SELECT": _select,
     "BatchNormalization": _batch_normalization,
     "QuantizeLinear": _linear_quantization,

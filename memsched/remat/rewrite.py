@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from memsched.errors import InternalError
 from memsched.frozen import FrozenValue
@@ -18,14 +17,6 @@ from memsched.graph.replacement import names_of, rebuilt, unused_name
 from memsched.remat.unread import Readers
 
 __all__ = ["RematGraph", "extra_bytes", "rematerialise", "repeatable"]
-
-_RANDOM: Final = frozenset(
-    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-    | {"MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM", "STABLEHLO_RNG_BIT_GENERATOR"}
-)
-_DOMAINS: Final = frozenset({"ai.onnx", "com.microsoft", "com.microsoft.nchwc"})
-_CAPTURED: Final = -1
-_STATEFUL: Final = frozenset({"ASSIGN_VARIABLE", "CALL_ONCE", "READ_VARIABLE", "VAR_HANDLE"})
 
 
 class RematGraph(FrozenValue, frozen=True):
@@ -55,19 +46,12 @@ def repeatable(graph: Graph, custom: bool = False) -> tuple[bool, ...]:
     return tuple(
         bool(op.outputs)
         and number not in tied
-        and op.type not in _RANDOM | _STATEFUL
-        and _CAPTURED not in op.positions
+        and op.effects.repeatable(custom=custom)
         and not states & {*op.inputs, *op.outputs}
-        and (custom or not _is_custom(op))
         # An output of a graph has one name, and one op that makes it.
         and not any(tensor in graph.outputs for tensor in op.outputs)
         for number, op in enumerate(graph.ops)
     )
-
-
-def _is_custom(op: Op) -> bool:
-    domain, dot, _ = op.type.rpartition(".")
-    return op.type.startswith(("CUSTOM:", "BUILTIN_")) or bool(dot and domain not in _DOMAINS)
 
 
 def rematerialise(graph: Graph, sequence: Sequence[int], dialect: Dialect) -> RematGraph:

@@ -13,6 +13,8 @@ from dataclasses import replace
 
 from memsched.graph.model import Graph, Op
 from memsched.lowering.apply import apply_target
+from memsched.ops import onnx as onnx_ops
+from memsched.ops import tflite as tflite_ops
 from memsched.remat.cost import RematPoint, judge, work_of
 from memsched.remat.rewrite import repeatable
 from memsched.targets.model import Target
@@ -138,6 +140,7 @@ def mixed(rng: random.Random, ops: int, *, tflite: bool = False) -> Graph:
                 attributes=attributes,
                 positions=tuple(range(len(read))),
                 macs=rng.randint(0, 30),
+                effects=onnx_ops.by_type(kind) | tflite_ops.by_type(kind),
             )
         )
     used = {one for node in nodes for one in node.inputs}

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from memsched.check.rewrite import check_rewrite
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
+from memsched.ops.effects import Effects
 from memsched.remat.cost import judge, least_peak, work_of
 from memsched.remat.greedy import GreedyResult, reduce_to
 from memsched.remat.local import improve, prune
@@ -97,7 +98,7 @@ def test_what_is_claimed_holds_in_liveness(part: float) -> None:
 def test_what_may_not_be_repeated_is_not() -> None:
     graph = unet()
     ops = list(graph.ops)
-    ops[1] = replace(ops[1], type="RandomUniformLike")
+    ops[1] = replace(ops[1], type="RandomUniformLike", effects=Effects(random=True))
     tracer = tracer_of(replace(graph, ops=tuple(ops)), PAPER)
     found = reduce_to(tracer, range(6), 62)
     assert Counter(found.sequence)[1] == 1

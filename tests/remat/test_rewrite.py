@@ -15,6 +15,7 @@ from memsched.formats.module import LoadOptions
 from memsched.formats.onnx import rewriter as onnx_rewriter
 from memsched.formats.tflite import rewriter as tflite_rewriter
 from memsched.graph.model import Graph, Op, Tensor
+from memsched.ops.effects import UNKNOWN, Effects
 from memsched.remat.rewrite import rematerialise, repeatable
 from memsched.runtimes.litert.verification import verify
 from memsched.runtimes.onnxruntime.verification import compare_models
@@ -89,13 +90,13 @@ def test_what_may_not_be_repeated() -> None:
     graph = example()
     assert repeatable(graph) == (True, True, True, True, False)  # the graph's output is made once
     for op in (
-        replace(graph.ops[1], type="RandomNormalLike"),
-        replace(graph.ops[1], type="my.domain.Op"),
-        replace(graph.ops[1], type="CUSTOM:mine"),
-        replace(graph.ops[1], positions=(-1,)),
+        replace(graph.ops[1], effects=Effects(random=True)),
+        replace(graph.ops[1], effects=Effects(stateful=True)),
+        replace(graph.ops[1], effects=Effects(captures=True)),
+        replace(graph.ops[1], effects=UNKNOWN),
     ):
         assert not repeatable(replace(graph, ops=(graph.ops[0], op, *graph.ops[2:])))[1]
-    custom = replace(graph.ops[1], type="my.domain.Op")
+    custom = replace(graph.ops[1], effects=UNKNOWN)
     assert repeatable(replace(graph, ops=(graph.ops[0], custom, *graph.ops[2:])), custom=True)[1]
     assert repeatable(replace(graph, dependencies=((0, 2),)))[:3] == (False, True, False)
     assert repeatable(replace(graph, variables=(1,)))[1:4] == (False, False, False)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.lowering.apply import apply_target
+from memsched.ops.onnx import by_type
 from memsched.remat.cost import work_of
 from memsched.remat.rewrite import repeatable
 from memsched.remat.trace import Tracer
@@ -36,7 +37,12 @@ def graph_of(sizes: list[int], ops: list[tuple[str, tuple[int, ...], int]], give
     """Return the graph of (type, inputs, multiply-accumulates); op i makes tensor ``given`` + i."""
     tensors = tuple(tensor(f"t{index}", size) for index, size in enumerate(sizes))
     nodes = tuple(
-        Op(f"op{index}", kind, read, (given + index,), positions=tuple(range(len(read))), macs=macs)
+        Op(
+            *(f"op{index}", kind, read, (given + index,)),
+            positions=tuple(range(len(read))),
+            macs=macs,
+            effects=by_type(kind),
+        )
         for index, (kind, read, macs) in enumerate(ops)
     )
     used = {read for node in nodes for read in node.inputs}

@@ -15,7 +15,6 @@ from memsched.formats.onnx import folding
 from memsched.formats.onnx.dimensions import fix
 from memsched.formats.onnx.external import folder_of
 from memsched.formats.onnx.light import lighten
-from memsched.formats.onnx.native import OnnxNative
 from memsched.formats.onnx.shapes import infer
 from memsched.formats.onnx.structure import analyse
 from memsched.formats.onnx.types import SHAPE_ELEMENTS
@@ -50,7 +49,7 @@ def folded(module: Module, options: LoadOptions) -> bytes | None:
     values = _computed(module, options)
     for node, op in zip(native.nodes[0], graph.ops, strict=True):
         model.graph.node[node].name = op.name  # what was numbered by its place keeps its name
-    if not _carry_out(model, native, values):
+    if not _carry_out(model, module, values):
         return None
     fix(model, graph)
     if model.ir_version < FREE_INITIALIZERS:
@@ -81,12 +80,13 @@ def _computed(module: Module, options: LoadOptions) -> Mapping[str, TensorProto]
     return {tensor.name: tensor for tensor in light.graph.initializer if tensor.name not in before}
 
 
-def _carry_out(model: ModelProto, native: OnnxNative, values: Mapping[str, TensorProto]) -> bool:
+def _carry_out(model: ModelProto, module: Module, values: Mapping[str, TensorProto]) -> bool:
     """Replace in place the steps that make ``values`` alone, and what was made for them only; return whether any was.
 
-    What the graph gives its caller is computed as before.
+    What the graph gives its caller is computed as before, and ops with effects are executed as before.
     """
-    main = model.graph
+    main, native = model.graph, module.native
+    effects = {node for node, op in zip(native.nodes[0], module.graphs[0].ops, strict=True) if not op.effects.pure}
     results = {value.name for value in main.output}
     gone = {
         node
@@ -98,7 +98,7 @@ def _carry_out(model: ModelProto, native: OnnxNative, values: Mapping[str, Tenso
     scopes = analyse(main)
     captured = {name for scope in scopes[1:] for name in scope.free}
     made = {name for node in gone for name in main.node[node].output if name}
-    _add_unread(model, gone, results | captured)
+    _add_unread(model, gone, results | captured, effects)
     kept = [node for number, node in enumerate(main.node) if number not in gone]
     read = captured.union(*(node.input for node in kept))
     weights = {tensor.name for tensor in main.initializer}
@@ -113,8 +113,8 @@ def _carry_out(model: ModelProto, native: OnnxNative, values: Mapping[str, Tenso
     return True
 
 
-def _add_unread(model: ModelProto, gone: set[int], needed: Collection[str]) -> None:
-    """Add to ``gone`` the nodes that only nodes in it read."""
+def _add_unread(model: ModelProto, gone: set[int], needed: Collection[str], kept: Collection[int]) -> None:
+    """Add to ``gone`` the nodes that only nodes in it read, but for those in ``kept``."""
     nodes = model.graph.node
     readers: dict[str, set[int]] = {}
     maker: dict[str, int] = {}
@@ -126,7 +126,7 @@ def _add_unread(model: ModelProto, gone: set[int], needed: Collection[str]) -> N
     while waiting:
         for name in nodes[waiting.pop()].input:
             number = maker.get(name, -1)
-            if number < 0 or number in gone:
+            if number < 0 or number in gone or number in kept:
                 continue
             outputs = [made for made in nodes[number].output if made]
             if all(made not in needed and readers.get(made, set()) <= gone for made in outputs):

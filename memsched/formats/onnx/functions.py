@@ -5,11 +5,12 @@ Runtimes inline them as well, so the inlined model runs the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.errors import ModelError
 from memsched.formats.onnx.free_names import FreeNames
+from memsched.formats.onnx.graph_effects import nodes_of
 from memsched.formats.onnx.structure import domain_of, graphs_of, initializers, values_of
 
 if TYPE_CHECKING:
@@ -43,13 +44,13 @@ def calls_functions(model: ModelProto) -> bool:
         key = (domain, function.name, function.overload)
         if key in functions:
             raise ModelError(f"two model-local functions are called '{function.name}'")
-        nodes = list(_all_nodes(function.node))
+        nodes = list(nodes_of(function.node))
         functions[key] = [_identifier(node) for node in nodes]
         sizes[key] = len(nodes)
     if not functions:
         return False
     totals = _inlined_sizes(functions, sizes)
-    calls = [_identifier(node) for node in _all_nodes(model.graph.node)]
+    calls = [_identifier(node) for node in nodes_of(model.graph.node)]
     nodes_after = sum(totals.get(call, 1) for call in calls)
     if nodes_after > _MOST_NODES:
         raise ModelError(f"inlining the model-local functions would give more than {_MOST_NODES:,} nodes")
@@ -61,7 +62,7 @@ def takes_apart(data: bytes, model: ModelProto) -> bool:
     if not any(name.encode() in data for name in _STEPS):
         return False
     holders = (model.graph.node, *(function.node for function in model.functions))
-    return any(_is_own(node) for nodes in holders for node in _all_nodes(nodes))
+    return any(_is_own(node) for nodes in holders for node in nodes_of(nodes))
 
 
 def inline(model: ModelProto) -> ModelProto:
@@ -120,15 +121,6 @@ def _take_apart(graph: GraphProto, names: FreeNames) -> None:
 
 def _identifier(node: NodeProto) -> _Identifier:
     return domain_of(node), str(node.op_type), str(node.overload)
-
-
-def _all_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    for node in nodes:
-        yield node
-        for attribute in node.attribute:
-            for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                for scope in graphs_of(graph):
-                    yield from scope.graph.node
 
 
 def _inlined_sizes(

@@ -14,9 +14,10 @@ from memsched.formats.onnx import macs as onnx_macs
 from memsched.formats.onnx.attributes import CONSTANT_INPUTS, ConstantValues, Values, attributes_of, constant_shapes
 from memsched.formats.onnx.open_dimensions import OpenValue, open_sizes
 from memsched.formats.onnx.shapes import Shapes
-from memsched.formats.onnx.structure import BRANCHES, Scope, domain_of, unique_names
+from memsched.formats.onnx.structure import BRANCHES, Scope, unique_names
 from memsched.formats.onnx.types import ValueType, element_name, tensor_bytes
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
+from memsched.ops.effects import PURE, Effects
 
 if TYPE_CHECKING:
     pass
@@ -52,8 +53,11 @@ class ParsedGraphs:
     open: list[OpenValue] = field(default_factory=list)
 
 
-def build(scopes: Sequence[Scope], shapes: Shapes) -> ParsedGraphs:
+def build(scopes: Sequence[Scope], shapes: Shapes, effects: Sequence[Mapping[int, Effects]]) -> ParsedGraphs:
     """Return the graphs of all scopes, in their order.
+
+    Args:
+        effects: Per scope those of its nodes that are not pure.
 
     Raises:
         UnknownShapeError: A value that counts has dimensions that nothing states.
@@ -64,7 +68,7 @@ def build(scopes: Sequence[Scope], shapes: Shapes) -> ParsedGraphs:
     constants = [ConstantValues(scope.graph) for scope in scopes]
     op_of_node: list[dict[int, int]] = []
     for index, scope in enumerate(scopes):
-        builder = _GraphBuilder(scopes, shapes, constants, index, built, names[index])
+        builder = _GraphBuilder(scopes, shapes, constants, index, built, names[index], effects[index])
         built.graphs.append(builder.graph())
         built.nodes.append(tuple(builder.nodes))
         op_of_node.append({node: op for op, node in enumerate(builder.nodes)})
@@ -87,9 +91,10 @@ class _GraphBuilder:
         index: int,
         built: ParsedGraphs,
         names: Sequence[str],
+        effects: Mapping[int, Effects],
     ) -> None:
         self.scopes, self.shapes, self.constants, self.index, self.built = scopes, shapes, constants, index, built
-        self.scope, self.names = scopes[index], names
+        self.scope, self.names, self.effects = scopes[index], names, effects
         self.nodes = [node for node, constant in enumerate(self.scope.constant_node) if not constant]
         self.tensors: list[Tensor] = []
         self.index_of: dict[str, int] = {}
@@ -202,7 +207,13 @@ class _GraphBuilder:
             return self._particular_op(position, outputs)
         inputs, count = tuple(map(self.index_of.__getitem__, reads)), len(reads)
         positions = self.firsts.get(count) or self.firsts.setdefault(count, tuple(range(count)))
-        return Op(self.names[position], kind, inputs, outputs, attributes=_NO_ATTRIBUTES, positions=positions)
+        effects = self.effects.get(position, PURE)
+        return Op(
+            *(self.names[position], kind, inputs, outputs),
+            attributes=_NO_ATTRIBUTES,
+            positions=positions,
+            effects=effects,
+        )
 
     def _particular_op(self, position: int, outputs: tuple[int, ...]) -> Op:
         scope, index_of, constants = self.scope, self.index_of, self.scope.constants
@@ -233,6 +244,7 @@ class _GraphBuilder:
             attributes=attributes,
             positions=self.places.setdefault(positions, positions),
             macs=macs,
+            effects=self.effects.get(position, PURE),
         )
 
     def _constant_shape(self, name: str) -> tuple[int, ...] | None:
@@ -249,10 +261,14 @@ class _GraphBuilder:
         return None
 
     def _dependencies(self, ops: Sequence[Op]) -> tuple[tuple[int, int], ...]:
-        """Keep ops of unknown domains without outputs in order: they exist for an undeclared side effect.
+        """Keep ops in order that use a state, that share a generator, or that exist for an undeclared effect.
 
-        Random generators need no such order: the specification gives each node a seed of its own.
+        Other random generators need no such order: each node has one of its own.
         """
-        protos = self.scope.graph.node
-        effects = [op for op, value in enumerate(ops) if not value.outputs and domain_of(protos[self.nodes[op]])]
-        return tuple(itertools.pairwise(effects))
+        states = [op for op, value in enumerate(ops) if value.effects.stateful or _for_effect(value)]
+        drawn = [op for op, value in enumerate(ops) if value.effects.shared]
+        return tuple(sorted({*itertools.pairwise(states), *itertools.pairwise(drawn)}))
+
+
+def _for_effect(op: Op) -> bool:
+    return op.effects.unknown and not op.outputs

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from memsched.formats.module import Module
+from memsched.formats.onnx.effects import is_pure_type
 from memsched.formats.onnx.free_names import FreeNames
 from memsched.formats.onnx.structure import graphs_of, op_type
 from memsched.formats.onnx.types import element_type
@@ -245,7 +246,8 @@ def _hoist(graph: GraphProto, span: tuple[int, int]) -> int:
     constants = {one.name for one in graph.initializer} - {value.name for value in graph.input}
     fixed = []
     for node in graph.node[:end]:
-        fixed.append(constants.issuperset(_read(node)) and not any(_bodies(node)))
+        pure = is_pure_type(op_type(node)) and not any(_bodies(node))
+        fixed.append(pure and constants.issuperset(_read(node)))
         constants.update(node.output if fixed[-1] else ())
     needed = {name for node in graph.node[end:] for name in _read(node)} | {value.name for value in graph.output}
     places: list[int] = []

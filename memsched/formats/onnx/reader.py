@@ -15,7 +15,9 @@ from memsched.formats.onnx import functions as onnx_functions
 from memsched.formats.onnx import graphs as onnx_graphs
 from memsched.formats.onnx import light as onnx_light
 from memsched.formats.onnx import shapes as onnx_shapes
+from memsched.formats.onnx.graph_effects import effects_of
 from memsched.formats.onnx.native import OnnxNative
+from memsched.formats.onnx.nodes import opset
 from memsched.formats.onnx.structure import Scope, analyse
 from memsched.formats.onnx.types import tensor_bytes
 from memsched.graph import dag
@@ -98,7 +100,8 @@ def _read(data: bytes, path: str, options: LoadOptions) -> Module:
     weights_bytes = sum(onnx_light.constant_bytes(scope.graph, nodes="Constant" in scope.operators) for scope in scopes)
     shapes = onnx_shapes.infer(light, scopes, options)
     give_back(len(data))
-    built = onnx_graphs.build(scopes, shapes)
+    effects = effects_of(scopes, light.functions, opset(light))
+    built = onnx_graphs.build(scopes, shapes, effects)
     for graph in built.graphs:
         dag.validate(graph)
     notes = [*external.notes(), *shapes.notes, *_notes(scopes, built)]

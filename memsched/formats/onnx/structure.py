@@ -7,11 +7,12 @@ around it. Everything is done with explicit stacks, in linear time.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import GraphError
+from memsched.formats.onnx.effects import false_names, node_effects
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BRANCHES",
     "DEFAULT_DOMAINS",
+    "FalseNames",
     "Scope",
     "analyse",
     "attributed",
@@ -39,13 +41,9 @@ BRANCHES: Final = frozenset({"then_branch", "else_branch"})
 # What ONNX calls FLOAT, INT, STRING, TENSOR, FLOATS, INTS, STRINGS: most attributes, which hold no graph.
 _PLAIN: Final = frozenset({1, 2, 3, 4, 6, 7, 8})
 DEFAULT_DOMAINS: Final = frozenset({"", "ai.onnx"})
-# Operators whose result differs from run to run, or that draw on a generator: never constants.
-_RANDOM: Final = frozenset(
-    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
-)
 _CONSTANT_WITHOUT_INPUTS: Final = frozenset({"Constant", "SequenceEmpty", "Optional"})
-# Of other domains only these are known to be pure functions of their inputs.
-_PURE_CONTRIB: Final = frozenset({"com.microsoft.DequantizeLinear", "com.microsoft.QuantizeLinear"})
+# Of other domains only these are folded: exporters put them on weights.
+_FOLDED_CONTRIB: Final = frozenset({"com.microsoft.DequantizeLinear", "com.microsoft.QuantizeLinear"})
 
 
 @dataclass(slots=True)
@@ -295,6 +293,7 @@ def _find_constants(scopes: list[Scope], index: int, folded: bool) -> None:
     scope.constant_node = bytearray(len(scope.reads))
     if not constants and all(map(any, scope.reads)):
         return
+    is_false = FalseNames(scopes).within(index)
     nodes = scope.graph.node
     for position, names in enumerate(scope.reads):
         for name in names:
@@ -302,21 +301,39 @@ def _find_constants(scopes: list[Scope], index: int, folded: bool) -> None:
                 break
         else:
             given = any(names)
-            if position not in scope.bodies and (folded or not given) and _is_pure(nodes[position], given):
+            if position not in scope.bodies and (folded or not given) and _is_folded(nodes[position], given, is_false):
                 scope.constant_node[position] = 1
                 constants.update(name for name in scope.writes[position] if name)
 
 
-def _is_pure(node: NodeProto, has_inputs: bool) -> bool:
-    domain, kind = domain_of(node), node.op_type
+def _is_folded(node: NodeProto, has_inputs: bool, is_false: Callable[[str], bool]) -> bool:
+    domain, kind = domain_of(node), op_type(node)
+    if not any(node.output) or not node_effects(node, kind, is_false).pure:
+        return False
     if domain not in {"", "ai.onnx.ml"}:
-        return has_inputs and op_type(node) in _PURE_CONTRIB
-    if not any(node.output) or kind in _RANDOM:
-        return False
-    # A third input of Dropout may switch it to training, where it draws random numbers.
-    if kind == "Dropout" and len(node.input) > 2 and node.input[2]:
-        return False
+        return has_inputs and kind in _FOLDED_CONTRIB
     return has_inputs or kind in _CONSTANT_WITHOUT_INPUTS
+
+
+class FalseNames:
+    """The constants of graphs that are False in every inference; each graph is looked through once, if at all."""
+
+    def __init__(self, scopes: Sequence[Scope]) -> None:
+        self._scopes = scopes
+        self._found: dict[int, frozenset[str]] = {}
+
+    def within(self, index: int) -> Callable[[str], bool]:
+        """Return the test of names as the graph of a scope sees them."""
+        return lambda name: self._is_false(index, name)
+
+    def _is_false(self, index: int, name: str) -> bool:
+        at = owner(self._scopes, index, name)
+        if at < 0:
+            return False
+        if at not in self._found:
+            graph = self._scopes[at].graph
+            self._found[at] = false_names(graph.node, graph.initializer, graph.input)
+        return name in self._found[at]
 
 
 def unique_names(scopes: list[Scope]) -> list[list[str]]:

@@ -18,6 +18,7 @@ from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
 from memsched.frozen import FrozenValue
 from memsched.graph import dag
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
+from memsched.ops.effects import Effects
 from memsched.suggestions import did_you_mean
 
 __all__ = ["GraphMapping", "TfliteNative", "read"]
@@ -62,9 +63,9 @@ def read(data: bytes, path: str, options: LoadOptions) -> Module:
     """
     try:
         model = parse(data)
-        stateful = state.stateful_subgraphs(model)
+        effects = state.operator_effects(model)
         stated = metadata.control_dependencies(model) or ((),) * len(model.subgraphs)
-        lowered = [_lower(model, index, stateful, stated[index]) for index in range(len(model.subgraphs))]
+        lowered = [_lower(model, index, effects[index], stated[index]) for index in range(len(model.subgraphs))]
     except GraphError as error:
         raise GraphError(f"{describe(path)}: {error}") from None
     except ModelError as error:
@@ -92,10 +93,10 @@ class _ParsedSubgraph(FrozenValue, frozen=True):
     notes: tuple[str, ...]
 
 
-def _lower(model: FileModel, index: int, stateful: Sequence[bool], stated: metadata.Edges) -> _ParsedSubgraph:
+def _lower(model: FileModel, index: int, effects: Sequence[Effects], stated: metadata.Edges) -> _ParsedSubgraph:
     subgraph = model.subgraphs[index]
     _check_producers(subgraph, index)
-    constants, constant_ops = _constants(subgraph)
+    constants, constant_ops = _constants(subgraph, effects)
     steps = [number for number in range(len(subgraph.operators)) if not constant_ops[number]]
     tensors = _graph_tensors(subgraph, steps, constants)
     place = {tensor: position for position, tensor in enumerate(tensors)}
@@ -105,11 +106,11 @@ def _lower(model: FileModel, index: int, stateful: Sequence[bool], stated: metad
     graph = Graph(
         name=subgraph.name or f"subgraph{index}",
         tensors=values,
-        ops=_ops(model, subgraph, steps, place, names, computed),
+        ops=_ops(model, subgraph, steps, place, (names, effects), computed),
         inputs=_places(subgraph.inputs, place),
         outputs=_places(subgraph.outputs, place),
         variables=tuple(place[tensor] for tensor in tensors if subgraph.tensors[tensor].variable),
-        dependencies=_dependencies(subgraph, steps, stateful, stated),
+        dependencies=_dependencies(subgraph, steps, effects, stated),
     )
     dag.validate(graph)
     bodies = tuple(
@@ -136,10 +137,10 @@ def _check_producers(subgraph: FileSubgraph, index: int) -> None:
 
 
 def _dependencies(
-    subgraph: FileSubgraph, steps: Sequence[int], stateful: Sequence[bool], stated: metadata.Edges
+    subgraph: FileSubgraph, steps: Sequence[int], effects: Sequence[Effects], stated: metadata.Edges
 ) -> tuple[tuple[int, int], ...]:
     """Return the order that state and the file's own metadata ask for."""
-    found = dict.fromkeys(state.dependencies(subgraph, steps, stateful))
+    found = dict.fromkeys(state.dependencies(subgraph, steps, effects))
     # A chain over all operators pins an order that some tool chose; it says nothing about what the model needs.
     if stated and not metadata.is_chain(stated, len(subgraph.operators)):
         place = {number: step for step, number in enumerate(steps)}
@@ -147,7 +148,7 @@ def _dependencies(
     return tuple(sorted(found))
 
 
-def _constants(subgraph: FileSubgraph) -> tuple[list[bool], list[bool]]:
+def _constants(subgraph: FileSubgraph, effects: Sequence[Effects]) -> tuple[list[bool], list[bool]]:
     """Return per tensor whether it is a constant, and per operator whether it computes constants from constants."""
     produced = {tensor for operator in subgraph.operators for tensor in operator.outputs}
     given = set(subgraph.inputs)
@@ -160,8 +161,8 @@ def _constants(subgraph: FileSubgraph) -> tuple[list[bool], list[bool]]:
     ]
     kept = set(subgraph.outputs)
     constant_ops = []
-    for operator in subgraph.operators:
-        constant = _is_constant(operator, subgraph, constants, kept)
+    for operator, effect in zip(subgraph.operators, effects, strict=True):
+        constant = effect.pure and _is_constant(operator, constants, kept)
         constant_ops.append(constant)
         if constant:
             for tensor in operator.outputs:
@@ -170,14 +171,12 @@ def _constants(subgraph: FileSubgraph) -> tuple[list[bool], list[bool]]:
     return constants, constant_ops
 
 
-def _is_constant(operator: FileOperator, subgraph: FileSubgraph, constants: Sequence[bool], kept: set[int]) -> bool:
-    if operator.bodies or operator.type.startswith(("CUSTOM:", "BUILTIN_", "STABLEHLO_CUSTOM_CALL")):
-        return False
+def _is_constant(operator: FileOperator, constants: Sequence[bool], kept: set[int]) -> bool:
     present = [tensor for tensor in operator.inputs if tensor >= 0]
-    if not all(constants[tensor] for tensor in present) or not (present or operator.type == "STABLEHLO_IOTA"):
+    if operator.bodies or not all(constants[tensor] for tensor in present):
         return False
     # A graph output has to be produced in memory, constant or not.
-    return not state.has_state(operator, subgraph) and not any(tensor in kept for tensor in operator.outputs)
+    return bool(present or operator.type == "STABLEHLO_IOTA") and not any(tensor in kept for tensor in operator.outputs)
 
 
 def _graph_tensors(subgraph: FileSubgraph, steps: Sequence[int], constants: Sequence[bool]) -> list[int]:
@@ -235,9 +234,10 @@ def _ops(
     subgraph: FileSubgraph,
     steps: Sequence[int],
     place: dict[int, int],
-    names: Sequence[str],
+    described: tuple[Sequence[str], Sequence[Effects]],
     computed: Mapping[int, FileOperator],
 ) -> tuple[Op, ...]:
+    names, effects = described
     taken = set(names)
     equal: Counter[str] = Counter()
     ops = []
@@ -267,6 +267,7 @@ def _ops(
                     _shapes(subgraph, operator.inputs),
                     _shapes(subgraph, operator.outputs),
                 ),
+                effects=effects[number],
             )
         )
     return tuple(ops)

@@ -26,7 +26,7 @@ def together(module: Module) -> tuple[tuple[int, ...], ...]:
     """Return what `memsched.formats.segments.together` returns."""
     native: TfliteNative = module.native
     model, steps = native.model, native.mappings[0].operators
-    return state.together(model.subgraphs[0], steps, state.stateful_subgraphs(model))
+    return state.together(model.subgraphs[0], steps, state.operator_effects(model)[0])
 
 
 class TfliteCutter:

@@ -12,14 +12,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
+from memsched.ops.effects import PURE, Effects, joined, spread
+from memsched.ops.tflite import HANDLES, READERS, RESOURCES, WRITERS, by_type
 
-__all__ = ["dependencies", "has_state", "stateful_subgraphs", "together"]
-
-_RANDOM = frozenset({"RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM", "MULTINOMIAL", "STABLEHLO_RNG_BIT_GENERATOR"})
-_READERS = frozenset({"READ_VARIABLE", "HASHTABLE_FIND", "HASHTABLE_SIZE"})
-_WRITERS = frozenset({"ASSIGN_VARIABLE", "HASHTABLE_IMPORT"})
-_HANDLES = frozenset({"VAR_HANDLE", "HASHTABLE"})
-_RESOURCES = frozenset({"resource", "variant"})
+__all__ = ["dependencies", "operator_effects", "together"]
 
 
 @dataclass(slots=True)
@@ -68,30 +64,32 @@ class _Chains:
 
 
 def dependencies(
-    subgraph: FileSubgraph, operators: Sequence[int], stateful: Sequence[bool]
+    subgraph: FileSubgraph, operators: Sequence[int], effects: Sequence[Effects]
 ) -> tuple[tuple[int, int], ...]:
     """Return the pairs (before, after) of places in ``operators`` that must keep their order.
 
     Args:
         operators: The indices of the subgraph's operators that are steps.
-        stateful: Per subgraph of the model what `stateful_subgraphs` says.
+        effects: What `operator_effects` says of the subgraph's operators.
     """
     chains = _Chains()
     resources: dict[int, Hashable] = {}
     for place, index in enumerate(operators):
         operator = subgraph.operators[index]
-        if operator.type in _HANDLES:
+        if operator.type in HANDLES:
             _name_resource(operator, resources)
             continue
-        if _is_barrier(operator, stateful) or _touches_unknown(operator, subgraph, resources):
+        if _is_barrier(operator, effects[index]) or _touches_unknown(operator, subgraph, resources):
             chains.bar(place)
             continue
-        for state, writes in _touched(operator, subgraph, resources).items():
+        for state, writes in _touched(operator, subgraph, resources, effects[index]).items():
             chains.touch(place, state, writes=writes)
     return chains.edges()
 
 
-def together(subgraph: FileSubgraph, operators: Sequence[int], stateful: Sequence[bool]) -> tuple[tuple[int, ...], ...]:
+def together(
+    subgraph: FileSubgraph, operators: Sequence[int], effects: Sequence[Effects]
+) -> tuple[tuple[int, ...], ...]:
     """Return the groups of places in ``operators`` that use one state: no two models can hold parts of a group.
 
     Generators of random numbers keep a state each, which no other operator uses.
@@ -103,11 +101,11 @@ def together(subgraph: FileSubgraph, operators: Sequence[int], stateful: Sequenc
             group[place] = place = group[group[place]]
         return place
 
-    types = [subgraph.operators[index].type for index in operators]
+    states = [effects[index].stateful for index in operators]
     pairs = [
         (before, after)
-        for before, after in dependencies(subgraph, operators, stateful)
-        if types[before] not in _RANDOM and types[after] not in _RANDOM
+        for before, after in dependencies(subgraph, operators, effects)
+        if states[before] and states[after]
     ]
     makers: dict[int, int] = {}
     for place, index in enumerate(operators):
@@ -116,7 +114,7 @@ def together(subgraph: FileSubgraph, operators: Sequence[int], stateful: Sequenc
         pairs.extend(
             (makers.setdefault(tensor, place), place)
             for tensor in present
-            if subgraph.tensors[tensor].variable or subgraph.tensors[tensor].dtype in _RESOURCES
+            if subgraph.tensors[tensor].variable or subgraph.tensors[tensor].dtype in RESOURCES
         )
     for one, other in pairs:
         first, second = sorted((leader(one), leader(other)))
@@ -135,60 +133,57 @@ def _name_resource(operator: FileOperator, resources: dict[int, Hashable]) -> No
         resources[tensor] = key
 
 
-def has_state(operator: FileOperator, subgraph: FileSubgraph) -> bool:
-    """Return whether an operator reads or writes more than its tensors' values, bodies aside."""
-    if operator.type in _RANDOM or operator.type in _HANDLES or _has_no_outputs(operator):
-        return True
+def operator_effects(model: FileModel) -> list[list[Effects]]:
+    """Return, per subgraph, the effects of its operators, through the subgraphs that they execute."""
+    own = [[_own_effects(operator, subgraph) for operator in subgraph.operators] for subgraph in model.subgraphs]
+    bodies = {
+        index: {body for operator in subgraph.operators for body in operator.bodies}
+        for index, subgraph in enumerate(model.subgraphs)
+    }
+    whole = spread([joined(effects) for effects in own], bodies)
+    return [
+        [
+            joined((effects, *(whole[body] for body in operator.bodies)))
+            for effects, operator in zip(several, subgraph.operators, strict=True)
+        ]
+        for several, subgraph in zip(own, model.subgraphs, strict=True)
+    ]
+
+
+def _own_effects(operator: FileOperator, subgraph: FileSubgraph) -> Effects:
     tensors = (subgraph.tensors[tensor] for tensor in (*operator.inputs, *operator.outputs) if tensor >= 0)
-    return any(tensor.variable or tensor.dtype in _RESOURCES for tensor in tensors)
-
-
-def stateful_subgraphs(model: FileModel) -> list[bool]:
-    """Return, per subgraph, whether executing it reads or writes state, its bodies' included."""
-    callers: list[list[int]] = [[] for _ in model.subgraphs]
-    stateful = [False] * len(model.subgraphs)
-    pending = []
-    for index, subgraph in enumerate(model.subgraphs):
-        for operator in subgraph.operators:
-            for body in operator.bodies:
-                callers[body].append(index)
-        if any(has_state(operator, subgraph) for operator in subgraph.operators if not operator.bodies):
-            stateful[index] = True
-            pending.append(index)
-    while pending:
-        for caller in callers[pending.pop()]:
-            if not stateful[caller]:
-                stateful[caller] = True
-                pending.append(caller)
-    return stateful
+    state = any(tensor.variable or tensor.dtype in RESOURCES for tensor in tensors) or _has_no_outputs(operator)
+    return by_type(operator.type) | (Effects(stateful=True) if state else PURE)
 
 
 def _has_no_outputs(operator: FileOperator) -> bool:
     return all(tensor < 0 for tensor in operator.outputs)
 
 
-def _is_barrier(operator: FileOperator, stateful: Sequence[bool]) -> bool:
-    unknown = _has_no_outputs(operator) and operator.type not in _WRITERS
-    return unknown or any(stateful[body] for body in operator.bodies)
+def _is_barrier(operator: FileOperator, effects: Effects) -> bool:
+    unknown = _has_no_outputs(operator) and operator.type not in WRITERS
+    return unknown or bool(operator.bodies and effects.once)
 
 
 def _touches_unknown(operator: FileOperator, subgraph: FileSubgraph, resources: Mapping[int, Hashable]) -> bool:
     """A resource that came in from outside may be any of those known here."""
     return any(
-        subgraph.tensors[tensor].dtype in _RESOURCES and tensor not in resources
+        subgraph.tensors[tensor].dtype in RESOURCES and tensor not in resources
         for tensor in operator.inputs
         if tensor >= 0
     )
 
 
-def _touched(operator: FileOperator, subgraph: FileSubgraph, resources: Mapping[int, Hashable]) -> dict[Hashable, bool]:
+def _touched(
+    operator: FileOperator, subgraph: FileSubgraph, resources: Mapping[int, Hashable], effects: Effects
+) -> dict[Hashable, bool]:
     """Return the states that an operator touches, and whether it writes them."""
     touched: dict[Hashable, bool] = {}
     for tensor in (*operator.inputs, *operator.outputs):
         if tensor in resources:
-            touched[resources[tensor]] = operator.type not in _READERS
+            touched[resources[tensor]] = operator.type not in READERS
         elif tensor >= 0 and subgraph.tensors[tensor].variable:
             touched[tensor] = True
-    if operator.type in _RANDOM:
+    if effects.random:
         touched["random"] = True
     return touched

@@ -11,6 +11,7 @@ from memsched.formats.segment import Segment
 from memsched.formats.staging import describe
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.formats.tflite.reader import TfliteNative
+from memsched.formats.tflite.state import operator_effects
 from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.runtimes.borders import told
@@ -25,12 +26,6 @@ from memsched.runtimes.tflm.resolver import resolver
 from memsched.runtimes.values import Verification
 
 __all__ = ["TflmRelay"]
-
-_STATES: Final = frozenset(
-    {"ASSIGN_VARIABLE", "CALL_ONCE", "CUSTOM:CIRCULAR_BUFFER", "CUSTOM:SignalDelay", "CUSTOM:SignalFramer"}
-    | {"CUSTOM:SignalOverlapAdd", "CUSTOM:SignalStacker", "CUSTOM:SignalFilterBankSpectralSubtraction", "VAR_HANDLE"}
-)
-"""Operators with a state of their own (the sources in signal/micro/kernels, and circular_buffer.cc)."""
 
 _SESSION: Final = "memsched.runtimes.tflm.relay_session:run"
 _RUNS: Final = 3
@@ -155,12 +150,12 @@ def _native(module: Module) -> FileModel:
 def _state(model: FileModel) -> str:
     """Return what would have to outlive an inference, as nothing of a stage does; "" where there is nothing."""
     lost = "keeps a state from one inference to the next, which is lost when its stage is allocated anew"
-    for subgraph in model.subgraphs:
+    for subgraph, effects in zip(model.subgraphs, operator_effects(model), strict=True):
         for tensor in subgraph.tensors:
             if tensor.variable:
                 return f"variable '{tensor.name}' {lost}"
-        for operator in subgraph.operators:
-            if operator.type in _STATES:
+        for operator, effect in zip(subgraph.operators, effects, strict=True):
+            if effect.stateful:
                 return f"an operator {operator.type.removeprefix('CUSTOM:')} {lost}"
     return ""
 

@@ -1,0 +1,1 @@
+"""The operator table: what each operator of each format does."""
