@@ -77,10 +77,10 @@ def _judged(runtime: str, mode: str, answer: Mapping[str, Any], runs: int) -> Ve
         if not whole:
             reason = f"segment {plain['failed']} does not run: {plain['message']}"
         return _verdict(runtime, equal=None if whole else False, reason=_shorten(reason))
+    if answer["mismatch"] is not None:
+        return _verdict(runtime, equal=False, reason=answer["mismatch"])
     if answer["random"] is not None:
-        return _verdict(
-            runtime, equal=None, reason=f"outputs cannot be compared: {answer['random']} draws random numbers"
-        )
+        return _verdict(runtime, equal=None, reason=f"outputs cannot be compared: {answer['random']}")
     notes = [f"output '{name}' is a constant, which no segment hands out" for name in plain["absent"]]
     if other["failed"] is not None:
         notes.append(_shorten(f"{mode}, not everything runs: {other['message']}"))

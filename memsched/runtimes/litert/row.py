@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from memsched.runtimes.inputs import random_values
+from memsched.runtimes.litert.draws import draw_mismatch, with_same_seeds
 from memsched.runtimes.row import INTEGER_BOUNDS, RunError, Values, result
 
 __all__ = ["run"]
@@ -20,12 +21,16 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         request: Also "names": pairs of the index of a tensor of the whole model and the name that segments give it.
     """
+    mismatch = draw_mismatch(request["model"], request["segments"]) if request["segments"] else None
+    whole, *parts = with_same_seeds([request["model"], *request["segments"]])
+    request = {**request, "model": whole, "segments": parts}
     plain = result(lambda: _run_tflite(request, "plain"))
     random = None
     if plain["failed"] is None and not plain["equal"]:
         again = result(lambda: (_run_tflite(request, "plain")[0], _run_tflite(request, "plain")[0]))
-        random = None if again["equal"] else "an operator"
-    return {"random": random, "plain": plain, "other": result(lambda: _run_tflite(request, "default"))}
+        random = None if again["equal"] else "an operator draws random numbers"
+    other = result(lambda: _run_tflite(request, "default"))
+    return {"random": random, "mismatch": mismatch, "plain": plain, "other": other}
 
 
 def _run_tflite(request: Mapping[str, Any], mode: str) -> tuple[list[Values], list[Values]]:

@@ -11,6 +11,7 @@ import msgspec
 
 from memsched.frozen import FrozenValue
 from memsched.runtimes.litert.answers import CompareRequest, ModeAnswer, ModeAnswers
+from memsched.runtimes.litert.draws import with_same_seeds
 
 if TYPE_CHECKING:
     from memsched.runtimes.borders import BorderFormulas, InputKind
@@ -36,6 +37,8 @@ class _InputRange(FrozenValue, frozen=True):
 def run(payload: Mapping[str, object]) -> Mapping[str, object]:
     """Compare two models with and without LiteRT's delegates: a `CompareRequest` to `ModeAnswers`, as plain values."""
     request = msgspec.convert(payload, CompareRequest)
+    before, after = with_same_seeds([request.before, request.after])
+    request = msgspec.structs.replace(request, before=before, after=after)
     answers = ModeAnswers(plain=_compare_models(request, "plain"), default=_compare_models(request, "default"))
     values: Mapping[str, object] = msgspec.to_builtins(answers)
     return values

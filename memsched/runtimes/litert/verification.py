@@ -13,6 +13,7 @@ from memsched.graph.border import Border
 from memsched.runtimes.borders import told
 from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.litert.answers import CompareRequest, ModeAnswer, ModeAnswers
+from memsched.runtimes.litert.draws import count_draws, draw_mismatch
 from memsched.runtimes.package import LITERT
 from memsched.runtimes.tflite_runner import BEFORE_AND_AFTER, ModelWords
 from memsched.runtimes.values import Verification
@@ -57,6 +58,8 @@ def verify(
         RuntimeUnavailableError: LiteRT is not installed.
     """
     runtime = LITERT.require()
+    if mismatch := draw_mismatch(before, [after]):
+        return _refuted(runtime, 0, None, mismatch)
     request = CompareRequest(before=before, after=after, runs=runs, seed=seed, probe=True, borders=told(borders))
     result = _run(request, timeout_seconds)
     if result.status == "crash":
@@ -65,6 +68,9 @@ def verify(
     if not result.ok:
         return _failed(runtime, request, result, timeout_seconds, words)
     found = _judge(runtime, msgspec.convert(result.value, ModeAnswers), tolerance, words)
+    if count := count_draws(before):
+        note = f"{count} operators draw random numbers: each is in both models once; both were run with the same seeds"
+        found = dataclasses.replace(found, notes=(*found.notes, note))
     rounded = any(step.kind in {"quantize", "dequantize"} for border in borders for step in border.steps)
     return dataclasses.replace(found, notes=(*found.notes, _ON_GRID)) if rounded else found
 

@@ -12,7 +12,7 @@ from memsched.runtimes.child import run_in_child
 from memsched.runtimes.onnxruntime.executed import Level, opening_lines
 from memsched.runtimes.onnxruntime.inputs import at_stated_sizes
 from memsched.runtimes.onnxruntime.session_points import EXECUTED, SessionPoint
-from memsched.runtimes.onnxruntime.verification import order_matches
+from memsched.runtimes.onnxruntime.verification import cannot_compare, drawn, order_matches
 from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.values import EXECUTED_TOLERANCE, Verification
 
@@ -80,15 +80,18 @@ def _session(model: int, point: SessionPoint) -> dict[str, Any]:
 
 def _judged(answer: Mapping[str, Any], runtime: str, predicted: int, runs: int) -> Verification:
     before, after = answer["sessions"]
-    notes: list[str] = []
+    notes = drawn(answer)
     matches = order_matches(answer["models"][1], after["order"], notes)
     reasons = [] if matches else ["onnxruntime did not execute the wanted order"]
     equal: bool | None = after["equal"]
     error: float | None = after["max_abs_error"]
     relative: float | None = after["relative_error"]
-    if not equal and answer["random"] is not None:
+    if answer["draws"]["mismatch"]:
+        equal = False
+        reasons.append(answer["draws"]["mismatch"])
+    elif not equal and answer["random"] is not None:
         equal = error = relative = None
-        reasons.append(f"outputs cannot be compared: {answer['random']} draws random numbers without a seed")
+        reasons.append(cannot_compare(answer))
     elif not equal:
         reasons.append(f"outputs differ by up to {error:g}")
     return Verification(

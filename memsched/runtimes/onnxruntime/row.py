@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from memsched.runtimes.onnxruntime.draws import same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed
-from memsched.runtimes.onnxruntime.sessions import GRAPH_LEVELS, find_data, run_once, unseeded
+from memsched.runtimes.onnxruntime.sessions import GRAPH_LEVELS, find_data, run_once
 from memsched.runtimes.row import INTEGER_BOUNDS, RunError, Values, result
 
 __all__ = ["run"]
@@ -23,7 +24,8 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
         request: Also "folder" of external data (or None) and "input_shapes".
 
     Returns:
-        "random": an op that draws random numbers without a seed, or None; "plain" and "other", each with "failed"
+        "random": what draws random numbers and takes no seed, or None; "mismatch": how the segments draw otherwise
+        than the model, or None; "plain" and "other", each with "failed"
         (the number of the model that did not run, 0 being the whole one, or None), its "message", "equal",
         "max_abs_error", "relative_error", and "absent": outputs of the model that no segment hands out.
     """
@@ -32,10 +34,14 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
 
     onnxruntime.set_default_logger_severity(4)
     proto = onnx.load_model_from_string(request["model"])
-    random = next(iter(unseeded(proto)), None)
+    draws = same_draws(proto, [onnx.load_model_from_string(data) for data in request["segments"]])
+    if draws.count:
+        whole, *parts = (model.SerializeToString() for model in draws.models)
+        request = {**request, "model": whole, "segments": parts}
     del proto.graph.node[:], proto.graph.initializer[:]
     return {
-        "random": random,
+        "random": draws.unseeded and f"{draws.unseeded} draws random numbers and takes no seed",
+        "mismatch": draws.mismatch,
         "plain": result(lambda: _run_onnx(onnxruntime, request, proto, "disabled")),
         "other": result(lambda: _run_onnx(onnxruntime, request, proto, "all")),
     }
@@ -100,6 +106,8 @@ def _run_whole(
         raise RunError(0, error) from error
     failure: RunError | None = None
     for bound in INTEGER_BOUNDS:
+        if failure is not None:  # generators of random numbers begin anew
+            session = _open(onnxruntime, request, request["model"], level)
         rng = np.random.default_rng(request["seed"])
         try:
             feeds = [random_feed(session, proto, {**request, "dims": {}}, rng, bound) for _ in range(request["runs"])]

@@ -19,11 +19,12 @@ from memsched.frozen import FrozenValue
 from memsched.runtimes.borders import BorderFormulas
 from memsched.runtimes.compare import close, compare, relative_error, vary
 from memsched.runtimes.inputs import DRAWS, Draw
+from memsched.runtimes.onnxruntime.draws import same_draws
 from memsched.runtimes.onnxruntime.inputs import dtype_of, random_feed, read_feeds
 from memsched.runtimes.onnxruntime.pins import shape_nodes
 
 __all__ = ["GRAPH_LEVELS", "execute", "find_data", "load_proto", "open_session", "optimize_offline"]
-__all__ += ["read_profile", "run_once", "session_options", "unseeded"]
+__all__ += ["read_profile", "run_once", "session_options"]
 
 GRAPH_LEVELS = {
     "disabled": "ORT_DISABLE_ALL",
@@ -36,9 +37,6 @@ GRAPH_LEVELS = {
 _NODE_NAME = "memsched_node_"
 _EVENT = re.compile(rf"{_NODE_NAME}(\d+)_kernel_time")
 _PIN = "memsched_pin_"
-_RANDOM = frozenset(
-    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-)
 # Integers are often indices: where the first choice is out of bounds, smaller ones may not be.
 _INTEGER_BOUNDS = (4, 2, 1)
 _FOREIGN = ("bfloat16", "float8")
@@ -73,28 +71,31 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
     Returns:
         "version"; "failed": the number of the session that could not run, or None, with its "message" and
         "loaded": whether it was loaded;
-        "random": an op that draws random numbers without a seed, or None; "vary": whether the first session's outputs
-        vary from input to input, None for a single run; "sessions": each {"peak_bytes", "lasting_bytes", "order": as
-        `read_profile` gives them, "equal", "close", "max_abs_error", "relative_error", "message": why it has no
-        results}; "models": each {"nodes": [name, op type], "free": positions whose order means nothing, "expected"}.
+        "random": an op that draws random numbers and takes no seed, or None; "draws": as `Draws.told` gives it;
+        "vary": whether the first session's outputs vary from input to input, None for a single run; "sessions": each
+        {"peak_bytes", "lasting_bytes", "order": as `read_profile` gives them, "equal", "close", "max_abs_error",
+        "relative_error", "message": why it has no results}; "models": each {"nodes": [name, op type], "free":
+        positions whose order means nothing, "expected"}.
     """
     import onnx
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
-    protos = [load_proto(onnx, model) for model in request["models"]]
-    random = next((op for proto in protos for op in unseeded(proto)), None)
+    first, *others = (load_proto(onnx, model) for model in request["models"])
+    draws = same_draws(first, others)
+    protos, request = draws.models, draws.seeded(request)
     models = [_describe(proto, request) for proto in protos]
     answer = {
         "version": onnxruntime.__version__,
-        "random": random,
+        "random": draws.unseeded,
+        "draws": draws.told(),
         "models": models,
         "failed": None,
         "message": None,
         "vary": None,
     }
     for bound in _INTEGER_BOUNDS:
-        run = _SessionAttempt(onnxruntime, request, protos, bound)
+        run = _SessionAttempt(onnxruntime, request, protos, bound, draws=draws.count > 0)
         failure = run.all()
         if failure is None:
             return {**answer, "failed": None, "sessions": run.results, "vary": run.vary}
@@ -122,17 +123,6 @@ def _graphs(proto: Any) -> list[Any]:
                 holders.extend([attribute.g] if attribute.HasField("g") else [])
                 holders.extend(attribute.graphs)
     return holders
-
-
-def unseeded(proto: Any) -> list[str]:
-    """Return the op types that draw random numbers which differ from session to session."""
-    found = []
-    for holder in _graphs(proto):
-        for node in holder.node:
-            training = node.op_type == "Dropout" and len(node.input) > 2 and node.input[2]
-            if (node.op_type in _RANDOM or training) and not any(a.name == "seed" for a in node.attribute):
-                found.append(node.op_type)
-    return found
 
 
 def _describe(proto: Any, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,9 +159,16 @@ def _rename(proto: Any) -> None:
 
 
 class _SessionAttempt:
-    """One attempt at all sessions of a request, with integer inputs below ``bound``."""
+    """One attempt at all sessions of a request, with integer inputs below ``bound``.
 
-    def __init__(self, onnxruntime: Any, request: Mapping[str, Any], protos: Sequence[Any], bound: int) -> None:
+    Args:
+        draws: The models draw random numbers: each input has a session of its own, so that generators begin anew.
+    """
+
+    def __init__(
+        self, onnxruntime: Any, request: Mapping[str, Any], protos: Sequence[Any], bound: int, *, draws: bool = False
+    ) -> None:
+        self._draws = draws
         self._onnxruntime, self._request, self._protos, self._bound = onnxruntime, request, protos, bound
         self._feeds: list[dict[str, Any]] = []
         self._outputs: list[list[list[Any]]] = []
@@ -232,10 +229,19 @@ class _SessionAttempt:
         path = Path(session.end_profiling())
         events = json.loads(path.read_text(encoding="utf-8"))
         path.unlink()
-        outputs.extend(run_once(session, feed) for feed in feeds[1:])
+        outputs.extend(self._run_again(session, wanted, feed) for feed in feeds[1:])
         if first and len(feeds) > 1:
             outputs = self._varied(session, wanted, outputs)
         return [formulas.outputs(one) for one in outputs] if wanted["model"] else outputs, events
+
+    def _run_again(self, session: Any, wanted: Mapping[str, Any], feed: Mapping[str, Any]) -> list[Any]:
+        """Run a further input in the session, or in a new one if generators must begin anew."""
+        if not self._draws:
+            return run_once(session, feed)
+        fresh = self._open(wanted)
+        outputs = run_once(fresh, feed)
+        Path(fresh.end_profiling()).unlink()
+        return outputs
 
     def _largest(self, wanted: Mapping[str, Any], profile: dict[str, Any]) -> dict[str, Any]:
         """Return the profile with the largest peaks of several sessions, where chance decides what one of them does."""
@@ -285,7 +291,7 @@ class _SessionAttempt:
             feeds = self._draw(session, wanted, draw)
             found: list[list[Any]] = []
             with contextlib.suppress(Exception):  # it may not run on such inputs, but on others it did
-                found = [run_once(session, feed) for feed in feeds]
+                found = [self._run_again(session, wanted, feed) for feed in feeds]
             if found and vary(found):
                 self._feeds, self.vary = feeds, True
                 return found

@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from memsched.formats.onnx.dimensions import OpenDimension, open_inputs
 from memsched.runtimes.borders import BorderFormulas
 from memsched.runtimes.compare import compare, relative_error
+from memsched.runtimes.onnxruntime.draws import Draws, same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed
 from memsched.runtimes.onnxruntime.sessions import (
     find_data,
@@ -20,7 +22,6 @@ from memsched.runtimes.onnxruntime.sessions import (
     open_session,
     run_once,
     session_options,
-    unseeded,
 )
 
 __all__ = ["execute"]
@@ -50,7 +51,10 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
-    runner = _SessionPairs(onnxruntime, request, [load_proto(onnx, model) for model in request["models"]])
+    protos = [load_proto(onnx, model) for model in request["models"]]
+    draws = same_draws(protos[0], protos[1:])
+    request = draws.seeded(request)
+    runner = _SessionPairs(onnxruntime, request, protos, draws)
     sizes: list[dict[str, Any]] = []
     untried: list[OpenDimension] = []
     for dimension in runner.open[:_MOST_DIMENSIONS]:
@@ -68,13 +72,15 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
 class _SessionPairs:
     """Sessions of both models, in pairs."""
 
-    def __init__(self, onnxruntime: Any, request: Mapping[str, Any], protos: Sequence[Any]) -> None:
+    def __init__(self, onnxruntime: Any, request: Mapping[str, Any], protos: Sequence[Any], draws: Draws) -> None:
         self._request, self._protos = request, protos
         self._formulas = BorderFormulas(request["borders"])
-        self._random = any(unseeded(proto) for proto in protos)
-        self._pairs = [
-            [_open(onnxruntime, model, wanted) for model in request["models"]] for wanted in request["sessions"]
+        self._draws = draws
+        self._opened = [
+            [partial(_open, onnxruntime, model, wanted) for model in request["models"]]
+            for wanted in request["sessions"]
         ]
+        self._pairs = [[opened() for opened in pair] for pair in self._opened]
         self._known = _known_shapes(protos[0], request)
         self.open = [one for one in open_inputs(protos[0]) if all(name in self._known for name, _ in one.places)]
 
@@ -84,7 +90,7 @@ class _SessionPairs:
         accepted = 0
         for size in _candidates(self._known[name][axis]):
             feed = self._feed(dimensions, size)
-            expected = [] if feed is None else [self._accepted(given, feed) for given, _ in self._pairs]
+            expected = [] if feed is None else [self._accepted(number, feed) for number in range(len(self._pairs))]
             if feed is None or not all(expected):
                 continue
             outcome, reason = self._outcome(expected, feed)
@@ -114,18 +120,22 @@ class _SessionPairs:
                 return feed
         return None
 
-    @staticmethod
-    def _accepted(session: Any, feed: Mapping[str, Any]) -> list[Any] | None:
+    def _run(self, number: int, model: int, feed: Mapping[str, Any]) -> list[Any]:
+        """Run a model, in a new session if generators of random numbers must begin anew."""
+        fresh = self._draws.count > 0
+        return run_once(self._opened[number][model]() if fresh else self._pairs[number][model], feed)
+
+    def _accepted(self, number: int, feed: Mapping[str, Any]) -> list[Any] | None:
         with contextlib.suppress(Exception):
-            return run_once(session, feed)
+            return self._run(number, 0, feed)
         return None
 
     def _outcome(self, expected: Sequence[Any], feed: Mapping[str, Any]) -> tuple[str, str | None]:
         """Compare the optimised model's answer in each session; refusing is as good as the right one."""
         refusals = []
-        for number, (_, session) in enumerate(self._pairs):
+        for number in range(len(self._pairs)):
             try:
-                found = self._formulas.outputs(run_once(session, self._formulas.feed(feed)))
+                found = self._formulas.outputs(self._run(number, 1, self._formulas.feed(feed)))
             except Exception as error:  # the runtime raises classes of its own: it says that the size is wrong
                 refusals.append(" ".join(str(error).split())[:_REASON_CHARACTERS])
                 continue
@@ -141,7 +151,7 @@ class _SessionPairs:
                 return (
                     f"an output has shape {list(shapes[1] or ())} where the model as given has {list(shapes[0] or ())}"
                 )
-        if self._random or compare(expected, found)[0]:
+        if self._draws.unseeded or compare(expected, found)[0]:
             return None
         error = relative_error(expected, found)
         # Integers that differ in their last bit are infinitely far apart: optimisation may round them otherwise.

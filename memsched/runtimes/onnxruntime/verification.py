@@ -26,7 +26,9 @@ from memsched.runtimes.values import OtherSize, Verification
 __all__ = [
     "Comparison",
     "Measurement",
+    "cannot_compare",
     "compare_models",
+    "drawn",
     "measure",
     "offline_optimized",
     "order_matches",
@@ -389,11 +391,15 @@ def _judged(answer: Mapping[str, Any], guarantee: OrderGuarantee, runs: int) -> 
     equal: bool | None = after["equal"]
     near: bool | None = after["close"]
     error: float | None = after["max_abs_error"]
-    if not equal and answer["random"] is not None:
+    if answer["draws"]["mismatch"]:
+        equal = near = False
+        reasons.append(answer["draws"]["mismatch"])
+    elif not equal and answer["random"] is not None:
         equal = near = error = None
-        reasons.append(f"outputs cannot be compared: {answer['random']} draws random numbers without a seed")
+        reasons.append(cannot_compare(answer))
     elif not equal:
         reasons.append(f"outputs differ by up to {error:g}")
+    notes.extend(drawn(answer))
     matches = order_matches(answer["models"][1], after["order"], notes)
     if not matches:
         reasons.append("onnxruntime did not execute the wanted order")
@@ -434,6 +440,21 @@ def _judged(answer: Mapping[str, Any], guarantee: OrderGuarantee, runs: int) -> 
         default_relative_error=None if guarantee in _PLAIN or equal is None else given.get("relative_error"),
     )
     return Comparison(verification, near)
+
+
+def drawn(answer: Mapping[str, Any]) -> list[str]:
+    """Return the note on how models that draw random numbers were compared; nothing if they do not draw."""
+    draws = answer["draws"]
+    if not draws["count"] or draws["mismatch"]:
+        return []
+    ops, are = ("1 op draws", "it is") if draws["count"] == 1 else (f"{draws['count']} ops draw", "each is")
+    seeds = "; both models were run with the same seeds" if draws["seeded"] else ""
+    return [f"{ops} random numbers: {are} in both models once{seeds}"]
+
+
+def cannot_compare(answer: Mapping[str, Any]) -> str:
+    """Return why outputs of models that draw random numbers say nothing."""
+    return f"outputs cannot be compared: {answer['random']} draws random numbers and takes no seed"
 
 
 def order_matches(model: Mapping[str, Any], executed: Sequence[int], notes: list[str]) -> bool:

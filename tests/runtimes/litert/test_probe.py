@@ -168,15 +168,19 @@ def test_a_difference_in_state_shows_in_the_next_run() -> None:
     assert verification.verify(_state_model(), _state_model(kept=4)).outputs_equal is False
 
 
-def test_random_numbers_make_no_verdict() -> None:
+def test_models_that_draw_are_compared_with_the_same_seeds() -> None:
     from tests.formats.tflite_builder import int32s
 
     shape = T("shape", (2,), "INT32", int32s(1, 64))
     random_op = O("RANDOM_UNIFORM", [1], [2], options("RandomOptions"))
     sub = Sub([T("x", (1, 64)), shape, T("r", (1, 64)), T("y", (1, 64))], [random_op, O("ADD", [0, 2], [3])], [0], [3])
     found = verification.verify(build(sub), build(sub))
-    assert found.outputs_equal is None
-    assert found.reason == "the model as given gives other outputs each time it is run on the same inputs"
+    assert (found.outputs_equal, found.max_abs_error) == (True, 0.0)
+    assert any("once" in note and "seeds" in note for note in found.notes)
+    again = O("RANDOM_UNIFORM", [1], [4], options("RandomOptions"))
+    doubled = Sub([*sub.tensors, T("r2", (1, 64))], [again, *sub.ops], [0], [3])
+    found = verification.verify(build(sub), build(doubled))
+    assert (found.outputs_equal, found.reason) == (False, "2 RANDOM_UNIFORM draw random numbers instead of 1")
 
 
 def test_integer_inputs_stay_in_the_range_of_small_axes() -> None:

@@ -223,7 +223,7 @@ def test_external_data_is_found(tmp_path: Path) -> None:
     assert found.reason
 
 
-def test_random_operators_cannot_be_compared() -> None:
+def test_models_that_draw_are_compared_with_the_same_seeds() -> None:
     """Without a seed, the numbers depend on the node's place in the file."""
     nodes = [
         helper.make_node("RandomUniformLike", ["x"], ["r"], "r"),
@@ -234,10 +234,15 @@ def test_random_operators_cannot_be_compared() -> None:
         model_of([nodes[at] for at in order], [("x", FLOAT, [9])], [("y", FLOAT, [9])]).SerializeToString()
         for order in ((0, 1, 2), (1, 0, 2))
     )
-    found = runtime.verify(before, after, runs=1)
-    assert (found.outputs_equal, found.max_abs_error, found.executed_order_matches) == (None, None, True)
-    assert "RandomUniformLike" in (found.reason or "")
-    assert found.measured_peak_after_bytes is not None
+    found = runtime.verify(before, after, runs=2)
+    assert (found.outputs_equal, found.max_abs_error, found.executed_order_matches) == (True, 0.0, True)
+    assert any("once" in note and "seeds" in note for note in found.notes)
+    twice = [*nodes[:2], helper.make_node("RandomUniformLike", ["x"], ["r2"], "r2"), nodes[2]]
+    twice[3] = helper.make_node("Sum", ["n", "r", "r2"], ["y"], "y")
+    doubled = model_of(twice, [("x", FLOAT, [9])], [("y", FLOAT, [9])]).SerializeToString()
+    found = runtime.verify(before, doubled, runs=1)
+    assert found.outputs_equal is False
+    assert "2 RandomUniformLike" in (found.reason or "")
 
 
 def test_computed_constants_count_as_weights() -> None:
