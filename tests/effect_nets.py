@@ -26,7 +26,7 @@ _MOST_CHANNELS = 16
 
 def spoiled(values: np.ndarray[Any, Any], rng: random.Random) -> np.ndarray[Any, Any]:
     """Return a copy with a few special values in it."""
-    found = values.copy()
+    found: np.ndarray[Any, Any] = values.copy()
     for _ in range(rng.randint(1, 3)):
         found.flat[rng.randrange(found.size)] = rng.choice(SPECIAL)
     return found
@@ -60,7 +60,8 @@ class _OnnxNet:
 
     def __init__(self, seed: int) -> None:
         self.rng, self.numbers = random.Random(seed), np.random.default_rng(seed)
-        self.batch: int | str = self.rng.choice(["n", "n", 1, 2])
+        sizes: tuple[int | str, ...] = ("n", "n", 1, 2)
+        self.batch = self.rng.choice(sizes)
         self.special = self.rng.random() < 0.5
         self.nodes: list[Any] = []
         self.weights: list[Any] = []
@@ -295,7 +296,7 @@ class _OnnxNet:
             self.effect(f"{label}_i", f"{label}_o"),
             *(f"{label}_body", [floats(f"{label}_i", one)], [floats(f"{label}_o", one)]),
         )
-        axes = {"scan_input_axes": [1], "scan_output_axes": [1], "num_scan_inputs": 1}
+        axes: dict[str, Any] = {"scan_input_axes": [1], "scan_output_axes": [1], "num_scan_inputs": 1}
         self.nodes.append(helper.make_node("Scan", [read], [label], f"{label}_n", body=body, **axes))
         self.keep(label, channels)
 
@@ -336,8 +337,8 @@ def onnx_model(seed: int) -> Any:
         for node in net.nodes:
             node.ClearField("name")
     inputs = [floats("x", [net.batch, channels, ROWS, COLUMNS])]
-    made = {value.name for value in outputs}
-    stated = [value for value in net.stated if value.name not in made]
+    given = {value.name for value in outputs}
+    stated = [value for value in net.stated if value.name not in given]
     graph = helper.make_graph(net.nodes, "effects", inputs, outputs, net.weights, value_info=stated)
     imports = [helper.make_opsetid("", 17), *([helper.make_opsetid("mine", 1)] if net.functions else [])]
     return helper.make_model(graph, opset_imports=imports, ir_version=9, functions=net.functions)

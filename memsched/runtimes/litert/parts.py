@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from memsched.runtimes.litert.draws import with_same_seeds
 from memsched.runtimes.litert.probe import probe
 
 __all__ = ["LiteRtParts"]
@@ -30,6 +31,8 @@ class LiteRtParts:
         """Load a model; its arena is taken when it first runs."""
         del number
         content = model if isinstance(model, bytes) else Path(model).read_bytes()
+        # What draws random numbers gets the same seeds in the whole model and in parts of it.
+        (content,) = with_same_seeds([content])
         made = self._interpreter(model_content=content, num_threads=1, experimental_op_resolver_type=self._resolver)
         return _LiteRtPart(made, names)
 

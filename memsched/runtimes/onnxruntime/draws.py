@@ -58,7 +58,7 @@ def same_draws(given: Any, others: Sequence[Any]) -> Draws:
 
     Args:
         given: The original as a protobuf message.
-        others: The other models: one, or the parts of one.
+        others: The other models: one, or the parts of one; none to give seeds by the names of values alone.
     """
     models = (given, *others)
     if not any(_may_draw(model) for model in models):
@@ -67,6 +67,7 @@ def same_draws(given: Any, others: Sequence[Any]) -> Draws:
     drawing = [_drawing(model) for model in copies]
     first, rest = Counter(drawing[0]), Counter(one for several in drawing[1:] for one in several)
     kinds, others_kinds = _by_kind(first), _by_kind(rest)
+    named = first == rest or not others
     unseeded = None
     for model in copies:
         for node, key in _nodes(model):
@@ -74,7 +75,7 @@ def same_draws(given: Any, others: Sequence[Any]) -> Draws:
                 unseeded = key[0]
             elif not any(one.name == "seed" for one in node.attribute):
                 # Names tell draws apart, unless a runtime that inlined functions gave them names of its own.
-                _give_seed(node, key[0], "/".join(key) if first == rest else key[0])
+                _give_seed(node, key[0], "/".join(key) if named else key[0])
     wrong = next((kind for kind in sorted({*kinds, *others_kinds}) if kinds[kind] != others_kinds[kind]), None)
     mismatch = None
     if others and wrong is not None:

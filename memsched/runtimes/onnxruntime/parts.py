@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from memsched.runtimes.onnxruntime.sessions import read_profile
+from memsched.runtimes.onnxruntime.draws import same_draws
+from memsched.runtimes.onnxruntime.sessions import find_data, load_proto, read_profile
 
 __all__ = ["OnnxRuntimeParts"]
 
@@ -54,7 +55,24 @@ class OnnxRuntimeParts:
         options.graph_optimization_level = self._onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.execution_order = self._onnxruntime.ExecutionOrder.PRIORITY_BASED
         options.add_session_config_entry("session.use_env_allocators", "1")
-        return _OnnxPart(self._onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]))
+        source, folder = _seeded(model)
+        find_data(options, folder)
+        return _OnnxPart(self._onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"]))
+
+
+def _seeded(model: str | bytes) -> tuple[str | bytes, str | None]:
+    """Return a model in which what draws random numbers has seeds, and where its external data lies if it was a path.
+
+    The whole model and the parts of it get the same seeds, by the names of values.
+    """
+    import onnx
+
+    path = Path(model).absolute() if isinstance(model, str) else None
+    source = {"bytes": model} if path is None else {"path": str(path)}
+    draws = same_draws(load_proto(onnx, source), ())
+    if not draws.count:
+        return model, None
+    return draws.models[0].SerializeToString(), None if path is None else str(path.parent)
 
 
 class _OnnxPart:
