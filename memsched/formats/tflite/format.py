@@ -147,9 +147,10 @@ class TfliteFormat:
         return notes(module, orders, control_dependencies=control_dependencies)
 
     def fixed_dimensions(self, given: Module, written: bytes) -> Mapping[str, int]:
-        """Return nothing: no dimension is open but a batch that inputs may be resized to."""
-        del given, written
-        return {}
+        """Return the sizes that ``given`` leaves open and ``written`` does not."""
+        from memsched.formats.tflite.open_sizes import fixed_dimensions
+
+        return fixed_dimensions(given, written)
 
     def sizes_can_be_refused(self, module: Module, options: LoadOptions) -> bool:
         """Return True: no size is stated."""

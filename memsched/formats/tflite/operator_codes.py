@@ -20,6 +20,8 @@ _VERSIONS: Final[Mapping[str, Mapping[str, int]]] = {
     "ADD": {},
     "CONCATENATION": {"int8": 2, "int16": 3},
     "DYNAMIC_UPDATE_SLICE": {},
+    # From version 5 on, GATHER compares batches.
+    "GATHER": dict.fromkeys(("bool", "float32", "int16", "int32", "int64", "int8", "uint8"), 5),
     "IF": {},
     "LESS": {},
     "MAXIMUM": {"int8": 2, "int16": 4},

@@ -29,6 +29,7 @@ from memsched.formats.tflite.dialect import dialect
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.loop_bodies import LoopSource, loop_subgraphs, tile_subgraph
 from memsched.formats.tflite.model import FileModel, FileSubgraph
+from memsched.formats.tflite.open_sizes import first_stated_axis, open_axes
 from memsched.formats.tflite.operator_codes import OperatorCodes
 from memsched.formats.tflite.options import (
     ACTIVATION,
@@ -149,6 +150,7 @@ class GraphRewriter:
         """Return the bytes of the rewritten file."""
         operators: list[Item] = [*self._constant_operators()]
         operators += [self._operator(self._graph.ops[number]) for number in order]
+        self._close_sizes()
         self._bury_the_rest()
         # The constants of pieces were added on the way, so the lists are complete only now.
         subgraph = copied(self._table, "SubGraph", self._lists(operators))
@@ -442,16 +444,19 @@ class GraphRewriter:
         """
         value = self._graph.tensors[tensor]
         if value.name not in self._index:
-            table = self._tensor_tables[like]
+            without = {TensorSlot.IS_VARIABLE, TensorSlot.SPARSITY, TensorSlot.SHAPE_SIGNATURE}
+            if self._subgraph.tensors[like].shape == value.shape:
+                # SLICE makes no other size than that of a tensor whose signature is closed.
+                without.remove(TensorSlot.SHAPE_SIGNATURE)
             item = copied(
-                table,
+                self._tensor_tables[like],
                 "Tensor",
                 {
                     TensorSlot.SHAPE: Numbers("int32", value.shape or ()),
                     TensorSlot.BUFFER: Scalar("uint32", 0),
                     TensorSlot.NAME: Text(value.name.encode()),
                 },
-                without=(TensorSlot.IS_VARIABLE, TensorSlot.SPARSITY, TensorSlot.SHAPE_SIGNATURE),
+                without,
             )
             self._index[value.name] = made = self._add_tensor(item)
             self._like[made] = like
@@ -464,6 +469,16 @@ class GraphRewriter:
             return index
         self._tensors.append(item)
         return len(self._tensors) - 1
+
+    def _close_sizes(self) -> None:
+        """Close the signatures of inputs if the graph holds for their stated sizes only, so that callers can see it."""
+        first = first_stated_axis(self._graph, self._given)
+        if first is None:
+            return
+        for number, axes in zip(self._subgraph.inputs, open_axes(self._model), strict=True):
+            if axes and axes[-1] >= first:
+                place = self._border.get(number, number)
+                self._tensors[place] = copied(self._tensor_tables[place], "Tensor", {}, (TensorSlot.SHAPE_SIGNATURE,))
 
     def _bury_the_rest(self) -> None:
         """Let tensors that are left over be a constant, which no runtime allocates."""

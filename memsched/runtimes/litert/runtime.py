@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from memsched.formats.module import Module
+from memsched.formats.module import LoadOptions, Module
+from memsched.formats.tflite.open_sizes import with_guards
 from memsched.graph.model import Allocation
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.litert.requirement import required_bytes
+from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Opening, OrderInFile, Requirement, SearchAllowance
 from memsched.runtimes.target_rules import TargetRules
 from memsched.targets.model import Target
@@ -55,3 +58,19 @@ class LiteRt(TargetRules, frozen=True):
         """Return what its planner takes for the orders of ``plans``."""
         del module, lowered, allowance
         return Requirement(required_bytes(plans[0].graph, plans[0].schedule, allocation))
+
+    def finish(
+        self,
+        module: Module,
+        written: ModelBytes,
+        plans: Sequence[GraphPlan],
+        options: LoadOptions,
+        *,
+        plan: bool | None,
+        given: Module | None,
+    ) -> tuple[ModelBytes, None]:
+        """Return the file with operators that refuse sizes for which it does not hold; see `Runtime.finish`."""
+        del module, plans, options, plan
+        if given is None:
+            return written, None
+        return replace(written, model=with_guards(given, written.model)), None
