@@ -32,7 +32,8 @@ _DIFFERENT = 4
 def command(**options: Any) -> int:
     """Run models A and B on the same random inputs in their real runtime.
 
-    The outputs must be equal bit for bit, or within --atol + --rtol * |output of A|; otherwise the exit code is 4.
+    The outputs must be equal bit for bit, or within --atol + --rtol * |output of A|, also at other sizes that A leaves
+    open and B does not refuse; otherwise the exit code is 4.
     Measured peaks are shown side by side. Where a model cannot be run, the exit code is 1.
     """
     from memsched.cli.terminal import interruptible
@@ -58,6 +59,7 @@ def _values(found: ModelComparison) -> Mapping[str, Any]:
 
 
 def _print(console: Console, found: ModelComparison) -> None:
+    from memsched.report.sessions import tried_lines
     from memsched.report.text import SAME_OUTPUTS, print_line
 
     verification = found.verification
@@ -84,10 +86,15 @@ def _print(console: Console, found: ModelComparison) -> None:
         line(f"note: {note}", "dim")
     if found.same is None:
         return
+    for text, style in tried_lines(verification.other_sizes):
+        line(text, style)
     if verification.outputs_vary is False:
         line(f"warning: {SAME_OUTPUTS}", "yellow")
     on = f"on {verification.runs} random inputs in {verification.runtime}"
-    if verification.outputs_equal:
+    wrong = verification.wrong_elsewhere
+    if wrong is not None:
+        line(f"FAILED: B is wrong at {wrong.dimension} = {wrong.size}, which A leaves open: {wrong.reason}", "red")
+    elif verification.outputs_equal:
         line(f"PASSED: outputs bit-equal {on}", "green")
     elif found.same:
         line(f"PASSED: outputs differ by up to {verification.max_abs_error:g}, within the tolerance, {on}", "green")

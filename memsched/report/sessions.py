@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from memsched.report.requirement import needed_memory
 from memsched.report.values.optimize import OptimizeReport
@@ -20,6 +21,7 @@ __all__ = [
     "memory_named",
     "process_lines",
     "size_lines",
+    "tried_lines",
 ]
 
 Line = tuple[str, str | None]
@@ -192,9 +194,27 @@ def size_lines(report: OptimizeReport) -> list[Line]:
     if held:
         sizes = ", ".join(f"{one.dimension} = {one.size}" for one in held)
         lines.append(
-            (f"fixed in the file, as pieces hold for one size alone: {sizes}; ONNX Runtime refuses others", None)
+            (f"fixed in the file, as pieces hold for one size alone: {sizes}; {_REFUSES[report.model.format]}", None)
         )
-    tried = () if report.verification is None else report.verification.other_sizes
+    return lines + tried_lines(() if report.verification is None else report.verification.other_sizes)
+
+
+class TriedSize(Protocol):
+    """A size at which both models were run, as a verification or a report has it."""
+
+    @property
+    def dimension(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def outcome(self) -> str: ...
+
+
+def tried_lines(tried: Sequence[TriedSize]) -> list[Line]:
+    """Return what other sizes gave."""
+    lines: list[Line] = []
     for outcome, text in _OUTCOMES.items():
         found = [f"{one.dimension} = {one.size}" for one in tried if one.outcome == outcome]
         if found:
@@ -202,7 +222,9 @@ def size_lines(report: OptimizeReport) -> list[Line]:
     return lines
 
 
-_OUTCOMES = {
+_REFUSES: Final = {"onnx": "ONNX Runtime refuses others", "tflite": "its signature allows no others"}
+
+_OUTCOMES: Final = {
     "refused": "refused, as they must be",
     "equal": "the same outputs as the model as given",
     "wrong": "WRONG",

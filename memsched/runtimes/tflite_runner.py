@@ -13,7 +13,7 @@ from memsched.formats.module import FormatName, LoadOptions
 from memsched.formats.tflite.model import parse
 from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
-from memsched.runtimes.values import Verification
+from memsched.runtimes.values import OtherSize, Verification
 
 __all__ = ["BEFORE_AND_AFTER", "ModelWords", "TfliteRunner", "VerifyFiles"]
 
@@ -88,7 +88,34 @@ class TfliteRunner(ABC):
         if not found.runs:
             # A model that was not run has no outputs that differ.
             found = replace(found, outputs_equal=None)
-        return found.within(atol), found
+        close = found.within(atol)
+        if not close:
+            return close, found
+        sizes, notes = self.other_sizes(one, other, seed=seed, atol=atol, borders=borders)
+        found = replace(found, other_sizes=sizes, notes=(*found.notes, *notes))
+        return found.wrong_elsewhere is None, found
+
+    def other_sizes(
+        self,
+        before: bytes,
+        after: bytes,
+        *,
+        seed: int,
+        tolerance: float = 0.0,
+        atol: float = 0.0,
+        borders: Sequence[Border] = (),
+    ) -> tuple[tuple[OtherSize, ...], tuple[str, ...]]:
+        """Run two models at sizes that the first leaves open; nothing if the runtime resizes no model.
+
+        Args:
+            tolerance: Relative error that is permitted.
+            atol: Absolute error that is permitted.
+
+        Returns:
+            The outcome of each size, and notes.
+        """
+        del before, after, seed, tolerance, atol, borders
+        return (), ()
 
 
 def _check(name: str, data: bytes) -> None:

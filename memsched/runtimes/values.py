@@ -176,6 +176,11 @@ class Verification(FrozenValue, frozen=True):
         """Whether nothing that was measured speaks against what was predicted."""
         return missed_by(self, in_arena=len(self.arenas) > 1, at_stated_sizes=self.at_stated_sizes) <= MOST_OFF
 
+    @property
+    def wrong_elsewhere(self) -> OtherSize | None:
+        """Return a size that the model as given leaves open and at which the optimized one is wrong."""
+        return next((one for one in self.other_sizes if one.outcome == "wrong"), None)
+
     def within(self, atol: float) -> bool | None:
         """Return whether no output differs by more than ``atol``; None where nothing could be run."""
         if self.outputs_equal is None:

@@ -238,7 +238,7 @@ def _with_fixed_dimensions(module: Module, written: ModelBytes) -> ModelBytes:
 
 def refuted(verification: Verification, *, inexact: bool) -> bool:
     """Whether the outputs differ, here or at other sizes; those of layers in pieces may differ in their last bits."""
-    if any(one.outcome == "wrong" for one in verification.other_sizes):
+    if verification.wrong_elsewhere is not None:
         return True
     if verification.outputs_equal is not False:
         return False
@@ -253,7 +253,7 @@ def told_apart(verification: Verification, final: FinalModel, facts: TflmFacts |
             f"outputs differ from those of the model as given in {verification.runtime}, in which {facts.plan_fault}: "
             "no model is written; take that plan out of the file"
         )
-    wrong = next((one for one in verification.other_sizes if one.outcome == "wrong"), None)
+    wrong = verification.wrong_elsewhere
     if wrong is not None:
         return (
             f"the optimised model is wrong in {verification.runtime} at {wrong.dimension} = {wrong.size}, a size that "

@@ -1,7 +1,7 @@
 """Sizes of inputs that a TFLite file leaves open: closed if a rewrite holds for one size only, and guarded.
 
 LiteRT resizes any input, whatever its signature says, unless the caller asks it to be strict. A SLICE that was written
-for one size then takes a part of a larger input, and nobody is told. A guard refuses other sizes: GATHER compares the
+for one size then silently takes a part of a larger input. A guard refuses other sizes: GATHER compares the
 leading axes of its input with those of its positions when it is prepared. The guard's positions have no elements, so
 that it computes nothing, and its output takes no memory.
 """
@@ -12,7 +12,18 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from memsched.formats.module import Module
-from memsched.formats.tflite.assembly import Blob, Item, Numbers, OldObject, References, Scalar, TableItem, Text, assemble
+from memsched.formats.tflite import metadata
+from memsched.formats.tflite.assembly import (
+    Blob,
+    Item,
+    Numbers,
+    OldObject,
+    References,
+    Scalar,
+    TableItem,
+    Text,
+    assemble,
+)
 from memsched.formats.tflite.constants import TfliteConstants
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, parse
@@ -44,7 +55,6 @@ _PADS: Final = frozenset({"padding", "paddings"})
 """Attributes that hold for one size of the axes behind the batch: what SAME adds depends on it."""
 _GATHERED: Final = frozenset({"bool", "float32", "int16", "int32", "int64", "int8", "uint8"})
 """Types that GATHER takes in each release of LiteRT."""
-_NOT_READ: Final = (TensorSlot.IS_VARIABLE, TensorSlot.SPARSITY, TensorSlot.SHAPE_SIGNATURE)
 
 
 def open_axes(model: FileModel) -> tuple[tuple[int, ...], ...]:
@@ -103,7 +113,7 @@ def _stated_by(op: Op, origin: Op | None, graph: Graph, given: Graph) -> int | N
 def with_guards(given: Module, data: bytes) -> bytes:
     """Return a file made from ``given`` with operators that refuse other sizes along the axes that it closed.
 
-    They stand behind all others, so that what metadata says of operators holds. The file is returned as it is if it
+    They stand before all others: there LiteRT executes them with delegates, too. The file is returned as it is if it
     closed no axis. An input of a type that GATHER does not take has no guard: a strict caller is refused all the same.
 
     Raises:
@@ -125,9 +135,7 @@ class _GuardWriter:
         self._table = self._root.tables(ModelSlot.SUBGRAPHS)[0]
         self._tensor_tables = self._table.tables(SubgraphSlot.TENSORS)
         self._tensors: list[Item] = [OldObject(table.position) for table in self._tensor_tables]
-        self._operators: list[Item] = [
-            OldObject(table.position) for table in self._table.tables(SubgraphSlot.OPERATORS)
-        ]
+        self._guards: list[Item] = []
         self._codes = OperatorCodes(self._root)
         self._constants = TfliteConstants(model, self._main, self._tensor_tables, self._add)
 
@@ -143,11 +151,12 @@ class _GuardWriter:
                 self._gather(self._column(number), (*[1] * last, tensor.shape[last], 1), last + 1, number)
             if axes[0] < last:
                 self._gather(number, tensor.shape, min(axes[-1], last - 1) + 1, number)
-        main = copied(
-            self._table,
-            "SubGraph",
-            {SubgraphSlot.TENSORS: References(self._tensors), SubgraphSlot.OPERATORS: References(self._operators)},
-        )
+        operators = [OldObject(table.position) for table in self._table.tables(SubgraphSlot.OPERATORS)]
+        lists: dict[int, Scalar | Item] = {
+            SubgraphSlot.TENSORS: References(self._tensors),
+            SubgraphSlot.OPERATORS: References([*self._guards, *operators]),
+        }
+        main = copied(self._table, "SubGraph", lists)
         others = [OldObject(table.position) for table in self._root.tables(ModelSlot.SUBGRAPHS)[1:]]
         buffers: list[Item] = [OldObject(buffer.table) for buffer in self._model.buffers]
         buffers += [TableItem({BufferSlot.DATA: Blob(data)}) for data in self._constants.buffers]
@@ -160,7 +169,20 @@ class _GuardWriter:
                 ModelSlot.BUFFERS: References(buffers),
             },
         )
-        return moved_root(self._model, *assemble(root, self._model.data))
+        return self._in_order(moved_root(self._model, *assemble(root, self._model.data)))
+
+    def _in_order(self, data: bytes) -> bytes:
+        """Return the file with metadata that names operators of the main subgraph by their new numbers."""
+        stated = metadata.control_dependencies(self._model)
+        if stated is None:
+            return data
+        main, *others = stated
+        count, guards = len(self._main.operators), len(self._guards)
+        # A chain goes on through the guards.
+        edges = [(place, place + 1) for place in range(guards)] if metadata.is_chain(main, count) else []
+        edges += [(before + guards, after + guards) for before, after in main]
+        payload = metadata.encode_control_dependencies([tuple(edges), *others])
+        return metadata.with_metadata(data, parse(data), metadata.CONTROL_DEPENDENCIES, payload)[0]
 
     def _gather(self, source: int, shape: Sequence[int], axes: int, like: int) -> None:
         """Compare the first ``axes`` of ``source`` with ``shape``."""
@@ -193,7 +215,7 @@ class _GuardWriter:
 
     def _operator(self, kind: str, table: str, options: Item, inputs: Sequence[int], made: int) -> None:
         dtype = self._main.tensors[inputs[0]].dtype if inputs[0] < len(self._main.tensors) else "int8"
-        self._operators.append(
+        self._guards.append(
             TableItem(
                 {
                     OperatorSlot.OPCODE_INDEX: Scalar("uint32", self._codes.number(kind, dtype)),
@@ -214,7 +236,8 @@ class _GuardWriter:
         }
         if signature:
             fields[TensorSlot.SHAPE_SIGNATURE] = Numbers("int32", signature)
-        return self._add(copied(self._tensor_tables[number], "Tensor", fields, _NOT_READ))
+        without = (TensorSlot.IS_VARIABLE, TensorSlot.SPARSITY, TensorSlot.SHAPE_SIGNATURE)
+        return self._add(copied(self._tensor_tables[number], "Tensor", fields, without))
 
     def _add(self, item: Item) -> int:
         self._tensors.append(item)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["CompareRequest", "ModeAnswer", "ModeAnswers"]
+__all__ = ["CompareRequest", "ModeAnswer", "ModeAnswers", "SizesAnswer", "SizesRequest"]
 
 
 class CompareRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,3 +64,31 @@ class ModeAnswers(msgspec.Struct, frozen=True, kw_only=True):
 
     plain: ModeAnswer
     default: ModeAnswer
+
+
+class SizesRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Two models to compare at sizes that the first leaves open; see `CompareRequest`.
+
+    Attributes:
+        tolerance: Relative error that is permitted.
+        atol: Absolute error that is permitted.
+    """
+
+    before: bytes
+    after: bytes
+    seed: int
+    tolerance: float
+    atol: float
+    borders: list[dict[str, Any]]
+
+
+class SizesAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the second model.
+
+    Attributes:
+        sizes: Fields of `memsched.runtimes.values.OtherSize`.
+        untried: Dimensions of which the first model takes no other size that was tried.
+    """
+
+    sizes: list[dict[str, Any]]
+    untried: list[str]

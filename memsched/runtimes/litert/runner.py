@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from memsched.formats.module import LoadOptions, Module
+from memsched.graph.border import Border
 from memsched.graph.model import Graph
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.package import LITERT
 from memsched.runtimes.tflite_runner import TfliteRunner, VerifyFiles
-from memsched.runtimes.values import RunnerName, Verification
+from memsched.runtimes.values import OtherSize, RunnerName, Verification
 
 __all__ = ["LiteRtRunner"]
 
@@ -60,7 +61,26 @@ class LiteRtRunner(TfliteRunner):
         del module, options
         found = self.verify_files(data, written.model, seed=seed, tolerance=tolerance, borders=written.borders)
         before, after = predicted or (None, None)
-        return replace(found, predicted_peak_before_bytes=before, predicted_peak_after_bytes=after)
+        found = replace(found, predicted_peak_before_bytes=before, predicted_peak_after_bytes=after)
+        if not found.runs or written.unchanged:
+            return found
+        sizes, notes = self.other_sizes(data, written.model, seed=seed, tolerance=tolerance, borders=written.borders)
+        return replace(found, other_sizes=sizes, notes=(*found.notes, *notes))
+
+    def other_sizes(
+        self,
+        before: bytes,
+        after: bytes,
+        *,
+        seed: int,
+        tolerance: float = 0.0,
+        atol: float = 0.0,
+        borders: Sequence[Border] = (),
+    ) -> tuple[tuple[OtherSize, ...], tuple[str, ...]]:
+        """Run two models at other sizes; see `TfliteRunner.other_sizes`."""
+        from memsched.runtimes.litert.verification import try_other_sizes
+
+        return try_other_sizes(before, after, seed=seed, tolerance=tolerance, atol=atol, borders=borders)
 
     def row_request(self, module: Module) -> Mapping[str, Any]:
         """Return the names that segments give the tensors: those in the file may be missing or double."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from memsched.runtimes.borders import BorderFormulas, InputKind
     from memsched.runtimes.inputs import Draw
 
-__all__ = ["run"]
+__all__ = ["MODES", "drawn_type", "one_line", "opened", "run"]
+
+MODES: Final = ("plain", "default")
+"""Without delegates, and with those that LiteRT applies by itself."""
 
 _INVOKES = 2
 """Runs in a row on one input: state that one leaves behind is the next one's input."""
@@ -44,11 +47,16 @@ def run(payload: Mapping[str, object]) -> Mapping[str, object]:
     return values
 
 
-def _load(model: bytes, mode: str) -> Any:
+def opened(model: bytes, mode: str) -> Any:
+    """Return an interpreter of a model in one of `MODES`, without memory for its tensors."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if mode == "plain" else OpResolverType.AUTO
-    interpreter = Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=resolver)
+    return Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=resolver)
+
+
+def _load(model: bytes, mode: str) -> Any:
+    interpreter = opened(model, mode)
     operators = interpreter._interpreter.NumNodes()
     interpreter.allocate_tensors()
     return interpreter, operators
@@ -60,11 +68,11 @@ def _compare_models(request: CompareRequest, mode: str) -> ModeAnswer:
     try:
         expected, drawn = _run_as_given(request, mode)
     except (ValueError, RuntimeError) as error:
-        return ModeAnswer(before_error=_one_line(error))
+        return ModeAnswer(before_error=one_line(error))
     try:
         found = _flat(_run_all(request, request.after, mode, drawn))
     except (ValueError, RuntimeError) as error:
-        return ModeAnswer(after_error=_one_line(error))
+        return ModeAnswer(after_error=one_line(error))
     equal, max_abs_error = compare(expected, found)
     repeatable = equal or compare(expected, _flat(_run_all(request, request.before, mode, drawn)))[0]
     answer = ModeAnswer(
@@ -150,7 +158,7 @@ def _outputs(interpreter: Any, seed: Any, drawn: _InputRange, ends: _Ends) -> li
     found = []
     for _ in range(_INVOKES):
         details = interpreter.get_input_details()
-        own = [(_drawn_type(one["dtype"]), one["shape"], one["quantization"][0] != 0) for one in details]
+        own = [(drawn_type(one["dtype"]), one["shape"], one["quantization"][0] != 0) for one in details]
         for detail, values in zip(details, ends.values(own, rng, drawn), strict=True):
             interpreter.set_tensor(detail["index"], values)
         interpreter.invoke()
@@ -158,7 +166,8 @@ def _outputs(interpreter: Any, seed: Any, drawn: _InputRange, ends: _Ends) -> li
     return found
 
 
-def _drawn_type(dtype: Any) -> Any:
+def drawn_type(dtype: Any) -> Any:
+    """Return the type of which values are drawn for an input of ``dtype``."""
     import numpy as np
 
     return "S4" if np.dtype(dtype).kind in "OSU" else dtype
@@ -184,7 +193,8 @@ def _probed(answer: ModeAnswer, request: CompareRequest, mode: str, drawn: _Inpu
     )
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """Return what LiteRT says of an error, in one line."""
     # LiteRT hands its lines over as one.
     lines = re.sub(r"(?<=[\w)])\.(?=[A-Z])", ". ", str(error))
     return " ".join(lines.split()) or type(error).__name__

@@ -9,17 +9,20 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from memsched.formats.tflite.model import parse
+from memsched.formats.tflite.open_sizes import open_axes
 from memsched.graph.border import Border
 from memsched.runtimes.borders import told
 from memsched.runtimes.child import ChildResult, run_in_child
-from memsched.runtimes.litert.answers import CompareRequest, ModeAnswer, ModeAnswers
+from memsched.runtimes.litert.answers import CompareRequest, ModeAnswer, ModeAnswers, SizesAnswer, SizesRequest
 from memsched.runtimes.litert.draws import count_draws, draw_mismatch
 from memsched.runtimes.package import LITERT
 from memsched.runtimes.tflite_runner import BEFORE_AND_AFTER, ModelWords
-from memsched.runtimes.values import Verification
+from memsched.runtimes.values import OtherSize, Verification
 
-__all__ = ["verify"]
+__all__ = ["try_other_sizes", "verify"]
 
+_OTHER_SIZES = "memsched.runtimes.litert.sizes:execute"
 _SESSION = "memsched.runtimes.litert.session:run"
 _LONGEST_REASON = 240
 _ON_GRID = (
@@ -73,6 +76,44 @@ def verify(
         found = dataclasses.replace(found, notes=(*found.notes, note))
     rounded = any(step.kind in {"quantize", "dequantize"} for border in borders for step in border.steps)
     return dataclasses.replace(found, notes=(*found.notes, _ON_GRID)) if rounded else found
+
+
+def try_other_sizes(
+    before: bytes,
+    after: bytes,
+    *,
+    seed: int = 0,
+    tolerance: float = 0.0,
+    atol: float = 0.0,
+    timeout_seconds: float | None = 300.0,
+    borders: Sequence[Border] = (),
+) -> tuple[tuple[OtherSize, ...], tuple[str, ...]]:
+    """Run both models, in both modes of `verify`, at another size of each axis that ``before`` leaves open.
+
+    Args:
+        tolerance: Relative error that is permitted.
+        atol: Absolute error that is permitted.
+
+    Returns:
+        The outcome of each size, and notes for the report.
+
+    Raises:
+        RuntimeUnavailableError: LiteRT is not installed.
+    """
+    LITERT.require()
+    if not any(open_axes(parse(before))):
+        return (), ()
+    request = SizesRequest(before=before, after=after, seed=seed, tolerance=tolerance, atol=atol, borders=told(borders))
+    result = run_in_child(_OTHER_SIZES, msgspec.structs.asdict(request), timeout_seconds)
+    if result.status == "crash":
+        alone = replace(request, after=before, borders=[])
+        if run_in_child(_OTHER_SIZES, msgspec.structs.asdict(alone), timeout_seconds).ok:
+            return (OtherSize("sizes", 0, "wrong", _shorten(f"LiteRT crashes: {result.reason}")),), ()
+    if not result.ok:
+        return (), (f"other sizes were not tried: {_shorten(result.reason or 'they did not run')}",)
+    answer = msgspec.convert(result.value, SizesAnswer)
+    notes = [f"no other size of {name} was found that {BEFORE_AND_AFTER.first} accepts" for name in answer.untried]
+    return tuple(OtherSize(**size) for size in answer.sizes), tuple(notes)
 
 
 def _run(request: CompareRequest, timeout_seconds: float | None) -> ChildResult:

@@ -114,7 +114,21 @@ class OnnxRuntimeRunner:
             borders=borders,
         )
         found = result.verification
-        return found.outputs_equal or (None if found.outputs_equal is None else result.outputs_close), found
+        close = found.outputs_equal or (None if found.outputs_equal is None else result.outputs_close)
+        if not close:
+            return close, found
+        sizes, notes = verification.try_other_sizes(
+            first,
+            second,
+            rtol=rtol,
+            atol=atol,
+            seed=seed,
+            input_shapes=options.input_shapes,
+            dims=options.dims,
+            borders=borders,
+        )
+        found = replace(found, other_sizes=sizes, notes=(*found.notes, *notes))
+        return found.wrong_elsewhere is None, found
 
     def row_request(self, module: Module) -> Mapping[str, Any]:
         """Return the folder of external data and the shapes of the inputs."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from memsched.formats.onnx.dimensions import OpenDimension, open_inputs
 from memsched.runtimes.borders import BorderFormulas
-from memsched.runtimes.compare import compare, relative_error
+from memsched.runtimes.compare import close, compare, relative_error
 from memsched.runtimes.onnxruntime.draws import Draws, same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed
 from memsched.runtimes.onnxruntime.sessions import (
@@ -23,6 +23,7 @@ from memsched.runtimes.onnxruntime.sessions import (
     run_once,
     session_options,
 )
+from memsched.runtimes.other_sizes import candidate_sizes
 
 __all__ = ["execute"]
 
@@ -40,8 +41,8 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         request: "models": the one as given and the optimised one, as in `onnxruntime_sessions.execute`; "sessions":
             options in which both are run; of the first "tolerance" is the relative error that is permitted, of the
-            others "far"; "input_shapes", "dims": the sizes known so far; "seed"; "borders": what stands between the
-            inputs and outputs of both.
+            others "far", and of all what "rtol" and "atol" permit; "input_shapes", "dims": the sizes known so far;
+            "seed"; "borders": what stands between the inputs and outputs of both.
 
     Returns:
         "sizes": each {"dimension", "size", "outcome", "reason"} as `memsched.runtimes.values.OtherSize` has them;
@@ -88,7 +89,7 @@ class _SessionPairs:
         """Yield what became of the optimised model at sizes that the model as given accepts; two at most."""
         name, axis = dimensions[0].places[0]
         accepted = 0
-        for size in _candidates(self._known[name][axis]):
+        for size in candidate_sizes(self._known[name][axis]):
             feed = self._feed(dimensions, size)
             expected = [] if feed is None else [self._accepted(number, feed) for number in range(len(self._pairs))]
             if feed is None or not all(expected):
@@ -153,6 +154,8 @@ class _SessionPairs:
                 )
         if self._draws.unseeded or compare(expected, found)[0]:
             return None
+        if close(found, expected, self._request["rtol"], self._request["atol"]):
+            return None
         error = relative_error(expected, found)
         # Integers that differ in their last bit are infinitely far apart: optimisation may round them otherwise.
         if error <= tolerance or (error == math.inf and tolerance == self._request["far"]):
@@ -180,20 +183,3 @@ def _known_shapes(proto: Any, request: Mapping[str, Any]) -> dict[str, tuple[int
         if value.type.HasField("tensor_type") and None not in sizes:
             found[value.name] = tuple(sizes)
     return found
-
-
-def _candidates(size: int) -> list[int]:
-    """Return other sizes, those first that most networks accept; all are positive."""
-    near = (
-        size + max(1, size // 4),
-        size // 2,
-        2 * size,
-        size + 2,
-        size + 32,
-        size + 1,
-        size - 1,
-        3 * size,
-        size + 8,
-        1,
-    )
-    return [one for one in dict.fromkeys(near) if one > 0 and one != size]

@@ -210,11 +210,13 @@ def compare_models(
 
 
 def try_other_sizes(
-    before: bytes,
-    after: bytes,
+    before: str | Path | bytes,
+    after: str | Path | bytes,
     *,
     guarantee: OrderGuarantee = "session",
     tolerance: float = 0.0,
+    rtol: float = 0.0,
+    atol: float = 0.0,
     seed: int = 0,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
@@ -228,6 +230,8 @@ def try_other_sizes(
 
     Args:
         tolerance: Relative error that is permitted.
+        rtol: As for `compare_models`, which permits what is within it, too.
+        atol: The same.
 
     Returns:
         The outcome of each size, and notes for the report.
@@ -241,6 +245,8 @@ def try_other_sizes(
         "models": [_model(before, data_folder), _model(after, data_folder)],
         "sessions": [dict(first), dict(_WITHOUT_OPTIONS)],
         "tolerance": tolerance,
+        "rtol": rtol,
+        "atol": atol,
         "far": _FAR,
         "seed": seed,
         "input_shapes": {name: list(shape) for name, shape in (input_shapes or {}).items()},

@@ -1,0 +1,184 @@
+"""Runs a model and the one optimized from it at sizes that it was not optimized for: the child process's side.
+
+Both are resized as callers do it who do not ask LiteRT to be strict. A file whose signature states its sizes may be
+wrong then, and only then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from memsched.frozen import FrozenValue
+from memsched.runtimes.borders import BorderFormulas
+from memsched.runtimes.compare import compare, relative_error
+from memsched.runtimes.inputs import random_values
+from memsched.runtimes.litert.answers import SizesAnswer, SizesRequest
+from memsched.runtimes.litert.session import MODES, drawn_type, one_line, opened
+from memsched.runtimes.other_sizes import candidate_sizes
+
+__all__ = ["execute"]
+
+_INTEGER_BOUNDS: Final = (4, 1)
+"""Exclusive bounds tried for integer inputs: they may be indices into an axis of unknown length."""
+
+_REASON_CHARACTERS: Final = 200
+_STRICTLY: Final = "only if the resize is strict: "
+_REFUSALS: Final = (RuntimeError, ValueError)
+
+
+def execute(payload: Mapping[str, object]) -> Mapping[str, object]:
+    """Run both models at another size of each axis that the first one leaves open.
+
+    A `SizesRequest` to a `SizesAnswer`, as plain values. The same axis of several inputs changes together. Axes of
+    which the first model takes no other size change together in the end.
+    """
+    pair = _ResizedModels(msgspec.convert(payload, SizesRequest))
+    sizes: list[dict[str, Any]] = []
+    untried: list[_OpenAxis] = []
+    for axis in pair.open:
+        found = pair.judged([axis])
+        sizes += [] if found is None else [found]
+        untried += [axis] if found is None else []
+    if len(untried) > 1 and (found := pair.judged(untried)) is not None:
+        sizes.append(found)
+        untried = []
+    answer = SizesAnswer(sizes=sizes, untried=[axis.name for axis in untried])
+    values: Mapping[str, object] = msgspec.to_builtins(answer)
+    return values
+
+
+class _OpenAxis(FrozenValue, frozen=True):
+    """An axis that inputs, by their numbers, leave open; its size is that of the first of them."""
+
+    axis: int
+    inputs: tuple[int, ...]
+    name: str
+    size: int
+
+
+class _ResizedModels:
+    """Both models.
+
+    Attributes:
+        open: The axes that the first leaves open.
+    """
+
+    def __init__(self, request: SizesRequest) -> None:
+        self._request = request
+        self._formulas = BorderFormulas(request.borders)
+        details = opened(request.before, "plain").get_input_details()
+        self._shapes = [[int(size) for size in one["shape"]] for one in details]
+        found: dict[int, list[int]] = {}
+        for number, one in enumerate(details):
+            for axis, size in enumerate(one["shape_signature"]):
+                if size == -1:
+                    found.setdefault(axis, []).append(number)
+        self.open = [
+            _OpenAxis(
+                axis,
+                tuple(numbers),
+                ", ".join(f"{details[number]['name']}[{axis}]" for number in numbers),
+                self._shapes[numbers[0]][axis],
+            )
+            for axis, numbers in sorted(found.items())
+        ]
+
+    def judged(self, axes: Sequence[_OpenAxis]) -> dict[str, Any] | None:
+        """Return what became of the optimized model at the first size that the other takes; None if it takes none."""
+        for size in candidate_sizes(axes[0].size):
+            shapes = [list(shape) for shape in self._shapes]
+            for one in axes:
+                for number in one.inputs:
+                    # Axes that change together keep their proportion.
+                    shapes[number][one.axis] = max(1, shapes[number][one.axis] * size // axes[0].size)
+            expected = self._expected(shapes)
+            if expected is not None:
+                outcome, reason = self._outcome(*expected)
+                name = ", ".join(one.name for one in axes)
+                return {"dimension": name, "size": size, "outcome": outcome, "reason": reason}
+        return None
+
+    def _expected(self, shapes: Sequence[Sequence[int]]) -> tuple[list[Any], dict[str, list[Any]]] | None:
+        """Return inputs of these shapes and the first model's outputs per mode; None if it runs in none."""
+        for bound in _INTEGER_BOUNDS:
+            inputs = self._drawn(shapes, bound)
+            found = {}
+            for mode in MODES:
+                with contextlib.suppress(*_REFUSALS):
+                    once, again = (_outputs(self._request.before, mode, inputs) for _ in range(2))
+                    # Outputs that vary by themselves say nothing.
+                    if compare(once, again)[0]:
+                        found[mode] = self._formulas.results_on_grid(once)
+            if found:
+                return inputs, found
+        return None
+
+    def _drawn(self, shapes: Sequence[Sequence[int]], bound: int) -> list[Any]:
+        import numpy as np
+
+        rng = np.random.default_rng(self._request.seed)
+        details = opened(self._request.before, "plain").get_input_details()
+        kinds = [(drawn_type(one["dtype"]), one["quantization"][0] != 0) for one in details]
+        return [
+            self._formulas.on_grid(place, random_values(dtype, shape, rng, full_range=quantized, high=bound))
+            for place, ((dtype, quantized), shape) in enumerate(zip(kinds, shapes, strict=True))
+        ]
+
+    def _outcome(self, inputs: Sequence[Any], expected: Mapping[str, Sequence[Any]]) -> tuple[str, str | None]:
+        """Compare the optimized model's outputs in each mode; a refusal is as good as the right ones."""
+        refusals = []
+        given = self._formulas.inputs(inputs)
+        for mode, outputs in expected.items():
+            try:
+                found = self._formulas.outputs(_outputs(self._request.after, mode, given))
+            except _REFUSALS as error:
+                refusals.append(one_line(error)[:_REASON_CHARACTERS])
+                continue
+            wrong = self._wrong(outputs, found)
+            if wrong is not None:
+                strict = self._strict_refusal(given)
+                return ("wrong", wrong) if strict is None else ("refused", strict)
+        return ("refused", refusals[0]) if refusals else ("equal", None)
+
+    def _strict_refusal(self, inputs: Sequence[Any]) -> str | None:
+        """Return what LiteRT says if it is asked to heed the signature of the optimized model."""
+        try:
+            _resize(opened(self._request.after, "plain"), inputs, strict=True)
+        except _REFUSALS as error:
+            return (_STRICTLY + one_line(error))[:_REASON_CHARACTERS]
+        return None
+
+    def _wrong(self, expected: Sequence[Any], found: Sequence[Any]) -> str | None:
+        for one, other in zip(expected, found, strict=True):
+            if one.shape != other.shape:
+                return f"an output has shape {list(other.shape)} where the model as given has {list(one.shape)}"
+        equal, distance = compare(expected, found)
+        error = relative_error(expected, found)
+        if equal or error <= self._request.tolerance or distance <= self._request.atol:
+            return None
+        return f"an output is off by {error:.1e} of its largest magnitude"
+
+
+def _outputs(model: bytes, mode: str, inputs: Sequence[Any]) -> list[Any]:
+    """Resize a model to its inputs and run it."""
+    interpreter = opened(model, mode)
+    _resize(interpreter, inputs, strict=False)
+    interpreter.allocate_tensors()
+    for detail, values in _filled(interpreter, inputs):
+        interpreter.set_tensor(detail["index"], values)
+    interpreter.invoke()
+    return [interpreter.get_tensor(one["index"]) for one in interpreter.get_output_details()]
+
+
+def _resize(interpreter: Any, inputs: Sequence[Any], *, strict: bool) -> None:
+    for detail, values in _filled(interpreter, inputs):
+        if tuple(detail["shape"]) != values.shape:
+            interpreter.resize_tensor_input(detail["index"], values.shape, strict=strict)
+
+
+def _filled(interpreter: Any, inputs: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    return zip(interpreter.get_input_details(), inputs, strict=True)
