@@ -24,6 +24,7 @@ from memsched.report.schema import json_schema
 from memsched.runtimes.onnxruntime import verification as runtime
 from memsched.runtimes.onnxruntime.sessions import open_session, session_options
 from tests.cli.conftest import Run
+from tests.formats.tflite.test_open_sizes import halves, negated
 from tests.needs import recent_onnxruntime
 from tests.onnx_dags import shuffled, varied
 from tests.small_models import branches
@@ -143,6 +144,33 @@ def test_a_file_whose_dimensions_are_left_open_is_not_written(
     assert "has shape [1, 512, 64] where the model as given has [1, 640, 64]" in done.err
     assert "no model is written" in done.err
     assert not (tmp_path / "ffn_memsched.onnx").exists()
+
+
+def test_verify_finds_a_file_that_is_wrong_at_another_size(run: Run, tmp_path: Path) -> None:
+    """At the size that is stated, both compute the same."""
+    found = optimize(ffn(), tile=True, effort=1, dims={"B": 1, "N": 512}, verify=False)
+    files = {"given": ffn(), "closed": found.model, "open": reopened(found.model)}
+    for name, data in files.items():
+        (tmp_path / f"{name}.onnx").write_bytes(data)
+    sizes = ("--dim", "B=1", "--dim", "N=512")
+    done = run("verify", tmp_path / "given.onnx", tmp_path / "open.onnx", *sizes, "--rtol", 1e-3, "--atol", 1e-3)
+    assert done.code == 4
+    assert "N = 640" in done.out
+    done = run("verify", tmp_path / "given.onnx", tmp_path / "closed.onnx", *sizes, "--rtol", 1e-3, "--atol", 1e-3)
+    assert done.code == 0, done.out
+    assert "N = 640" in done.out
+
+
+def test_verify_finds_a_tflite_file_that_drops_batches(run: Run, tmp_path: Path) -> None:
+    for name, data in {"given": negated(), "halves": halves((-1, 4)), "closed": halves(None)}.items():
+        (tmp_path / f"{name}.tflite").write_bytes(data)
+    for name, code in {"halves": 4, "closed": 0, "given": 0}.items():
+        done = run("verify", tmp_path / "given.tflite", tmp_path / f"{name}.tflite")
+        assert done.code == code, done.out
+        assert "x[0] = 2" in done.out
+    told = json.loads(run("verify", tmp_path / "given.tflite", tmp_path / "halves.tflite", "--json").out)
+    assert told["passed"] is False
+    assert [one["outcome"] for one in told["other_sizes"]] == ["wrong"]
 
 
 def test_the_terminal_says_what_is_fixed_and_tried(run: Run, tmp_path: Path) -> None:
