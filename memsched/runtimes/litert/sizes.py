@@ -17,6 +17,7 @@ from memsched.runtimes.borders import BorderFormulas
 from memsched.runtimes.compare import compare, relative_error
 from memsched.runtimes.inputs import random_values
 from memsched.runtimes.litert.answers import SizesAnswer, SizesRequest
+from memsched.runtimes.litert.draws import with_same_seeds
 from memsched.runtimes.litert.session import MODES, drawn_type, one_line, opened
 from memsched.runtimes.other_sizes import candidate_sizes
 
@@ -36,7 +37,9 @@ def execute(payload: Mapping[str, object]) -> Mapping[str, object]:
     A `SizesRequest` to a `SizesAnswer`, as plain values. The same axis of several inputs changes together. Axes of
     which the first model takes no other size change together in the end.
     """
-    pair = _ResizedModels(msgspec.convert(payload, SizesRequest))
+    request = msgspec.convert(payload, SizesRequest)
+    before, after = with_same_seeds([request.before, request.after])
+    pair = _ResizedModels(msgspec.structs.replace(request, before=before, after=after))
     sizes: list[dict[str, Any]] = []
     untried: list[_OpenAxis] = []
     for axis in pair.open:
