@@ -85,7 +85,7 @@ def same_draws(given: Any, others: Sequence[Any]) -> Draws:
 
 def _may_draw(model: Any) -> bool:
     every = (*nodes_of(model.graph.node), *(node for one in model.functions for node in nodes_of(one.node)))
-    return any(not is_pure_type(op_type(node)) for node in every)
+    return any(not is_pure_type(op_type(node)) for node in every) and bool(_nodes(model))
 
 
 def _inlined(model: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from memsched.formats.onnx.types import length_of
 from memsched.runtimes.compare import compare, relative_error
 from memsched.runtimes.measure import forget_highest, process_bytes
+from memsched.runtimes.onnxruntime.draws import same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_arrays
 from memsched.runtimes.onnxruntime.sessions import find_data, run_once
 from memsched.search.heap import give_back_at_once
@@ -119,8 +120,7 @@ def compare_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
     import numpy as np
     import onnxruntime
 
-    opened = [_opened(path, request["folder"], described=not number) for number, path in enumerate(request["paths"])]
-    (given, proto), others = opened[0], [session for session, _ in opened[1:]]
+    (given, proto), *others = _opened_alike(request["paths"], request["folder"])
     rows: list[dict[str, Any]] = []
     for number, sizes in enumerate(request["sizes"]):
         rng = np.random.default_rng(request["seed"] + number)
@@ -131,7 +131,7 @@ def compare_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
             rows.append({"given": _one_line(error), "others": []})
             continue
         accurate = _Accurate(request, feed, expected)
-        rows.append({"given": None, "others": [_judged(session, feed, expected, accurate) for session in others]})
+        rows.append({"given": None, "others": [_judged(session, feed, expected, accurate) for session, _ in others]})
     return {"version": onnxruntime.__version__, "rows": rows}
 
 
@@ -162,7 +162,29 @@ class _Accurate:
         }
 
 
+def _opened_alike(paths: Sequence[str], folder: str | None) -> list[tuple[Any, Any]]:
+    """Return a session of each model and the first model; what draws random numbers has the same seeds in all.
+
+    In place of the session of a model that draws otherwise than the first there is a text that says how.
+    """
+    import onnx
+
+    first = onnx.load_model(paths[0], load_external_data=False)
+    if not same_draws(first, ()).count:
+        return [_opened(path, folder, described=not number) for number, path in enumerate(paths)]
+    opened: list[tuple[Any, Any]] = []
+    for path in paths:
+        model = onnx.load_model(path, load_external_data=False)
+        mismatch = same_draws(first, [model]).mismatch
+        seeded = same_draws(model, ()).models[0].SerializeToString()
+        beside = folder or str(Path(path).parent)
+        opened.append((mismatch or _opened(path, beside, described=False, seeded=seeded)[0], first))
+    return opened
+
+
 def _judged(session: Any, feed: Mapping[str, Any], expected: Any, accurate: _Accurate) -> dict[str, Any]:
+    if isinstance(session, str):
+        return {"equal": False, "error": None, "message": session}
     try:
         found = run_once(session, feed)
     except Exception as error:  # the runtime raises classes of its own
@@ -183,13 +205,20 @@ def _are_nothing(outputs: Any) -> bool:
 
 
 def _opened(
-    path: str, folder: str | None, *, described: bool = True, optimised: bool = True, threads: int | None = None
+    path: str,
+    folder: str | None,
+    *,
+    described: bool = True,
+    optimised: bool = True,
+    threads: int | None = None,
+    seeded: bytes | None = None,
 ) -> tuple[Any, Any]:
     """Return a session without options, or one that leaves the graph as it is, and the model where it is wanted.
 
     Args:
         folder: Where the weights lie that the file names; None: it names none, or they are beside it.
         threads: Of the session; None for what one without options takes.
+        seeded: What is opened in place of the file: the model with seeds.
     """
     import onnx
     import onnxruntime
@@ -203,9 +232,9 @@ def _opened(
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     proto = onnx.load_model(path, load_external_data=False) if described else None
     source: str | bytes = path
-    if folder is not None and Path(path).parent != Path(folder):
+    if seeded is not None or (folder is not None and Path(path).parent != Path(folder)):
         find_data(options, folder)
-        source = Path(path).read_bytes()
+        source = Path(path).read_bytes() if seeded is None else seeded
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"]), proto
 
 
