@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +13,7 @@ from memsched.formats.onnx.structure import Scope, domain_of
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
-__all__ = ["check_header", "check_inputs", "check_nodes", "import_operators"]
+__all__ = ["check_header", "check_inputs", "check_names", "check_nodes", "import_operators"]
 
 _EQUATION: Final = re.compile(rb"[A-Za-z,.\-> ]*")
 _CHECKED: Final = frozenset({"Einsum", "Split"})
@@ -67,6 +68,27 @@ def check_inputs(graph: GraphProto, scope: Scope) -> None:
     for value in graph.input:
         if value.name not in scope.constants and value.type.WhichOneof("value") is None:
             raise ModelError(f"graph input '{value.name}' states no type")
+
+
+def check_names(scopes: Sequence[Scope]) -> None:
+    """Check that no two nodes of a graph have one name, as the specification demands and ONNX Runtime insists on.
+
+    Raises:
+        ModelError: Two nodes have.
+    """
+    for scope in scopes:
+        if len(scope.given) == len(set(scope.given)):
+            continue
+        # What a Constant computes becomes a weight before names are compared.
+        count = Counter(
+            name for name, kind in zip(scope.given, scope.kinds, strict=True) if name and kind != "Constant"
+        )
+        for name, times in count.items():
+            if times > 1:
+                raise ModelError(
+                    f"{times} nodes of graph '{scope.graph.name}' have the name '{name}', and ONNX permits each name "
+                    "once in a graph: rename them"
+                )
 
 
 def check_nodes(scopes: Sequence[Scope]) -> None:

@@ -55,8 +55,8 @@ class NodeFactory:
         node = NodeProto()
         node.CopyFrom(proto)
         names, given = graph.tensors, self._given.tensors
-        if op.origin is not None:
-            node.name = op.name
+        # An op that is named by its tensor shall keep that name next to new nodes.
+        node.name = op.name
         if (op.type, op.positions) != (origin.type, origin.positions):
             raise InternalError(f"op '{op.name}' is no piece of '{origin.name}'")
         for place, read, was in zip(op.positions, op.inputs, origin.inputs, strict=True):

@@ -94,6 +94,9 @@ def _read(data: bytes, path: str, options: LoadOptions) -> Module:
     light, external, inlined = _lightened(data, path)
     scopes = analyse(light.graph, folded=options.folded, known=external.attributed)
     checks.check_nodes(scopes)
+    if not inlined:
+        # Names that inlining made say nothing about the file.
+        checks.check_names(scopes)
     checks.check_inputs(light.graph, scopes[0])
     checks.import_operators(light, scopes)
     ranks.check_ranks(scopes)

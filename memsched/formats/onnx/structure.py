@@ -7,7 +7,8 @@ around it. Everything is done with explicit stacks, in linear time.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -337,33 +338,41 @@ class FalseNames:
 
 
 def unique_names(scopes: list[Scope]) -> list[list[str]]:
-    """Return per scope and node a name that is unique in its graph.
+    """Return per scope and node a name that is unique in its graph and the same wherever the node is stored.
 
-    A node keeps its own name unless it has none or an earlier node of its graph has the same; then it takes the name
-    of its first output, with a number where that is taken too.
+    A node keeps its own name unless it has none or another node of its graph has the same; then it takes the name of
+    its first output, with a number if a node of the graph has that name.
     """
-    taken = set(itertools.chain.from_iterable(scope.given for scope in scopes))
     result = []
     for scope in scopes:
         own = scope.given
-        seen = set(own)
-        if len(seen) == len(own) and "" not in seen:
+        if len(set(own)) == len(own) and "" not in own:
             result.append(own)
             continue
-        seen = set()
+        count = Counter(own)
+        bases = [None if name and count[name] == 1 else _described(scope, node) for node, name in enumerate(own)]
+        taken, seen = {*own, *bases}, set(own)
         names = []
-        for position, name in enumerate(own):
-            found = name if name and name not in seen else _new_name(scope.graph.node[position], taken)
-            taken.add(found)
+        for name, base in zip(own, bases, strict=True):
+            found = name if base is None else _free_name(base, seen, taken)
             seen.add(found)
             names.append(found)
         result.append(names)
     return result
 
 
-def _new_name(node: NodeProto, taken: set[str]) -> str:
-    base = next((output for output in node.output if output), str(node.op_type) or "op")
-    name, number = base, 1
-    while name in taken:
-        name, number = f"{base}#{number}", number + 1
-    return name
+def _free_name(base: str, seen: Collection[str], taken: Collection[str | None]) -> str:
+    """Return ``base``, or the first numbered one of it that no other node can have."""
+    found, number = base, 1
+    while found in seen:
+        found = f"{base}#{number}"
+        if found in taken:
+            found = base
+        number += 1
+    return found
+
+
+def _described(scope: Scope, node: int) -> str:
+    """Return what tells a node apart from most others of its graph: its first output, or what it reads."""
+    made = next((name for name in scope.writes[node] if name), None)
+    return made if made is not None else f"{scope.kinds[node]}({', '.join(scope.reads[node])})"

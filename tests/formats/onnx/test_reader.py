@@ -251,15 +251,55 @@ def test_effects_without_outputs_keep_their_order() -> None:
     assert module.graph.dependencies == ((0, 1), (1, 2))
 
 
-def test_names_are_made_unique_but_own_names_stay() -> None:
+def test_nodes_without_names_get_unique_ones_and_own_names_stay() -> None:
     nodes = [
-        node("Relu", "x", "a", name="n"),
-        node("Relu", "a", "b", name="n"),
-        node("Relu", "b", "c", name="d"),
+        node("Relu", "x", "a"),
+        node("Relu", "x", "b"),
+        node("Add", "a b", "c", name="d"),
         node("Relu", "c", "d"),
     ]
     module = read(make(nodes, [value("x", [4])], [value("d", None)]))
-    assert [op.name for op in module.graph.ops] == ["n", "b", "d", "d#1"]
+    assert [op.name for op in module.graph.ops] == ["a", "b", "d", "d#1"]
+    # A node is the same wherever it is stored.
+    moved = read(make([nodes[1], nodes[0], *nodes[2:]], [value("x", [4])], [value("d", None)]))
+    assert [op.name for op in moved.graph.ops] == ["b", "a", "d", "d#1"]
+
+
+def test_a_name_that_two_nodes_of_a_graph_have_is_refused() -> None:
+    twice = [node("Relu", "x", "a", name="n"), node("Relu", "a", "y", name="n")]
+    with pytest.raises(ModelError, match=r"graph 'net'.*'n'.*rename"):
+        read(make(twice, [value("x", [4])], [value("y", None)]))
+    # A Constant is no node for the runtime, and a body has names of its own.
+    body = branch("body", node("Relu", "a", "b", name="n"), outputs="b")
+    nodes = [
+        node("Constant", "", "k", value_float=1.0, name="n"),
+        node("Add", "x k", "a", name="n"),
+        node("If", "c", "y", then_branch=body, else_branch=body),
+    ]
+    assert read(make(nodes, [value("x", [4]), value("c", [], BOOL)], [value("y", [4])])).graph.ops[0].name == "a"
+
+
+def test_a_name_depends_on_the_nodes_of_its_own_graph_alone() -> None:
+    """Bodies that are told apart by numbers counted over all graphs change places with the ops that run them."""
+    bodies = [
+        branch("body", node("Relu", captured, "inner"), node("Neg", "inner", "made"), outputs="made")
+        for captured in "ab"
+    ]
+    nodes = [
+        node("Abs", "x", "a"),
+        node("Exp", "x", "b"),
+        *(
+            node("If", "cond", made, then_branch=body, else_branch=body)
+            for made, body in zip("pq", bodies, strict=True)
+        ),
+        node("Add", "p q", "y"),
+    ]
+    given = [value("x", [4]), value("cond", [], BOOL)]
+    first = read(make(nodes, given, [value("y", [4])]))
+    second = read(make([nodes[1], nodes[3], nodes[0], nodes[2], nodes[4]], given, [value("y", [4])]))
+    names = [[op.name for op in graph.ops] for graph in first.graphs]
+    assert names[1:] == [["inner", "made"]] * 4
+    assert [[op.name for op in graph.ops] for graph in second.graphs][1:] == names[1:]
 
 
 def test_attributes_and_small_constant_inputs() -> None:

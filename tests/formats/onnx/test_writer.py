@@ -37,7 +37,7 @@ def diamond() -> onnx.ModelProto:
         node("Constant", "", "spare", value_float=1.0),
         node("Relu", "x", "a", name="first"),
         node("Abs", "x", "b", doc_string="kept"),
-        node("Add", "a k", "c", name="first"),
+        node("Add", "a k", "c", name="third"),
         node("Mul", "b minus", "d"),
         node("Add", "c d", "y"),
     ]
@@ -60,10 +60,10 @@ def test_constants_move_before_their_first_reader() -> None:
     assert outputs(model.graph) == ["b", "k", "minus", "d", "a", "c", "y", "spare"]
     onnx.checker.check_model(model)
     assert (model.doc_string, model.producer_name) == ("about", "someone")
-    assert [proto.name for proto in model.graph.node if proto.output[0] in {"a", "b", "c"}] == ["", "first", "first"]
+    assert [proto.name for proto in model.graph.node if proto.output[0] in {"a", "b", "c"}] == ["", "first", "third"]
     assert next(proto for proto in model.graph.node if proto.output[0] == "b").doc_string == "kept"
     again = reader.read(model.SerializeToString(), "net.onnx")
-    assert [op.name for op in again.graph.ops] == ["b", "d", "first", "c", "y"]
+    assert [op.name for op in again.graph.ops] == ["b", "d", "first", "third", "y"]
 
 
 def test_metadata_is_added_and_replaced() -> None:
@@ -94,7 +94,7 @@ def test_nodes_take_their_ops_names_only_for_measuring() -> None:
     assert [by_output[module.graph.tensors[op.outputs[0]].name] for op in module.graph.ops] == [
         op.name for op in module.graph.ops
     ]
-    assert [op.name for op in module.graph.ops] == ["first", "b", "c", "d", "y"]
+    assert [op.name for op in module.graph.ops] == ["first", "b", "third", "d", "y"]
 
 
 def test_bodies_are_reordered_with_the_constants_they_capture() -> None:
