@@ -81,6 +81,4 @@ class UsageError(MemschedError):
 
 
 class VerificationError(MemschedError):
-    """The optimised model does not compute the same outputs; nothing is written."""
-
-    exit_code = 4
+    """What was made of a model does not compute the same outputs; it is not written."""

@@ -17,7 +17,7 @@ EXIT_CODES = {
     "TargetError": 1,
     "UnknownShapeError": 1,
     "UsageError": 2,
-    "VerificationError": 4,
+    "VerificationError": 1,
 }
 
 

@@ -26,6 +26,7 @@ from memsched.report.values.optimize import (
     BodyRow,
     BudgetSection,
     BufferRow,
+    FailureRow,
     FaultRow,
     FusionSection,
     OptimizeReport,
@@ -119,6 +120,7 @@ class Facts(FrozenValue, frozen=True):
     curve: CurveSection | None = None
     layers: Sequence[LayerRow] = ()
     rows: bool = True
+    failures: Sequence[FailureRow] = ()
 
 
 def build_report(facts: Facts) -> OptimizeReport:
@@ -146,6 +148,7 @@ def build_report(facts: Facts) -> OptimizeReport:
         tflm=facts.tflm,
         verification=facts.verification,
         notes=tuple(facts.notes),
+        failures=tuple(facts.failures),
         suggestions=tuple(facts.suggestions),
         unknown_sizes=tuple(tensor.name for tensor in graph.tensors if not tensor.sized),
         at_fault=_peak_tensors(graph, facts.checked, producer),

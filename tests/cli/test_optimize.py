@@ -15,6 +15,7 @@ import jsonschema
 import onnx
 import pytest
 
+from memsched.commands.failures import DEFECTS
 from memsched.report.schema import json_schema
 from tests import small_models
 from tests.cli.conftest import Run
@@ -338,18 +339,32 @@ def test_both_files_or_neither(run: Run, model: Path, monkeypatch: pytest.Monkey
     assert names(model.parent) == ["net.onnx"]
 
 
-def test_different_outputs_write_no_model(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_different_outputs_copy_the_model_and_say_why(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from memsched.commands.optimize import finish
     from memsched.runtimes.values import Verification
 
     wrong = Verification("onnxruntime 0", 3, False, float("inf"), None, None, None, "outputs differ")
     monkeypatch.setattr(finish, "verify_written", lambda *_, **__: (wrong, ()))
-    done = run("optimize", model)
-    assert done.code == 4
+    monkeypatch.delenv(DEFECTS)
+    done = run("optimize", model, "-o", model.parent / "out.onnx")
+    assert done.code == 0
+    assert (model.parent / "out.onnx").read_bytes() == model.read_bytes()
+    (failure,) = report_of(model.parent / "out.json")["failures"]
+    assert failure["defect"]
+    assert "outputs differ" in failure["reason"]
+    assert "outputs differ" in " ".join(done.out.split())
+
+
+def test_different_outputs_end_the_run_where_defects_do(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from memsched.commands.optimize import finish
+    from memsched.runtimes.values import Verification
+
+    wrong = Verification("onnxruntime 0", 3, False, float("inf"), None, None, None, "outputs differ")
+    monkeypatch.setattr(finish, "verify_written", lambda *_, **__: (wrong, ()))
+    monkeypatch.setenv(DEFECTS, "raise")
+    done = run("optimize", model, "--report", model.parent / "why.json")
+    assert done.code == 1
     assert "outputs differ" in done.err
-    assert names(model.parent) == ["net.onnx"]
-    asked = run("optimize", model, "--report", model.parent / "why.json")
-    assert asked.code == 4
     assert report_of(model.parent / "why.json")["verification"]["outputs_equal"] is False
     assert names(model.parent) == ["net.onnx", "why.json"]
 

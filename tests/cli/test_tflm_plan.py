@@ -101,11 +101,11 @@ def test_a_wrong_plan_is_not_blamed_on_what_was_done(run: Run, tmp_path: Path) -
     path = tmp_path / "model.tflite"
     path.write_bytes(planned(0, 512, 4096))
     done = run("optimize", path, "--target", "tflm")
-    said = " ".join(done.err.split())
-    assert done.code == 4
+    said = " ".join(done.out.split())
+    assert done.code == 0
     assert "in which the memory plan lays tensor 0 'x' of subgraph 0 and tensor 1 'z'" in said
     assert "report it" not in said
-    assert not path.with_name("model_memsched.tflite").exists()
+    assert path.with_name("model_memsched.tflite").read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize("command", ["optimize", "analyze"])

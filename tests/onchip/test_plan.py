@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from memsched.commands.optimize.report import on_chip_section
+from memsched.commands.optimize.on_chip_report import on_chip_section
 from memsched.errors import InternalError, UsageError
 from memsched.formats.onnx.reader import read
 from memsched.graph.model import Graph, Op, Tensor

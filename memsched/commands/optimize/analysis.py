@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from memsched.arguments import checked
 from memsched.commands.declared import check_given
 from memsched.commands.levels import named
+from memsched.commands.optimize.on_chip_report import on_chip_section
 from memsched.commands.optimize.permissions import Permissions
 from memsched.commands.optimize.place import ModulePlan, Request, prepare, required_as_given, rules_of
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.possible import too_large
 from memsched.commands.optimize.reading import budget_of, check_percentages, load_options, split_ranges
-from memsched.commands.optimize.report import Outcome, build, on_chip_section
+from memsched.commands.optimize.report import Outcome, build
 from memsched.commands.options import AnalyzeOptions, OptimizeOptions
 from memsched.commands.results import AnalyzeResult
 from memsched.commands.without_effect import refuse_for_range

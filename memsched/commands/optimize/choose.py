@@ -26,23 +26,20 @@ from memsched.commands.optimize.final_model import (
 )
 from memsched.commands.optimize.fuse import ChainRewrite
 from memsched.commands.optimize.permissions import Permissions
+from memsched.commands.optimize.piece_runs import PieceRuns
 from memsched.commands.optimize.place import GivenUpError, ModulePlan, Request, place, prepare_again
-from memsched.commands.optimize.rewritten import RewriteRun, rank
+from memsched.commands.optimize.rewritten import RewriteRun
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import load_again
 from memsched.graph.border import Borders
 from memsched.graph.chain import Chain
-from memsched.graph.dag import has_choice
 from memsched.planning.values import TargetModule
 from memsched.report.border import border_section
 from memsched.report.chains import chain_section
 
 if TYPE_CHECKING:
-    from memsched.commands.optimize.loop_order import LoopStart
     from memsched.report.values.rewrites import TilingSection
-    from memsched.tiling.local import Group
-    from memsched.tiling.loop import LoopGroup
 
 __all__ = ["FinalModel", "Permissions", "find"]
 
@@ -75,16 +72,6 @@ _FREE_SHARE = 0.4
 
 _MIX_SHARE = 0.5
 """Share of what is left for each mix of pieces and repetitions."""
-
-_LOOP_SHARE = 0.5
-"""Share of the time for pieces that loops get: their search nearly always ends by itself long before."""
-
-_LOOP_SHARE_APART = 1 / 3
-"""The same where both forms are looked for apart, with little work."""
-
-_ORDERS = (6.0, 16.0, 16.0)
-"""Work, as `Limits.effort` counts it, for loops in each order before they are looked for in another one: whatever the
-limit, so that more work goes on from where less ends."""
 
 _TILING_SHARE = 0.6
 """Share of what is left then for pieces, when values may be computed again as well."""
@@ -120,9 +107,31 @@ def find(
     chains = format_of(module).chains(module) if permitted.fuse else ()
     rewriting = permitted.tile or permitted.remat or permitted.algebra or bool(borders.found) or bool(chains)
     share = _AS_GIVEN_SHARE if rewriting else _ORDER_SHARE
-    placed = place(module, prepared, request.within(share) if rewriting or permitted.free else request)
-    given = final = FinalModel(module, data, prepared, placed, options=options)
+    placed = _placed(module, prepared, request.within(share) if rewriting or permitted.free else request)
+    given = FinalModel(module, data, prepared, placed, options=options)
     request = request.rest()
+    with request.failures.left_out("rewrites"):
+        return _rewritten_further(given, chains, borders, request, budget, permitted)
+    return given
+
+
+def _placed(module: Module, prepared: TargetModule, request: Request) -> ModulePlan:
+    """Return orders and addresses, those of the file as given if no others can be found."""
+    with request.failures.left_out("another order of the operators"):
+        return place(module, prepared, request)
+    return place(module, prepared, dataclasses.replace(request, solver="file"))
+
+
+def _rewritten_further(
+    given: FinalModel,
+    chains: Sequence[Chain],
+    borders: Borders,
+    request: Request,
+    budget: int | None,
+    permitted: Permissions,
+) -> FinalModel:
+    """Return ``given`` with all that is permitted done to it where that requires less."""
+    final, placed = given, given.placed
     if permitted.fuse and not met(final, budget):
         final = _in_one(final, chains, request, budget, permitted)
         borders = format_of(final.module).borders(final.module) if permitted.io else Borders()
@@ -147,9 +156,15 @@ def find(
         # Fewer operators alone are no reason to write a file that only one runtime takes.
         left = msgspec.structs.replace(chained, applied=False, bytes=chained.given_bytes, chains=())
         final = dataclasses.replace(given, rewrites=dataclasses.replace(final.rewrites, chains=left))
+    return _compared_with(final, placed)
+
+
+def _compared_with(final: FinalModel, given: ModulePlan) -> FinalModel:
+    """Return ``final``, and what it was made from, with figures compared with those of the model as given."""
     if not final.rewritten:
         return final
-    return dataclasses.replace(final, placed=_compared(final.placed, placed), whole=placed)
+    before = None if final.before is None else _compared_with(final.before, given)
+    return dataclasses.replace(final, placed=_compared(final.placed, given), whole=given, before=before)
 
 
 def _in_pieces(given: FinalModel, request: Request, budget: int | None, permitted: Permissions) -> FinalModel:
@@ -181,7 +196,7 @@ def _across_shapes(given: FinalModel, request: Request) -> FinalModel:
     except GivenUpError:
         return given
     prepared = dataclasses.replace(prepared, baselines=given.prepared.baselines)
-    return dataclasses.replace(given, module=again, data=data, prepared=prepared, placed=placed)
+    return dataclasses.replace(given, module=again, data=data, prepared=prepared, placed=placed, before=given)
 
 
 def _unused(section: TilingSection | None) -> TilingSection | None:
@@ -227,6 +242,7 @@ def _in_one(
             *(base_of(given), request.within(_CHAIN_SHARE) if more or permitted.io else request),
             percent=0.0,
             budget=budget,
+            what="one operator for a chain (fuse)",
         )
         run.go_on(request, until_met=False)
         final = after(given, run, ties=more)
@@ -251,7 +267,8 @@ def _at_the_border(
     final = given
     if borders.found:
         make = functools.partial(BorderRewrite, borders)
-        run = RewriteRun(make, base_of(given), request, percent=0.0, budget=budget)
+        what = "another form of inputs and outputs (io)"
+        run = RewriteRun(make, base_of(given), request, percent=0.0, budget=budget, what=what)
         run.go_on(request, until_met=False)
         final = after(given, run, ties=more)
     found = final.rewrites.io or border_section(borders, (), 0, 0)
@@ -266,7 +283,8 @@ def _by_algebra(given: FinalModel, request: Request, budget: int | None, permitt
 
     request = request.within(_ALGEBRA_SHARE) if permitted.tile or permitted.remat else request
     make = functools.partial(AlgebraRewrite, sums=permitted.reassociate)
-    run = RewriteRun(make, base_of(given), request, percent=0.0, budget=budget)
+    what = "operators computed otherwise (algebra)"
+    run = RewriteRun(make, base_of(given), request, percent=0.0, budget=budget, what=what)
     run.go_on(request, until_met=False)
     final = after(given, run)
     if final.rewrites.algebra is None:
@@ -286,8 +304,8 @@ def _rewritten(
     work.
     """
 
-    def in_pieces(percent: float) -> _PieceRuns:
-        return _PieceRuns(given, request, budget, percent, mixed=mixed)
+    def in_pieces(percent: float) -> PieceRuns:
+        return PieceRuns(given, request, budget, percent, mixed=mixed)
 
     share = _TILING_SHARE if permitted.remat else 1.0
     pieces = in_pieces(permitted.extra_percent)
@@ -317,95 +335,6 @@ def _rewritten(
                 again = _recomputed(base, request.within(_MIX_SHARE), budget, permitted)
                 best = better(best, again, budget)
     return _with_section(best, tiled, permitted)
-
-
-class _PieceRuns:
-    """Searches for layers of the given model to compute in pieces: as loops where possible, then one by one as well.
-
-    Args:
-        mixed: One result may hold both.
-    """
-
-    def __init__(
-        self, given: FinalModel, request: Request, budget: int | None, percent: float, *, mixed: bool = True
-    ) -> None:
-        from memsched.commands.optimize.loops import LoopRewrite
-        from memsched.commands.optimize.tile import TileRewrite
-
-        self._given, self._budget = given, budget
-        self._loop_share = _LOOP_SHARE if mixed else _LOOP_SHARE_APART
-        base = base_of(given)
-        # The first in the order in which the model was placed, others in those in which the loops before need less.
-        self._loops: list[LoopRewrite] = []
-        self._in_loops: list[RewriteRun[LoopGroup]] = []
-        self._orders = _ORDERS if mixed and has_choice(base.executed) else ()
-
-        def in_loops(request: Request, start: LoopStart | None = None) -> RewriteRun[LoopGroup]:
-            loops = LoopRewrite(base, request, percent, budget, start)
-            self._loops.append(loops)
-            self._in_loops.append(RewriteRun(lambda *_: loops, base, request, percent=percent, budget=budget))
-            return self._in_loops[-1]
-
-        self._loop_run = in_loops
-        if base.dialect.loop is not None:
-            in_loops(request)
-        self._one_by_one: RewriteRun[Group] | None = None
-
-        def one_by_one() -> RewriteRun[Group]:
-            # What loops bring down need not be in pieces as well; the order is that of the first search for them.
-            loops = self._loops[0].of_use() if mixed and self._loops else ()
-            make = functools.partial(TileRewrite, loops=loops)
-            return RewriteRun(make, base, request, percent=percent, budget=budget)
-
-        self._make = one_by_one
-
-    def go_on(self, request: Request, *, until_met: bool) -> None:
-        """Search on within ``request``; see `RewriteRun.go_on`."""
-        if self._in_loops:
-            self._loop_on(request.within(self._loop_share), until_met=until_met)
-            if any(met(after(self._given, run), self._budget) for run in self._in_loops):
-                return
-            if not self._in_loops[-1].finished and request.effort() is not None:
-                # Whatever that one has left over: with more work for both, neither gets less.
-                request = request.within(1 - self._loop_share)
-        if self._one_by_one is None:
-            self._one_by_one = self._make()
-        self._one_by_one.go_on(request, until_met=until_met)
-
-    def _loop_on(self, request: Request, *, until_met: bool) -> None:
-        """Search for loops, then, while that finds better ones, in orders in which those found before need less."""
-        if not self._orders:
-            self._in_loops[0].go_on(request, until_met=until_met)
-            return
-        self._in_loops[0].go_on(request.taking(self._orders[0]), until_met=until_met)
-        best = after(self._given, self._in_loops[0])
-        while len(self._in_loops) < len(self._orders) and not met(best, self._budget):
-            rest = request.rest()
-            start = None if rest.over() else self._loops[-1].again()
-            if start is None:
-                break
-            work = self._orders[len(self._in_loops)]
-            run = self._loop_run(rest, start)
-            run.go_on(rest.taking(work), until_met=until_met)
-            found = after(self._given, run)
-            if found.placed.requirement.weight >= best.placed.requirement.weight:
-                break
-            best = found
-        rest = request.rest()
-        if not (rest.over() or self._in_loops[-1].finished or met(best, self._budget)):
-            self._in_loops[-1].go_on(rest, until_met=until_met)
-
-    def best(self) -> FinalModel:
-        """Return the better of their results; see `_after`."""
-        found = [after(self._given, run) for run in self._in_loops]
-        if self._one_by_one is not None:
-            found.append(after(self._given, self._one_by_one))
-        best = min(found, key=lambda one: rank(one.placed, one.extra_work, self._budget))
-        # What ends groups of one form is worth knowing where the other form is used, too.
-        sections = [one.rewrites.tiling for one in found if one.rewrites.tiling is not None]
-        refusals = tuple(row for section in sections for row in section.refusals)
-        tiling = best.rewrites.tiling and msgspec.structs.replace(best.rewrites.tiling, refusals=refusals)
-        return dataclasses.replace(best, rewrites=dataclasses.replace(best.rewrites, tiling=tiling))
 
 
 def _settled(final: FinalModel, request: Request, budget: int) -> bool:
@@ -439,7 +368,7 @@ def _by_turns(final: FinalModel, request: Request, budget: int | None, permitted
         turn = request.within(_TURN_SHARE)
         if pieces:
             turn = slower_by_less(turn, best)
-            runs = _PieceRuns(best, turn, budget, left_of(best, permitted))
+            runs = PieceRuns(best, turn, budget, left_of(best, permitted))
             runs.go_on(turn, until_met=True)
             found = runs.best()
         else:
@@ -456,13 +385,14 @@ def _apart(given: FinalModel, request: Request, budget: int | None, permitted: P
     if request.over():
         return given
     placing = slower_by_less(request.within(_COPIES_SHARE), given)
-    run = RewriteRun(ReaderCopies, base_of(given), placing, percent=_COPIED * left_of(given, permitted), budget=None)
+    percent, what = _COPIED * left_of(given, permitted), "a copy of a value for each reader (remat)"
+    run = RewriteRun(ReaderCopies, base_of(given), placing, percent=percent, budget=None, what=what)
     run.go_on(placing, until_met=False)
     copied = after(given, run, anyway=True)
     if copied.module is given.module:
         return given
     request = slower_by_less(request.rest().within(_APART_SHARE), copied)
-    pieces = _PieceRuns(copied, request, budget, left_of(copied, permitted))
+    pieces = PieceRuns(copied, request, budget, left_of(copied, permitted))
     pieces.go_on(request, until_met=True)
     return pieces.best()
 
@@ -473,7 +403,8 @@ def _recomputed(final: FinalModel, request: Request, budget: int | None, permitt
 
     percent = left_of(final, permitted)
     request = slower_by_less(request.rest(), final)
-    run = RewriteRun(RematRewrite, base_of(final), request, percent=percent, budget=budget)
+    what = "values computed again (remat)"
+    run = RewriteRun(RematRewrite, base_of(final), request, percent=percent, budget=budget, what=what)
     run.go_on(request, until_met=True)
     if budget is not None and not run.settled(request):
         run.go_on(request, until_met=False)

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 
 from memsched import __version__
+from memsched.commands.optimize.on_chip_report import on_chip_section
 from memsched.commands.optimize.reading import load_options, split_ranges
-from memsched.commands.optimize.report import model_section, on_chip_section
+from memsched.commands.optimize.report import model_section
 from memsched.commands.options import OptimizeOptions
 from memsched.commands.results import Report
 from memsched.emit.code import c_files, chip_bytes

@@ -37,6 +37,7 @@ class FinalModel:
         borders: What its caller has to do instead of it.
         whole: The model as given in the best order found, where this is another one.
         options: What is stated of this model.
+        before: The model that it was made from, which is the next best; None for the model as given.
     """
 
     module: Module
@@ -51,6 +52,7 @@ class FinalModel:
     borders: tuple[Border, ...] = ()
     whole: ModulePlan | None = None
     options: LoadOptions = field(default_factory=LoadOptions)
+    before: FinalModel | None = None
 
 
 def base_of(final: FinalModel) -> RewriteBase:
@@ -84,6 +86,7 @@ def after(final: FinalModel, run: RewriteRun[Part], *, ties: bool = False, anywa
         slowdown=_slower(final, model),
         borders=(*final.borders, *model.borders),
         options=restated(final.options, model.borders),
+        before=final,
     )
 
 

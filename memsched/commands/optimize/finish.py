@@ -25,7 +25,7 @@ from memsched.report.outputs import TOLERANCE
 from memsched.report.values.sessions import HeldBackSection, SessionRow
 from memsched.runtimes.known import runtime_of, session_maker_of
 from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED
-from memsched.runtimes.output import ModelBytes
+from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.runtime import Opening, Requirement
 from memsched.runtimes.values import Verification
 from memsched.search.run import Run
@@ -33,7 +33,7 @@ from memsched.search.run import Run
 if TYPE_CHECKING:
     from memsched.runtimes.tflm.arena import TflmFacts
 
-__all__ = ["FinishRequest", "FinishedModel", "finish", "opened_alone", "refuted", "told_apart"]
+__all__ = ["FinishRequest", "FinishedModel", "as_given", "finish", "opened_alone", "refuted", "told_apart"]
 
 
 class FinishRequest(FrozenValue, frozen=True):
@@ -92,6 +92,13 @@ class FinishedModel(FrozenValue, frozen=True):
     held_back: HeldBackSection | None = None
     sessions: tuple[SessionRow, ...] = ()
 
+    @property
+    def wrong(self) -> bool:
+        """Whether the file's outputs differ because of what was done to it."""
+        seen = self.verification
+        # A file that nothing was done to differs from itself only if it draws numbers.
+        return seen is not None and not self.written.unchanged and refuted(seen, inexact=self.final.rewrites.inexact)
+
 
 def finish(final: FinalModel, request: Request, asked: FinishRequest) -> FinishedModel:
     """Return the file of what was found, run beside the model as given, or that one where only named sessions gain."""
@@ -108,6 +115,18 @@ def finish(final: FinalModel, request: Request, asked: FinishRequest) -> Finishe
     placed = place(asked.module, asked.prepared, dataclasses.replace(request, solver="file"))
     given = FinalModel(asked.module, asked.data, asked.prepared, placed, options=asked.options)
     return dataclasses.replace(_finished(given, asked), held_back=held)
+
+
+def as_given(request: Request, asked: FinishRequest) -> FinishedModel:
+    """Return the file as given, of which nothing better could be written."""
+    placed = place(asked.module, asked.prepared, dataclasses.replace(request, solver="file"))
+    given = FinalModel(asked.module, asked.data, asked.prepared, placed, options=asked.options)
+    kind = asked.opening.guarantee
+    written = ModelBytes(asked.data, True, Guarantee(kind, pins=0 if kind == "pins" else None))
+    runtime = runtime_of(asked.module, asked.prepared.target, asked.opening)
+    needed = (required_as_given(asked.module, asked.prepared, asked.opening),) * 2
+    figures = {} if runtime.figure is None else {runtime.figure: (needed[0].total, needed[1].total)}
+    return FinishedModel(given, written, None, needed, figures, notes=(_COPIED,))
 
 
 def _same_bits(found: FinishedModel) -> bool:
@@ -163,6 +182,8 @@ def opened_alone(found: FinishedModel, module: Module) -> bool:
     alone = path != STANDARD_STREAM and not format_of(module).external_files(module)
     return judged and alone and found.needed[0].total >= LEAST_SHOWN
 
+
+_COPIED: Final = "no file that memsched made could be used: the file as given was copied, and nothing was run"
 
 _OPENED: Final = frozenset({"session", "pins", "default"})
 """Guarantees that say how a session is opened."""
@@ -247,27 +268,24 @@ def refuted(verification: Verification, *, inexact: bool) -> bool:
 
 
 def told_apart(verification: Verification, final: FinalModel, facts: TflmFacts | None) -> str:
-    """Return why the model is rejected for outputs that differ, in a sentence for the user."""
+    """Return why a file is rejected for outputs that differ, in a sentence for the user."""
+    runtime, reason = verification.runtime, verification.reason or ""
     if facts is not None and facts.plan_fault is not None:
         return (
-            f"outputs differ from those of the model as given in {verification.runtime}, in which {facts.plan_fault}: "
-            "no model is written; take that plan out of the file"
+            f"outputs differ from those of the model as given in {runtime}, in which {facts.plan_fault}: take that "
+            "plan out of the file"
         )
     wrong = verification.wrong_elsewhere
     if wrong is not None:
         return (
-            f"the optimised model is wrong in {verification.runtime} at {wrong.dimension} = {wrong.size}, a size that "
-            f"the model as given leaves open ({wrong.reason}): no model is written; please report it"
+            f"the outputs are wrong in {runtime} at {wrong.dimension} = {wrong.size}, a size that the model as given "
+            f"leaves open ({wrong.reason})"
         )
     if final.rewritten:
         error = verification.relative_error
         told = error is not None and final.rewrites.inexact
         far = f" by {error:.1e} of their largest magnitude, {TOLERANCE:g} is permitted" if told else ""
-        return (
-            f"with {final.rewrites.described()}, the model's outputs differ in {verification.runtime}{far}: no model "
-            f"is written; leave that out of --allow, and please report it. {verification.reason or ''}"
-        ).rstrip()
+        return f"with {final.rewrites.described()}, the model's outputs differ in {runtime}{far}. {reason}".rstrip()
     return (
-        f"the reordered model's outputs differ in {verification.runtime} (by up to {verification.max_abs_error}): "
-        f"no model is written; please report it. {verification.reason or ''}".rstrip()
+        f"the reordered model's outputs differ in {runtime} (by up to {verification.max_abs_error}). {reason}".rstrip()
     )

@@ -11,11 +11,13 @@ from typing import Literal
 
 from memsched.arguments import checked
 from memsched.commands.declared import check_given
+from memsched.commands.failures import defects_end_the_run
 from memsched.commands.levels import named
 from memsched.commands.optimize.analysis import Source, budget_in_bytes, on_chip
-from memsched.commands.optimize.branch import finished, guarantee_of
+from memsched.commands.optimize.branch import guarantee_of
 from memsched.commands.optimize.choose import Permissions, find
-from memsched.commands.optimize.finish import FinishRequest, refuted, told_apart
+from memsched.commands.optimize.fallback import finish_best
+from memsched.commands.optimize.finish import FinishRequest, told_apart
 from memsched.commands.optimize.over_sizes import RangeRequest, optimize_over_sizes
 from memsched.commands.optimize.place import Request, prepare, rules_of
 from memsched.commands.optimize.pools import plan_pools
@@ -188,7 +190,8 @@ def optimize(
 
     Raises:
         MemschedError: The subclass and its message say which file, tensor or option is at fault.
-        VerificationError: The outputs differ.
+        VerificationError: The outputs differ, and MEMSCHED_DEFECTS=raise is in the environment; else the next best file
+            is the result, and the report says which one was left out.
     """
     check_given(OptimizeOptions, budget_for=budget_for, session=session, order_guarantee=order_guarantee)
     started = time.monotonic()
@@ -235,7 +238,7 @@ def optimize(
     permitted = possible(asked_for, module, options, rules, opening)
     final = find(module, data, prepared, options, request, budget_bytes, permitted)
     interrupted = request.stopped()
-    done = finished(
+    done = finish_best(
         final,
         request,
         FinishRequest(
@@ -282,6 +285,7 @@ def optimize(
         pools=pools,
         rewritten=final.module if final.rewritten else None,
         rewrites=final.rewrites,
+        failures=request.failures.found,
         extra_macs=final.extra_macs,
         borders=final.borders,
         on_chip=on_chip(final.module, main, prepared.target, limits),
@@ -294,7 +298,7 @@ def optimize(
         suggestions=helpful,
     )
     report = build(outcome, seed=seed, seconds=time.monotonic() - started)
-    if verification is not None and refuted(verification, inexact=final.rewrites.inexact):
+    if verification is not None and done.wrong and defects_end_the_run():
         raise OutputsDifferError(told_apart(verification, final, done.facts), report)
     return OptimizeResult(
         model=done.written.model,

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from memsched.check.schedule import check_allocation, check_schedule
+from memsched.commands.failures import Failures
 from memsched.formats.module import Module
 from memsched.frozen import FrozenValue
 from memsched.graph.liveness import Storage
@@ -77,6 +78,7 @@ class Request(FrozenValue, frozen=True):
         free_ops: So many operators more cost neither time nor memory of the process: where all is small, nothing is
             slow.
         cautious: What rewrites cost is to hold however the model is run.
+        failures: The candidates of the whole run that failed.
     """
 
     run: Run
@@ -89,6 +91,7 @@ class Request(FrozenValue, frozen=True):
     slowdown: float | None = None
     free_ops: int = 150
     cautious: bool = False
+    failures: Failures = msgspec.field(default_factory=Failures)
 
     def stopped(self) -> bool:
         """Whether the search was asked to end."""

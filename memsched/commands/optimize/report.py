@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from memsched import __version__
+from memsched.commands.failures import CandidateFailure
 from memsched.commands.optimize.layers import LayeredModel, layer_rows
 from memsched.commands.optimize.verification import verification_section
 from memsched.commands.results import Report
@@ -27,6 +28,7 @@ from memsched.report.values.layers import LayerRow
 from memsched.report.values.optimize import (
     BaselinesSection,
     BodyRow,
+    FailureRow,
     FileOrderSection,
     FixedDimensionRow,
     OptimizeReport,
@@ -37,16 +39,10 @@ from memsched.report.values.optimize import (
 from memsched.report.values.rewrites import (
     AlgebraSection,
     ChainSection,
-    FlopsSection,
     FrontierRow,
-    OnChipBufferRow,
-    OnChipGroupRow,
     OnChipSection,
-    PiecesSection,
     RematSection,
-    SecondsSection,
     TilingSection,
-    TrafficSection,
 )
 from memsched.report.values.runtime import (
     ByPointer,
@@ -72,11 +68,10 @@ from memsched.targets.pool_plan import PoolPlan
 from memsched.units import counted
 
 if TYPE_CHECKING:
-    from memsched.onchip.model import OnChipBuffer, OnChipGroup, OnChipPlan
     from memsched.runtimes.tflm.arena import TflmFacts
     from memsched.runtimes.tflm.firmware import FirmwareNeeds
 
-__all__ = ["Outcome", "Rewrites", "build", "model_section", "on_chip_section"]
+__all__ = ["Outcome", "Rewrites", "build", "model_section"]
 
 
 class Rewrites(FrozenValue, frozen=True):
@@ -146,6 +141,7 @@ class Outcome:
     pools: PoolPlan | None = None
     rewritten: Module | None = None
     rewrites: Rewrites = field(default_factory=Rewrites)
+    failures: Sequence[CandidateFailure] = ()
     extra_macs: int = 0
     borders: tuple[Border, ...] = ()
     on_chip: OnChipSection | None = None
@@ -192,6 +188,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float, rows: bool = True) -> 
         tflm=None if outcome.tflm is None else _tflm_section(outcome.tflm, outcome.verification),
         verification=None if verification is None else verification_section(verification),
         notes=_notes(outcome),
+        failures=tuple(FailureRow(what=one.what, reason=one.reason, defect=one.defect) for one in outcome.failures),
         pools=outcome.pools,
         interrupted=outcome.interrupted,
         firmware=None if needs is None else _firmware_section(*needs),
@@ -402,59 +399,6 @@ def _by_pointer(figures: Mapping[int, int]) -> ByPointer:
     return ByPointer(bits_64=figures[64], bits_32=figures[32])
 
 
-def on_chip_section(plan: OnChipPlan) -> OnChipSection:
-    """Return a plan as a report has it: sizes and addresses in bytes, ranges half-open, in elements.
-
-    A piece holds the product of one range per axis of each buffer, laid out as batch, rows, columns, channels; an
-    axis that a buffer is not cut on has one range for all pieces.
-    """
-    return OnChipSection(
-        on_chip_bytes=plan.capacity,
-        method=plan.method,
-        groups=tuple(_on_chip_group(plan, group) for group in plan.groups),
-        traffic=TrafficSection(
-            before_bytes=plan.before.traffic,
-            after_bytes=plan.cost.traffic,
-            each_operand_once_bytes=plan.once.traffic,
-        ),
-        flops=FlopsSection(before=plan.before.flops, after=plan.cost.flops),
-        time_seconds=SecondsSection(before=plan.before_seconds, after=plan.seconds),
-    )
-
-
-def _on_chip_group(plan: OnChipPlan, group: OnChipGroup) -> OnChipGroupRow:
-    tile = group.tile
-    return OnChipGroupRow(
-        ops=tuple(plan.names[op] for op in group.ops),
-        pieces=PiecesSection(rows=tile.rows, columns=tile.columns, channels=tile.channels),
-        weights=tile.weights,
-        used_bytes=group.height,
-        read_bytes=group.cost.read,
-        written_bytes=group.cost.written,
-        flops=group.cost.flops,
-        time_seconds=group.seconds,
-        reason=group.refusal,
-        buffers=tuple(map(_on_chip_buffer, group.buffers)),
-        addends=tile.addends,
-        whole_layers=tile.front,
-    )
-
-
-def _on_chip_buffer(buffer: OnChipBuffer) -> OnChipBufferRow:
-    return OnChipBufferRow(
-        name=buffer.name,
-        kind=buffer.kind,
-        address=buffer.offset,
-        size=buffer.size,
-        first_step=buffer.first,
-        last_step=buffer.last,
-        rows=buffer.rows,
-        columns=buffer.columns,
-        channels=buffer.channels,
-        rows_kept=buffer.kept,
-    )
-
-
 def _tflm_section(facts: TflmFacts, verification: Verification | None) -> TflmSection:
     heads = (facts.plan_head, facts.order_head, facts.file_head)
     return TflmSection(
@@ -477,7 +421,8 @@ def _tflm_section(facts: TflmFacts, verification: Verification | None) -> TflmSe
 
 
 def _notes(outcome: Outcome) -> list[str]:
-    notes = [*outcome.module.notes, *(outcome.written.notes if outcome.written else ()), *outcome.notes]
+    notes = [one.told() for one in outcome.failures]
+    notes += [*outcome.module.notes, *(outcome.written.notes if outcome.written else ()), *outcome.notes]
     written = outcome.rewritten or outcome.module
     executed = {body.graph for body in written.bodies}
     for index, graph in enumerate(written.graphs[1:], start=1):

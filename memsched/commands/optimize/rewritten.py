@@ -66,14 +66,26 @@ class RewriteRun(Generic[Part]):
         base: The model as it is; a result requires less.
         percent: Extra work permitted, of the model's.
         budget: Bytes that the model may require.
+        what: The rewrite in words, for a failure.
     """
 
     def __init__(
-        self, make: Maker[Part], base: RewriteBase, request: Request, *, percent: float, budget: int | None
+        self,
+        make: Maker[Part],
+        base: RewriteBase,
+        request: Request,
+        *,
+        percent: float,
+        budget: int | None,
+        what: str = "a rewrite",
     ) -> None:
-        self._rewrite = make(base, request, percent, budget)
-        self._models = _Models(self._rewrite, base, request, budget)
-        self._base, self._budget = base, budget
+        self._base, self._budget, self._what = base, budget, what
+        self._search: tuple[Rewrite[Part], _Models[Part]] | None = None
+        self._failed = True
+        with request.failures.left_out(what):
+            rewrite = make(base, request, percent, budget)
+            self._search = rewrite, _Models(rewrite, base, request, budget)
+            self._failed = False
 
     def go_on(self, request: Request, *, until_met: bool) -> None:
         """Search on within ``request``, and make models of what is found.
@@ -81,14 +93,18 @@ class RewriteRun(Generic[Part]):
         Args:
             until_met: As without a budget, and no longer than until a model meets it, by whatever work.
         """
-        rewrite, models = self._rewrite, self._models
-        rewrite.resume(request)
-        models.request = request
-        with models.made_ahead(rewrite):
-            self._search_on(request, until_met=until_met)
+        if self._search is None or self._failed:
+            return
+        rewrite, models = self._search
+        self._failed = True
+        with request.failures.left_out(self._what):
+            rewrite.resume(request)
+            models.request = request
+            with models.made_ahead(rewrite):
+                self._search_on(rewrite, models, request, until_met=until_met)
+            self._failed = False
 
-    def _search_on(self, request: Request, *, until_met: bool) -> None:
-        rewrite, models = self._rewrite, self._models
+    def _search_on(self, rewrite: Rewrite[Part], models: _Models[Part], request: Request, *, until_met: bool) -> None:
         lookout = None
         if until_met and self._budget is not None:
             lookout = Lookout[RewritePoint[Part]](self._budget, models.one_meets)
@@ -113,12 +129,15 @@ class RewriteRun(Generic[Part]):
     @property
     def finished(self) -> bool:
         """Whether nothing was left to search for."""
-        return self._rewrite.finished
+        return self._search is None or self._failed or self._search[0].finished
 
     def settled(self, request: Request) -> bool:
         """Whether nothing is left to look for: the budget is met for nothing, or the time is up."""
-        self._models.request = request
-        return self._models.over() or (self._models.met and not self._models.least_work)
+        if self._search is None or self._failed:
+            return True
+        models = self._search[1]
+        models.request = request
+        return models.over() or (models.met and not models.least_work)
 
     def result(self, before: Rewrites, *, ties: bool = False, anyway: bool = False) -> RewriteResult:
         """Return the result so far, beside what is reported of earlier rewrites.
@@ -127,8 +146,12 @@ class RewriteRun(Generic[Part]):
             ties: A model that requires as much as the one it was made from is a result, too.
             anyway: One that requires more is, too.
         """
-        rewrite = self._rewrite
-        model, used = self._models.taken or (None, None)
+        if self._search is None:
+            return RewriteResult(None, Fraction(0), before)
+        rewrite, models = self._search
+        model, used = models.taken or (None, None)
+        if model is None and self._failed:
+            return RewriteResult(None, Fraction(0), before)
         least = self._base.placed.requirement.weight + ties
         if model is None or used is None or (model.placed.requirement.weight >= least and not anyway):
             return RewriteResult(None, Fraction(0), rewrite.describe(before, None, 0))

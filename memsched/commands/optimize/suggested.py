@@ -21,6 +21,12 @@ def suggested(
         done: What became of the result: where it was held back, only sessions that are named help.
         source: The model as those sessions read it; None where the user has named one.
     """
+    with outcome.request.failures.left_out("a trial of what else helps"):
+        return _rows(outcome, done, source)
+    return ()
+
+
+def _rows(outcome: RunOutcome, done: FinishedModel | None, source: SessionSource | None) -> tuple[SuggestionRow, ...]:
     seen = None if done is None else done.verification
     as_predicted = seen is None or seen.holds
     if done is not None and source is not None and done.held_back is not None:

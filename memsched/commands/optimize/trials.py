@@ -9,6 +9,7 @@ user's limit would end its searches before those of the trials, it has a limit t
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import shlex
@@ -196,10 +197,11 @@ class _Trials:
             trials = rewrites if self._given.asked.permitted.only_free else [self._border]
         for trial in trials:
             if not self._given.request.stopped():
-                try:
-                    yield from trial()
-                except MemschedError:
-                    continue
+                found: list[Suggestion] = []
+                failures = self._given.request.failures
+                with failures.left_out("a trial of what else helps"), contextlib.suppress(MemschedError):
+                    found.extend(trial())
+                yield from found
 
     def _suggest(self, command: str, required: int, what: str, extra: float = 0.0) -> Suggestion:
         budget = self._given.asked.budget

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
 from memsched.formats.module import LoadOptions, ObservedSizes
-from memsched.formats.onnx import branches, folding, observed, resolved, symbolic
+from memsched.formats.onnx import branches, folding, loops, observed, resolved, symbolic
 from memsched.formats.onnx.inference_copy import DEFERRED, defer, inference_copy
 from memsched.formats.onnx.stated import Statements, is_settled
 from memsched.formats.onnx.structure import (
@@ -192,6 +192,10 @@ class _Inference:
         self.shapes.idle.update(found)
         return bool(found)
 
+    def carry(self) -> bool:
+        """Declare the shapes that Loops keep; return whether any are new."""
+        return len(self.scopes) > 1 and loops.carry(self._graphs(), self.scopes, self.shapes.types)
+
     def _branching(self) -> bool:
         """Return whether there is an If."""
         return any(scope.attribute == "then_branch" for scope in self.scopes)
@@ -226,6 +230,7 @@ class _Inference:
                 more = self.admit() or folding.fold(self.model, self.scopes, self.shapes.types, self.shapes.idle)
             else:
                 more = self.admit() or self.state() or self.fold() or self.exclude()
+            more = more or self.carry()
             if not (more or self.reconsider()):
                 break
             self.run()

@@ -29,6 +29,7 @@ __all__ = [
     "BodyRow",
     "BudgetSection",
     "BufferRow",
+    "FailureRow",
     "FaultRow",
     "FileOrderSection",
     "FixedDimensionRow",
@@ -172,6 +173,20 @@ class BudgetSection(Section, frozen=True, kw_only=True):
     required_bytes: Count
     exceeded_bytes: Count
     met: bool
+
+
+class FailureRow(Section, frozen=True, kw_only=True):
+    """A candidate that failed, so that the next best one was taken.
+
+    Attributes:
+        what: The candidate, in words.
+        reason: What failed: writing, reading back, a check, loading, or the comparison of outputs.
+        defect: memsched is at fault.
+    """
+
+    what: str
+    reason: str
+    defect: bool
 
 
 class SuggestionRow(Section, frozen=True, kw_only=True):
@@ -396,6 +411,7 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
         tflm: The planned part of TensorFlow Lite Micro's arena, simulated; null for other targets and formats.
         verification: null when it was not asked for or the runtime is not installed; the notes then say which.
         notes: What else must be known to read the figures rightly.
+        failures: The candidates that failed. Absent in reports of older versions.
         suggestions: What would help where nothing was gained, each tried; the one to name first. Absent in reports
             of older versions.
         unknown_sizes: Tensors of the main graph whose size nothing can state; they count nothing.
@@ -452,6 +468,7 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
     tflm: TflmSection | None
     verification: VerificationSection | None
     notes: tuple[str, ...]
+    failures: tuple[FailureRow, ...] = ()
     suggestions: tuple[SuggestionRow, ...] = ()
     unknown_sizes: tuple[str, ...]
     at_fault: tuple[FaultRow, ...]

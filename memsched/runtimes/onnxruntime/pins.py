@@ -183,6 +183,7 @@ class _PinWriter:
     _added: list[NodeProto] = field(default_factory=list)
     _prefix: str = _PREFIX
     _constants: set[str] = field(default_factory=set)
+    _read: set[str] = field(default_factory=set)
 
     def build(self) -> None:
         """Walk the steps in order; ``frontier`` holds the nodes that the next step must be made to follow."""
@@ -195,6 +196,7 @@ class _PinWriter:
         self.inner_nodes = len(scopes) > 1 or bool(self.model.functions)
         producer = {name: at for at, node in enumerate(self._nodes) for name in node.output if name}
         reads = _reads(scopes)
+        self._read = {name for names in reads for name in names} | {value.name for value in graph.output}
         free = _free_nodes(scopes[0], self.types, producer, reads)
         last_reader = _last_readers(self._nodes, reads, free, graph)
         frontier: list[int] = []
@@ -242,7 +244,9 @@ class _PinWriter:
         found = None
         for name in self._nodes[at].output:
             kind = self.types.get(name)
-            if not name:
+            ranked = kind is not None and (kind.HasField("sequence_type") or kind.tensor_type.HasField("shape"))
+            # Read by a pin alone, a value of unknown rank would be one whose size has to be known.
+            if not name or not (ranked or name in self._read):
                 continue
             if kind is None or kind.WhichOneof("value") is None:
                 found = found or (name, "Size")

@@ -1,0 +1,108 @@
+"""A candidate that fails makes way for the next best one, and is recorded; see `memsched.commands.failures`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import memsched
+from memsched.commands.failures import DEFECTS, Failures
+from memsched.commands.optimize import finish, making, rewritten
+from memsched.commands.optimize.tile import TileRewrite
+from memsched.errors import InternalError, ModelError, UsageError
+from memsched.report.values.optimize import FailureRow, OptimizeReport
+from memsched.runtimes.values import Verification
+from tests.commands.optimize.test_choose import convolutions, skip_connection
+
+
+def fails(*_: Any, **__: Any) -> Any:
+    """Fail as a defect does."""
+    raise IndexError("tuple index out of range")
+
+
+def report_of(data: bytes, **options: Any) -> OptimizeReport:
+    """Return the report of a short run for sessions with options."""
+    found: OptimizeReport = memsched.optimize(data, effort=2, order_guarantee="session", **options).report.values
+    return found
+
+
+@pytest.fixture
+def goes_on(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.delenv(DEFECTS)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("step", ["__init__", "search", "build"])
+def test_a_defect_of_one_rewrite_leaves_that_one_out(goes_on: pytest.MonkeyPatch, step: str) -> None:
+    goes_on.setattr(TileRewrite, step, fails)
+    report = report_of(convolutions(), tile=True, remat=True)
+    assert report.output is not None
+    assert (
+        FailureRow(what="layers in pieces (tile)", reason="IndexError: tuple index out of range", defect=True)
+        in report.failures
+    )
+    assert any("layers in pieces (tile)" in note and "report it" in note for note in report.notes)
+
+
+def test_a_defect_ends_the_run_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DEFECTS, "raise")
+    monkeypatch.setattr(TileRewrite, "search", fails)
+    with pytest.raises(IndexError):
+        report_of(convolutions(), tile=True)
+
+
+def test_what_cannot_be_placed_is_left_out(goes_on: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise InternalError("an address is wrong")
+
+    goes_on.setattr(making, "place", refuse)
+    report = report_of(convolutions(), tile=True)
+    assert report.output is not None
+    assert report.tiling is None or not report.tiling.applied
+
+
+@pytest.mark.parametrize("wrong_ones", [0, 1])
+def test_the_next_best_file_that_holds_is_written(goes_on: pytest.MonkeyPatch, wrong_ones: int) -> None:
+    """Repetitions, then the order alone."""
+    wrong = Verification("onnxruntime 0", 3, False, 0.5, None, None, None, "outputs differ", relative_error=0.25)
+    right = Verification("onnxruntime 0", 3, True, 0.0, None, None, None, None, relative_error=0.0)
+    answers = [wrong] * wrong_ones + [right] * 4
+    goes_on.setattr(finish, "verify_written", lambda *_, **__: (answers.pop(0), ()))
+    data = skip_connection()
+    result = memsched.optimize(data, effort=2, order_guarantee="session", remat=True, max_extra_macs=50.0)
+    report: OptimizeReport = result.report.values
+    assert len(report.failures) == wrong_ones
+    assert all(one.defect and "outputs differ" in one.reason for one in report.failures)
+    assert (report.remat is not None and report.remat.applied) == (wrong_ones == 0)
+    assert (result.model == data) == (wrong_ones > 0)
+    assert report.verification is None or report.verification.outputs_equal
+
+
+def test_a_file_that_cannot_be_written_is_left_out(goes_on: pytest.MonkeyPatch) -> None:
+    goes_on.setattr(finish, "write_model", fails)
+    data = convolutions()
+    result = memsched.optimize(data, effort=1, order_guarantee="pins", tile=True)
+    assert result.model == data
+    assert result.report.values.failures
+
+
+def test_a_defect_in_a_trial_of_what_else_helps_takes_nothing_away(goes_on: pytest.MonkeyPatch) -> None:
+    goes_on.setattr(rewritten, "_Models", fails)
+    report = report_of(convolutions(), words=("optimize", "net.onnx"))
+    assert report.suggestions == ()
+    assert any(one.defect for one in report.failures)
+
+
+def test_what_only_the_user_can_change_is_passed_on(goes_on: pytest.MonkeyPatch) -> None:
+    assert goes_on
+    failures = Failures()
+    with pytest.raises(UsageError), failures.left_out("one"):
+        raise UsageError("an option")
+    with pytest.raises(KeyboardInterrupt), failures.left_out("one"):
+        raise KeyboardInterrupt
+    with failures.left_out("two"):
+        raise ModelError("too large")
+    with failures.left_out("two"):
+        raise ModelError("too large")
+    assert [(one.what, one.reason, one.defect) for one in failures.found] == [("two", "too large", False)]
