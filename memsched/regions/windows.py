@@ -128,6 +128,9 @@ def _pool(layer: ShapedOp) -> Geometry:
     """MaxPool, AveragePool, LpPool."""
     layer.only(0)
     rank = len(layer.data)
+    if layer.text("auto_pad", "NOTSET").startswith("SAME") and set(layer.ints("dilations", ())) - {1}:
+        # Such padding may be wider than the kernel, and runtimes take no pool that states it.
+        raise RefusedError("it is dilated, and its padding is left to the runtime (auto_pad)")
     windows = _windows(layer, layer.ints("kernel_shape"), range(2, rank))
     bounded = layer.kind == "AveragePool" and bool(layer.number("count_include_pad"))
     maps: list[AxisMap] = []
