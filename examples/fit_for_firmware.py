@@ -3,7 +3,7 @@
     python examples/fit_for_firmware.py models/person_detect.tflite 72KB build/person
 
 The order of the operators is tried first; layers are computed piece by piece only where that does not suffice.
-Exit code 3: it does not fit; the files are written all the same.
+Exit code 3: it does not fit, and no file is written.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ def main() -> int:
     path = str(Path(arguments.output).with_suffix(".tflite"))
     try:
         result = memsched.optimize(arguments.model, target="tflm", budget=arguments.budget, tile=True, output=path)
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        result.save(path)
-        stem = arguments.output
-        result.report.save(f"{stem}.json", header_path=f"{stem}_arena.h")
+        if result.budget_met:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            result.save(path)
+            stem = arguments.output
+            result.report.save(f"{stem}.json", header_path=f"{stem}_arena.h")
     except memsched.MemschedError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

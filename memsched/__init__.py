@@ -14,7 +14,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from memsched.errors import MemschedError
+from memsched.errors import BudgetError, MemschedError
 
 if TYPE_CHECKING:
     from memsched.commands.allocate import AllocateResult, allocate_buffers
@@ -37,6 +37,7 @@ __all__ = [
     "AllocateResult",
     "Allocation",
     "AnalyzeResult",
+    "BudgetError",
     "Graph",
     "MemschedError",
     "ModelComparison",

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 __all__ = [
+    "BudgetError",
     "GraphError",
     "InternalError",
     "MemschedError",
@@ -68,6 +69,12 @@ class ReportError(MemschedError):
 
 class RuntimeUnavailableError(MemschedError):
     """A runtime that was requested is not installed."""
+
+
+class BudgetError(MemschedError):
+    """The best result found misses the budget, and nobody asked for it all the same: nothing is written."""
+
+    exit_code = 3
 
 
 class InternalError(MemschedError):

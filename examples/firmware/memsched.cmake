@@ -41,7 +41,7 @@ function(memsched_model app model)
   endif()
   list(TRANSFORM names PREPEND ${folder}/ OUTPUT_VARIABLE outputs)
   list(TRANSFORM names PREPEND ${folder}/tried/ OUTPUT_VARIABLE tried)
-  # A model over the budget is written as well: only what memsched was content with takes the names that app is built of.
+  # Only what memsched was content with takes the names that app is built of.
   add_custom_command(
     OUTPUT ${outputs}
     COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}/tried

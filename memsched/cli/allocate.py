@@ -25,7 +25,7 @@ _INTERRUPTED = 130
 
 @click.command("allocate", short_help="Addresses for buffers with lifetimes.")
 @click.argument("buffers", metavar="BUFFERS.csv")
-@options_of(AllocateOptions, "capacity")
+@options_of(AllocateOptions, "capacity", "keep_best")
 @click.option(
     "-o", "--output", metavar="OUT.csv", help="The file to write; by default <stem>_memsched.csv beside BUFFERS.csv."
 )
@@ -37,7 +37,8 @@ def command(**options: Any) -> int:
     """Write BUFFERS.csv with an address for every buffer, so that no two in use at one time share bytes.
 
     The file names each buffer's id, lower, upper and size; its lifetime is [lower, upper). It may state alignments,
-    gaps in lifetimes and addresses, too. Exit code 3: they do not fit, or no addresses that fit were found in time.
+    gaps in lifetimes and addresses, too. Exit code 3, and no file: they do not fit, or no addresses that fit were found
+    in time.
     A stated address above the capacity is a contradiction in what was given: exit code 1.
     """
     from memsched.commands.allocate import allocate_buffers, save_allocation
@@ -131,10 +132,11 @@ def _print(result: AllocateResult, display: Display, files: _AllocateOutputs) ->
 
 def _exit_code(result: AllocateResult, quiet: bool, *, interrupted: bool) -> int:
     """Return the exit code; one that is not 0 is explained even with --quiet."""
-    from memsched.report.allocation import verdict
+    from memsched.report.allocation import WITHHELD_ADDRESSES, verdict
 
     if interrupted:
-        code, reason = _INTERRUPTED, "interrupted: the best addresses found so far were written"
+        what = WITHHELD_ADDRESSES if result.csv is None else "the best addresses so far were written"
+        code, reason = _INTERRUPTED, f"interrupted: {what}"
     elif result.fits is False:
         code, reason = _DOES_NOT_FIT, verdict(result.report.values)
     else:

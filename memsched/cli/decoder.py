@@ -47,7 +47,8 @@ def command(**options: Any) -> int:
     display = taken(Display, options)
     model = decode_in_place(options["model"], taken(DecoderOptions, options))
     report = decoder_report(model, output)
-    save_decoder(model, report, report_path)
+    if not model.withheld:
+        save_decoder(model, report, report_path)
     if print_report:
         write_standard_output(report.to_json().encode())
     console = display.console(stderr=print_report)

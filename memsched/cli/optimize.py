@@ -187,15 +187,16 @@ def _optimize(
                 error.report.save(outputs.report)
             raise
         end.passed()
-        save_outputs(
-            result,
-            model_path=None if outputs.model == _STANDARD else outputs.model,
-            report_path=outputs.report,
-            header_path=outputs.files.header,
-            array_path=outputs.files.c_array,
-            html_path=outputs.files.html,
-            force=outputs.files.force,
-        )
+        if not result.withheld:
+            save_outputs(
+                result,
+                model_path=None if outputs.model == _STANDARD else outputs.model,
+                report_path=outputs.report,
+                header_path=outputs.files.header,
+                array_path=outputs.files.c_array,
+                html_path=outputs.files.html,
+                force=outputs.files.force,
+            )
     _print(result, display, outputs)
     limited = end.by_memory(display)
     return _exit_code(result, display.quiet, interrupted=result.interrupted and not limited)
@@ -205,11 +206,12 @@ def _exit_code(result: OptimizeResult, quiet: bool, *, interrupted: bool) -> int
     """Return the exit code; one that is not 0 is explained even with --quiet."""
     from memsched.report.console import budget_verdict
     from memsched.report.pools import pool_lines
+    from memsched.report.text import WITHHELD
 
     report = result.report.values
     pools = report.pools
     if interrupted:
-        code, reason = _INTERRUPTED, "interrupted: the best found so far was written"
+        code, reason = _INTERRUPTED, f"interrupted: {WITHHELD if result.withheld else 'the best so far was written'}"
     elif report.budget is not None and not report.budget.met:
         code, reason = _BUDGET_NOT_MET, budget_verdict(report, report.budget)
     elif pools is not None and pools.weighted_traffic is None:
@@ -228,12 +230,18 @@ def _print(result: OptimizeResult, display: Display, outputs: _Outputs) -> None:
     from memsched.report.suggestions import print_suggestion
 
     if outputs.model == _STANDARD:
-        write_standard_output(result.model)
+        write_standard_output(b"" if result.withheld else result.model)
     elif outputs.print_report:
         write_standard_output(result.report.to_json().encode())
     console = display.console(stderr=outputs.print_report or outputs.model == _STANDARD)
     report, detailed = result.report.values, display.detailed
-    print_summary(console, report, report_path=outputs.report, html_path=outputs.files.html, verbose=detailed)
+    print_summary(
+        *(console, report),
+        report_path=outputs.report,
+        html_path=outputs.files.html,
+        withheld=result.withheld,
+        verbose=detailed,
+    )
     if detailed:
         print_firmware(console, report, verbose=True)
     print_suggestion(console, report)

@@ -60,7 +60,8 @@ def command(**options: Any) -> int:
         )
         end.passed()
         report = relay_report(model, names)
-        save_relay(model, report, names)
+        if not model.withheld:
+            save_relay(model, report, names)
     if print_report:
         write_standard_output(report.to_json().encode())
     console = display.console(stderr=print_report)

@@ -14,7 +14,7 @@ from memsched.arguments import checked
 from memsched.check.packing import check_packing
 from memsched.commands.options import AllocateOptions
 from memsched.commands.results import Report
-from memsched.errors import OutputError, UsageError
+from memsched.errors import BudgetError, OutputError, UsageError
 from memsched.formats.buffers_csv import LARGEST, BufferTable, parse_table, read_bytes, write_table
 from memsched.formats.staging import STANDARD_STREAM, same_file, staged_files
 from memsched.frozen import FrozenValue
@@ -40,7 +40,8 @@ class AllocateResult(FrozenValue, frozen=True):
     Attributes:
         table: The file as it was read.
         packing: The addresses, in the file's order, and what is proven; none when it is infeasible.
-        csv: The file with the addresses; None when there are none.
+        csv: The file with the addresses; None when there are none, or when they exceed the capacity and
+            ``keep_best`` was not given.
         fits: Whether the height is within the capacity; None without one.
         interrupted: The search was ended early by ``stop``.
     """
@@ -83,6 +84,8 @@ def save_allocation(
     source = result.table.path
     with staged_files() as files:
         if path is not None:
+            if result.csv is None and result.packing.status != "infeasible":
+                raise BudgetError("the addresses exceed the capacity: keep_best=True keeps them all the same")
             if result.csv is None:
                 raise OutputError(f"'{os.fspath(path)}' is not written: nothing fits, so there are no addresses")
             if source != STANDARD_STREAM and not force and same_file(source, path):
@@ -98,6 +101,7 @@ def allocate_buffers(
     source: str | os.PathLike[str] | bytes,
     *,
     capacity: int | str | None = _DEFAULT.capacity,
+    keep_best: bool = _DEFAULT.keep_best,
     minimize: bool = _DEFAULT.minimize,
     alignment: int = _DEFAULT.alignment,
     time_limit: float | None = _DEFAULT.time_limit,
@@ -113,6 +117,7 @@ def allocate_buffers(
     Args:
         source: A CSV file (docs/allocate.md), "-" for standard input, or its bytes.
         capacity: What there is, in bytes or as "1MB"; the search ends as soon as all fit.
+        keep_best: Give a file with addresses that exceed the capacity, too.
         minimize: Go on to the smallest height even with a capacity; without one that is always the aim.
         alignment: Of the addresses of buffers that state none, bytes.
         time_limit: Seconds for the search; None for no limit.
@@ -152,7 +157,8 @@ def allocate_buffers(
     fits = None if size is None else packing.status != "infeasible" and packing.height <= size
     # Addresses that do not fit are still valid, and the best that were found.
     check_packing(table.blocks, packing, None if fits is False and packing.status != "infeasible" else size)
-    csv = None if packing.status == "infeasible" else write_table(table, packing.offsets)
+    withheld = packing.status == "infeasible" or (fits is False and not keep_best)
+    csv = None if withheld else write_table(table, packing.offsets)
     report = Report(
         AllocateReport(
             schema_version=1,

@@ -29,8 +29,7 @@ from memsched.units import Percentage
 __all__ = ["Curve", "find_curve"]
 
 _POINTS: Final = 10
-_REFINED: Final = 7
-"""Sizes that are looked at, and those that are tried between the last that fits and the first that does not."""
+"""Sizes that are looked at; between the last that fits and the first that does not, halving finds the largest."""
 
 _MOST_RUN: Final = 2 << 30
 """Bytes that a session requests at the largest size that is run."""
@@ -62,10 +61,12 @@ class Curve(FrozenValue, frozen=True):
     Attributes:
         options: What states the largest size that fits; without a budget the largest of all.
         required: What is required there: of the process where it was measured, else of activations.
+        whole: The same at the size that requires most: what a budget for the whole range must hold.
     """
 
     options: LoadOptions
     required: Requirement
+    whole: Requirement
     section: CurveSection
 
 
@@ -204,39 +205,49 @@ def find_curve(
     section = CurveSection(
         rows=tuple(rows), largest_sizes=None if fitting is None else dict(fitting), growth=tuple(growth)
     )
-    return Curve(opened.at(at, options), Requirement(processes.take(at)), section)
+    whole = max(map(processes.take, points))
+    return Curve(opened.at(at, options), Requirement(processes.take(at)), Requirement(whole), section)
 
 
 def _largest_measured(
     opened: OpenModel, points: Sequence[Mapping[str, int]], processes: _ProcessSizes, budget: int
 ) -> Mapping[str, int] | None:
     """Return the largest size that fits, measured where it can be run; None where not even the least fits."""
+
+    def fits(sizes: Mapping[str, int]) -> bool:
+        return processes.take(sizes) <= budget
+
     fitting: Mapping[str, int] | None = None
     for _ in range(_CHANCES):
-        fitting = _largest(opened, points, lambda sizes: processes.take(sizes) <= budget)
+        fitting = _largest(opened, points, fits)
         if fitting is None:
             return None
         known = len(processes.measured)
         processes.measure(fitting)
         if len(processes.measured) == known:
             break
-    return fitting if fitting is not None and processes.take(fitting) <= budget else None
+    if fitting is not None and fits(fitting):
+        return fitting
+    # Each size between two that were looked at took more than foreseen.
+    below = points[: _fitting(points, fits)]
+    return below[-1] if below else None
+
+
+def _fitting(points: Sequence[Mapping[str, int]], fits: Callable[[Mapping[str, int]], bool]) -> int:
+    """Return how many sizes fit, from the least on, until one does not."""
+    return next((number for number, sizes in enumerate(points) if not fits(sizes)), len(points))
 
 
 def _largest(
     opened: OpenModel, points: Sequence[Mapping[str, int]], fits: Callable[[Mapping[str, int]], bool]
 ) -> Mapping[str, int] | None:
     """Return the largest size that fits, by halving between those that were looked at; None where none does."""
-    low, high = -1, len(points)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(points[middle]) else (low, middle)
-    if low < 0 or high == len(points):
-        return None if low < 0 else points[-1]
-    best, beyond = points[low], points[high]
-    for _ in range(_REFINED):
+    high = _fitting(points, fits)
+    if high in {0, len(points)}:
+        return points[-1] if high else None
+    best, beyond = points[high - 1], points[high]
+    while True:
         between = {name: opened.ranges[name].nearest((best[name] + beyond[name]) // 2) for name in best}
         if between in (best, beyond):
-            break
+            return best
         best, beyond = (between, beyond) if fits(between) else (best, between)
-    return best

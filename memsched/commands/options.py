@@ -104,6 +104,9 @@ class BatchOptions(_ModelOptions):
         kind="allow_more",
         default=None,
     )
+    keep_best: bool = option(
+        False, "Write the best result even if it misses the budget; otherwise exit code 3 comes without a file.", "flag"
+    )
     max_extra_macs: float = option(
         15.0,
         "With -O2, -O3, tile or remat: multiply-accumulates that may be added, in percent of the model's; for remat "
@@ -170,7 +173,8 @@ class OptimizeOptions(BatchOptions):
     budget: int | str | None = said(
         BatchOptions,
         "budget",
-        "What the arena may take, such as 256KB, or 50% of what MODEL requires; exit code 3 when that is not enough.",
+        "What the arena may take, such as 256KB, or 50% of what MODEL requires; if that is not enough, no file is "
+        "written, and the exit code is 3.",
     )
     time_limit: float | None = said(BatchOptions, "time_limit", "Limit of the search.")
     effort: float | None = said(
@@ -306,8 +310,9 @@ class RelayOptions(CommandOptions):
         _ModelOptions,
         "budget",
         "What the block may take, such as 64KB, or 50% of what MODEL requires: the fewest files that fit, with the "
-        "least extra work; exit code 3 when that is not enough.",
+        "least extra work; if that is not enough, no file is written, and the exit code is 3.",
     )
+    keep_best: bool = said(BatchOptions, "keep_best")
     max_extra_macs: float = said(
         BatchOptions,
         "max_extra_macs",
@@ -339,11 +344,12 @@ class DecoderOptions(CommandOptions):
     dims: Mapping[str, int] = said(_ModelOptions, "dims", "Value of another dimension, such as a batch; else 1.")
     budget: int | str | None = option(
         None,
-        "What the process may take beyond what it has before, such as 2GB; exit code 3 when a text of --tokens takes "
-        "more.",
+        "What the process may take beyond what it has before, such as 2GB; if a text of --tokens takes more, no file "
+        "is written, and the exit code is 3.",
         "size",
         metavar="SIZE",
     )
+    keep_best: bool = said(BatchOptions, "keep_best")
     seed: int = said(OptimizeOptions, "seed", "Seed of the inputs.", least=0, most=2**31 - 1)
 
 
@@ -381,9 +387,13 @@ class AllocateOptions(CommandOptions):
 
     capacity: int | str | None = option(
         None,
-        "Room for the buffers, such as 1MB; the search ends when all fit, exit code 3 when they do not.",
+        "Room for the buffers, such as 1MB; the search ends when all fit. If they do not, no file is written, and the "
+        "exit code is 3.",
         "size",
         metavar="SIZE",
+    )
+    keep_best: bool = option(
+        False, "Write the best addresses even if they exceed the capacity; exit code 3 all the same.", "flag"
     )
     minimize: bool = option(False, "Go on to the smallest height; without --capacity it is always sought.", "flag")
     alignment: int = option(1, "Alignment in bytes of buffers that state none.", "number", metavar="N", least=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Mapping
@@ -11,8 +12,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from memsched.arguments import checked
-from memsched.errors import OutputError, UsageError, VerificationError
+from memsched.errors import BudgetError, OutputError, UsageError, VerificationError
 from memsched.formats.known import FORMATS, format_of
 from memsched.formats.module import Module
 from memsched.formats.staging import STANDARD_STREAM, check_writable, is_regular, same_file, staged_files
@@ -25,7 +28,15 @@ from memsched.report.values.base import Section
 from memsched.report.values.optimize import OptimizeReport
 from memsched.runtimes.values import Verification
 
-__all__ = ["AnalyzeResult", "OptimizeResult", "OutputsDifferError", "Report", "check_outputs", "save_outputs"]
+__all__ = [
+    "AnalyzeResult",
+    "OptimizeResult",
+    "OutputsDifferError",
+    "Report",
+    "check_outputs",
+    "hold_to_budget",
+    "save_outputs",
+]
 
 
 _Values_co = TypeVar("_Values_co", bound=Section, covariant=True)
@@ -140,6 +151,7 @@ class OptimizeResult(FrozenValue, frozen=True):
         budget_met: None when no budget was given.
         interrupted: The search was ended early by ``stop``.
         work: What the searches did, as ``effort`` counts it.
+        withheld: The budget is missed, so that nothing can be saved; see ``keep_best`` of `memsched.optimize`.
     """
 
     model: bytes
@@ -152,9 +164,16 @@ class OptimizeResult(FrozenValue, frozen=True):
     budget_met: bool | None
     interrupted: bool
     work: float = 0.0
+    withheld: bool = False
 
     def _repr_html_(self) -> str:
         return self.report._repr_html_()
+
+    @property
+    def missed(self) -> bool:
+        """Whether the result misses its budget, or the target's pools cannot hold it."""
+        pools = self.report.values.pools
+        return self.budget_met is False or (pools is not None and pools.weighted_traffic is None)
 
     @checked
     def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
@@ -165,8 +184,23 @@ class OptimizeResult(FrozenValue, frozen=True):
 
         Raises:
             OutputError: It cannot be written, or ``path`` is the input and ``force`` is False.
+            BudgetError: The budget is missed, and ``keep_best`` was not given.
         """
         save_outputs(self, model_path=path, report_path=None, force=force)
+
+
+def hold_to_budget(result: OptimizeResult, keep_best: bool) -> OptimizeResult:
+    """Withhold a result that misses its budget, or that a target's pools cannot hold, unless ``keep_best``."""
+    if keep_best or not result.missed:
+        return result
+    values = result.report.values
+    budget, output = values.budget, values.output
+    if budget is not None:
+        budget = msgspec.structs.replace(budget, withheld=True)
+    if output is not None:
+        output = msgspec.structs.replace(output, path=None)
+    report = Report(msgspec.structs.replace(values, budget=budget, output=output))
+    return dataclasses.replace(result, report=report, withheld=True)
 
 
 class OutputsDifferError(VerificationError):
@@ -193,7 +227,10 @@ def save_outputs(
 
     Raises:
         OutputError: One of them cannot be written, or would overwrite the input without ``force``.
+        BudgetError: The result misses its budget.
     """
+    if result.withheld:
+        raise BudgetError("the budget is missed, so no file is written: keep_best=True keeps the best result")
     with staged_files() as files:
         if model_path is not None:
             _check_input(result.module.path, model_path, force=force)

@@ -11,7 +11,10 @@ from memsched.units import counted
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["print_allocation", "verdict"]
+__all__ = ["WITHHELD_ADDRESSES", "print_allocation", "verdict"]
+
+WITHHELD_ADDRESSES = "no addresses were written, as the capacity is exceeded: --keep-best writes the best addresses"
+"""What is said if the best addresses exceed the capacity, and nobody asked for them all the same."""
 
 
 def verdict(report: AllocateReport) -> str:
@@ -65,6 +68,8 @@ def print_allocation(console: Console, report: AllocateReport, *, report_path: s
         print_line(console, f"bound: {result.proof or 'none'}; states: {result.states:,}")
         for buffer in report.buffers or ():
             print_line(console, f"  {buffer.offset_bytes:>14,}  {buffer.size_bytes:>14,}  {buffer.id}")
+    if output is None and result.height_bytes is not None:
+        print_line(console, WITHHELD_ADDRESSES, style="red")
     if output is not None:
         print_line(console, f"addresses: {output.path}", whole=True)
     if report_path is not None:

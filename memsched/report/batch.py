@@ -49,7 +49,7 @@ class Row(FrozenValue, frozen=True):
         exit_code: That of `memsched optimize` on it; None where it was not run to its end.
         attempts: How often it was started: more than once where its process died.
         seconds: Of the last attempt.
-        saved: The model and its figures; None where there is none.
+        saved: What was found, with its figures; None if there is none.
     """
 
     name: str

@@ -104,13 +104,15 @@ def _measured(row: SizeRow) -> str:
 
 
 def curve_answer(section: CurveSection, budget: int | None) -> Line:
-    """Return the largest size that fits, in a line."""
+    """Return the largest size that fits, and whether that is the whole range, in a line."""
     if budget is None:
         return f"memory from {told_sizes(section.rows[0].sizes)} to {told_sizes(section.rows[-1].sizes)}", None
     if section.largest_sizes is None:
         return f"not even {told_sizes(section.rows[0].sizes)} fits in {format_size(budget)}", "red"
-    whole = " and so does all of the range" if section.largest_sizes == section.rows[-1].sizes else ""
-    return f"fits up to {told_sizes(section.largest_sizes)} in {format_size(budget)}{whole}", "green"
+    told = f"fits up to {told_sizes(section.largest_sizes)} in {format_size(budget)}"
+    if section.largest_sizes == section.rows[-1].sizes:
+        return f"{told}, the whole range", "green"
+    return f"{told}, not over the whole range", "red"
 
 
 def print_curve(console: Console, section: CurveSection, budget: int | None) -> None:

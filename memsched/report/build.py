@@ -72,6 +72,7 @@ class Facts(FrozenValue, frozen=True):
         checked: The checker's figures for ``schedule`` on ``graph``.
         operators: Operator types of all graphs, one entry per op.
         budget_bytes: What the arena may take; None when no budget was given.
+        whole_range: Bytes that a budget is compared with, if that is for all sizes of a curve.
         pools: Where the buffers lie in the target's memories; None when it has one.
         rows: Whether there is a row for each step, buffer and layer; else there is one for the peak's step alone.
     """
@@ -118,6 +119,7 @@ class Facts(FrozenValue, frozen=True):
     executed: ExecutedSection | None = None
     blocks: BlocksSection | None = None
     curve: CurveSection | None = None
+    whole_range: int | None = None
     layers: Sequence[LayerRow] = ()
     rows: bool = True
     failures: Sequence[FailureRow] = ()
@@ -137,7 +139,7 @@ def build_report(facts: Facts) -> OptimizeReport:
         target=facts.target,
         baselines=facts.baselines,
         result=_result(facts),
-        budget=_budget(facts.budget_bytes, _required(facts)),
+        budget=_budget(facts.budget_bytes, _required(facts) if facts.whole_range is None else facts.whole_range),
         requirement=facts.requirement,
         order_guarantee=facts.order_guarantee,
         held_back=facts.held_back,

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from memsched.report.algebra import algebra_lines
-from memsched.report.blocks import best_saving, block_lines
+from memsched.report.blocks import best_saving, block_lines, curve_answer
 from memsched.report.border import border_lines
 from memsched.report.chains import chain_lines
 from memsched.report.chart import print_footprints
@@ -31,7 +31,7 @@ from memsched.report.sessions import (
     process_lines,
     size_lines,
 )
-from memsched.report.text import SAME_OUTPUTS, print_line, shortened
+from memsched.report.text import SAME_OUTPUTS, WITHHELD, print_line, shortened
 from memsched.report.tiling import tiling_lines
 from memsched.report.values.optimize import BudgetSection, FileOrderSection, OptimizeReport, ResultSection
 from memsched.report.values.rewrites import OnChipSection
@@ -69,6 +69,7 @@ def print_summary(
     *,
     report_path: str | None,
     html_path: str | None = None,
+    withheld: bool = False,
     verbose: bool = False,
 ) -> None:
     """Print peaks and arenas, whether they fit, the saving, the bound, the verification, and who is at fault.
@@ -78,6 +79,7 @@ def print_summary(
     Args:
         report_path: Where the report was written, if anywhere.
         html_path: Where the page was written, if anywhere.
+        withheld: No file was written, as the budget is missed.
         verbose: More tensors at the peak, names in full, and the passes.
     """
     model, target = report.model, report.target
@@ -100,7 +102,10 @@ def print_summary(
                 f"{record.peak_before_bytes:,} -> {record.peak_after_bytes:,} B, {record.seconds:.2f} s"
                 f"{record.outcome and ', '}{record.outcome}",
             )
-    _print_files(console, report, report_path, html_path)
+    if withheld:
+        print_line(console, WITHHELD, style="red")
+    else:
+        _print_files(console, report, report_path, html_path)
 
 
 def _table(report: OptimizeReport) -> Any:
@@ -316,7 +321,8 @@ def _guarantee_lines(guarantee: GuaranteeSection | None) -> list[tuple[str, str 
 
 def _budget_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     budget = report.budget
-    if budget is None:
+    # The largest size that fits is the headline of a curve.
+    if budget is None or report.curve is not None:
         return []
     required, available = budget.required_bytes, budget.budget_bytes
     if budget.met:
@@ -327,6 +333,8 @@ def _budget_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
 
 def budget_verdict(report: OptimizeReport, budget: BudgetSection) -> str:
     """Return in a line by how much what is required exceeds the budget, and whether another order could meet it."""
+    if report.curve is not None:
+        return curve_answer(report.curve, budget.budget_bytes)[0]
     missed = (
         f"budget exceeded: {memory_named(report)} requires {budget.required_bytes:,} B, "
         f"{budget.budget_bytes:,} B are available, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memsched.report.text import print_line
+from memsched.report.text import WITHHELD, print_line
 from memsched.report.values.decoder import DecoderReport, DecoderVerification, PhaseRow
 from memsched.units import counted, format_size
 
@@ -34,6 +34,9 @@ def print_decoder(console: Console, report: DecoderReport, *, report_path: str |
         print_line(console, text, style=style)
     for note in report.notes:
         print_line(console, f"note: {note}", style="dim")
+    if report.budget is not None and report.budget.withheld:
+        print_line(console, WITHHELD, style="red")
+        return
     print_line(console, "to run it so:")
     for line in report.code:
         print_line(console, f"  {line}" if line else "", whole=True)

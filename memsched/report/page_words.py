@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
+from memsched.report.blocks import curve_answer
 from memsched.report.console import figure_rows, findings
 from memsched.report.frontier import frontier_rows
 from memsched.report.outputs import compared
@@ -113,6 +114,9 @@ def _verdict(report: OptimizeReport) -> tuple[str, str]:
     before = report.baselines.file_order
     if budget is not None:
         required, available = budget.required_bytes, budget.budget_bytes
+        if report.curve is not None:
+            told = curve_answer(report.curve, available)[0]
+            return f"{told[0].upper()}{told[1:]}", "good" if budget.met else "bad"
         if budget.met:
             return f"It fits: {required:,} of {available:,} bytes are needed", "good"
         return (
@@ -464,7 +468,9 @@ def _files(report: OptimizeReport) -> list[tuple[str, str]]:
     rows = [("model", model.path), ("its SHA-256", model.sha256)]
     if output is not None:
         same = " (the input, unchanged)" if output.unchanged else ""
-        rows.append(("written", f"{output.path or 'not named'}{same}"))
+        withheld = report.budget is not None and report.budget.withheld
+        missed = "no file, as the budget is missed" if withheld else "not named"
+        rows.append(("written", f"{output.path or missed}{same}"))
         rows.append(("its SHA-256", output.sha256))
         held = output.fixed_dimensions
         rows += [("holds for", ", ".join(f"{one.dimension} = {one.size}" for one in held))] if held else []

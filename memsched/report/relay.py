@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsched.report.border import border_lines
-from memsched.report.text import SAME_OUTPUTS, print_line, shortened
+from memsched.report.text import SAME_OUTPUTS, WITHHELD, print_line, shortened
 from memsched.report.values.relay import RelayReport, RelayResult, RelayVerification
 from memsched.units import counted, format_size
 
@@ -33,6 +33,9 @@ def print_relay(console: Console, report: RelayReport, *, report_path: str | Non
         print_line(console, f"  resolver: {', '.join(report.runner.resolver_calls)}")
     for note in report.notes:
         print_line(console, f"note: {note}", style="dim")
+    if report.budget is not None and report.budget.withheld:
+        print_line(console, WITHHELD, style="red")
+        return
     print_line(console, f"stages: {Path(report.stages[0].path)}{' and so on' if len(report.stages) > 1 else ''}")
     print_line(console, f"runner: {report.runner.header}, {report.runner.source}", whole=True)
     if report_path is not None:

@@ -20,7 +20,7 @@ import pytest
 import memsched
 from memsched.check.packing import check_packing
 from memsched.commands.allocate import max_live
-from memsched.errors import InternalError, OutputError, UsageError
+from memsched.errors import BudgetError, InternalError, OutputError, UsageError
 from memsched.formats.buffers_csv import parse_table
 from memsched.graph.packing import Packing
 from memsched.report.schema import json_schema
@@ -125,6 +125,10 @@ def test_nothing_that_fits_is_found_in_time(run: Run, buffers: Path, monkeypatch
     done = run("allocate", buffers, "--capacity", 30)
     assert done.code == 3
     assert "does not exclude" in done.out
+    assert names(buffers.parent) == ["in.csv"]
+    with pytest.raises(BudgetError, match="keep_best"):
+        memsched.allocate_buffers(buffers, capacity=30).save(buffers.with_name("out.csv"))
+    assert run("allocate", buffers, "--capacity", 30, "--keep-best").code == 3
     assert check(buffers.with_name("in_memsched.csv").read_text()) > 30
 
 

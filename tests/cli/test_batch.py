@@ -19,6 +19,7 @@ from memsched.report.schema import json_schema
 from scripts.terminal_images import printed
 from tests import small_models
 from tests.cli.conftest import Run
+from tests.cli.written import names
 from tests.commands.batch.test_run import children_of, written
 
 CLI = [sys.executable, "-m", "memsched"]
@@ -58,6 +59,11 @@ def test_what_standard_output_and_the_exit_code_say(run: Run, zoo: Path, tmp_pat
     jsonschema.validate(summary, json_schema("batch"))
     assert summary["models"][0]["status"] == "budget_missed"
     assert "budget missed" in done.err
+    [row] = summary["models"]
+    assert (row["output"], row["report"], row["result"]["budget_met"]) == (None, None, False)
+    assert names(tmp_path / "out") == ["batch.csv", "batch.html", "batch.json"]
+    assert run("batch", f"@{listed}", "-q", *arguments, "--keep-best").code == 3
+    assert len(names(tmp_path / "out")) == 5
     quiet = run("batch", "--list", listed, "-q", *arguments)
     assert (quiet.code, quiet.out) == (3, "")
     assert quiet.err.count("\n") == 1

@@ -47,7 +47,10 @@ def test_what_does_not_fit_is_exit_code_3(run: Run, words: Path) -> None:
     done = run("decoder", words, *SHORT, "--budget", "1KB", "-q")
     assert done.code == 3
     assert "a text of 24 tokens needs" in done.err
-    assert "hold no text as given, no text in place" in run("decoder", words, *SHORT, "--budget", "1KB", "--force").out
+    assert "hold no text as given, no text in place" in run("decoder", words, *SHORT, "--budget", "1KB").out
+    assert names(words.parent) == ["words.onnx"]
+    assert run("decoder", words, *SHORT, "--budget", "1KB", "--keep-best", "-q").code == 3
+    assert names(words.parent) == ["words.onnx", "words_in_place.json", "words_in_place.onnx"]
 
 
 def test_the_report_alone_to_a_program(run: Run, words: Path) -> None:

@@ -239,12 +239,40 @@ def test_budget(run: Run, model: Path) -> None:
     assert missed.code == 3
     assert "no order can meet it" in missed.out
     assert "1,000 B are available" in missed.out
-    assert names(model.parent) == ["net.onnx", "net_memsched.json", "net_memsched.onnx"]
-    budget = report_of(model.parent / "net_memsched.json")["budget"]
-    assert budget["met"] is False
-    assert budget["exceeded_bytes"] == budget["required_bytes"] - 1000
     quiet = run("optimize", model, "--budget", "1000", "--no-verify", "-q")
     assert (quiet.code, quiet.out, quiet.err.count("\n")) == (3, "", 1)
+
+
+def test_a_missed_budget_leaves_no_file_unless_the_best_is_kept(run: Run, model: Path) -> None:
+    out, before = model.with_name("out.onnx"), names(model.parent)
+    kinds = [word for end in ("json", "html", "h", "c") for word in (_KIND[end], model.with_name(f"out.{end}"))]
+    words = ("optimize", model, "-o", out, "--budget", "1000", "--no-verify")
+    for _ in range(2):
+        missed = run(*words, *kinds)
+        assert missed.code == 3
+        assert names(model.parent) == before
+        assert "--keep-best" in missed.out
+        assert str(out) not in missed.out
+    out.write_bytes(b"as it was")
+    told = run(*words, "--json")
+    assert told.code == 3
+    assert (out.read_bytes(), names(model.parent)) == (b"as it was", [*before, "out.onnx"])
+    report = json.loads(told.out)
+    jsonschema.validate(report, json_schema("report"))
+    budget = report["budget"]
+    assert (budget["met"], budget["withheld"], report["output"]["path"]) == (False, True, None)
+    assert budget["exceeded_bytes"] == budget["required_bytes"] - 1000
+    streamed = run(*words[:2], "-o", "-", *words[4:])
+    assert (streamed.code, streamed.out) == (3, "")
+    kept = run(*words, "--keep-best", *kinds)
+    assert kept.code == 3
+    assert {path.name for path in model.parent.iterdir()} == {*before, *(f"out.{end}" for end in _KIND), "out.onnx"}
+    report = report_of(model.with_name("out.json"))
+    assert (report["budget"]["met"], report["budget"]["withheld"], report["output"]["path"]) == (False, False, str(out))
+
+
+_KIND = {"json": "--report", "html": "--html", "h": "--header", "c": "--c-array"}
+"""Options that write a file beside the model, by its ending."""
 
 
 def test_allow(run: Run, model: Path) -> None:

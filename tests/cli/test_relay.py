@@ -61,16 +61,18 @@ def test_the_report_alone_to_a_program(run: Run, tmp_path: Path) -> None:
     assert "from stage 1 to stage 2" in result.err
 
 
-def test_a_budget_that_is_not_met_is_written_and_said(run: Run, tmp_path: Path) -> None:
+def test_a_missed_budget_leaves_no_file_unless_the_best_is_kept(run: Run, tmp_path: Path) -> None:
     result = run("relay", SPEECH, "-o", tmp_path, "--no-verify", "--budget", "4KB", "-q")
     assert result.code == 3
     assert result.err == "memsched: the stages need 6,704 B, the budget is 4,096 B\n"
-    assert report_in(tmp_path, "micro_speech_quantized")["budget"] == {
-        "budget_bytes": 4_096,
-        "required_bytes": 6_704,
-        "exceeded_bytes": 2_608,
-        "met": False,
-    }
+    assert list(tmp_path.iterdir()) == []
+    missed = {"budget_bytes": 4_096, "required_bytes": 6_704, "exceeded_bytes": 2_608, "met": False}
+    result = run("relay", SPEECH, "-o", tmp_path, "--no-verify", "--budget", "4KB", "--json")
+    assert (result.code, json.loads(result.out)["budget"]) == (3, missed | {"withheld": True})
+    assert "--keep-best" in result.err
+    assert list(tmp_path.iterdir()) == []
+    assert run("relay", SPEECH, "-o", tmp_path, "--no-verify", "--budget", "4KB", "--keep-best", "-q").code == 3
+    assert report_in(tmp_path, "micro_speech_quantized")["budget"] == missed | {"withheld": False}
     assert run("relay", SPEECH, "-o", tmp_path, "--no-verify", "--budget", "101%").code == 0
     assert len(report_in(tmp_path, "micro_speech_quantized")["stages"]) == 1
 

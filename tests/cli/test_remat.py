@@ -82,7 +82,7 @@ def test_budgets_that_need_no_repetition_some_and_more_than_helps(run: Run, net:
     assert done.code == 0
     assert report["remat"]["applied"]
     assert report["budget"]["met"]
-    done, report = optimized(run, net, "--budget", "1KB")
+    done, report = optimized(run, net, "--budget", "1KB", "--keep-best")
     assert done.code == 3
     assert "no rewrite that was tried meets it" in done.out
     assert report["remat"]["applied"]

@@ -12,6 +12,8 @@ import memsched
 from memsched.cli.main import main
 from memsched.commands import curve
 from memsched.commands.optimize.place import prepare, required_as_given
+from memsched.report.page_data import page_data
+from memsched.report.page_words import page_words
 from memsched.runtimes.onnxruntime.ranged import RangedRun, run_at
 from memsched.runtimes.runtime import Opening
 from memsched.targets.load import load_target
@@ -36,9 +38,12 @@ def _requested(path: Path, length: int) -> int:
 
 def test_the_curve_says_what_sessions_and_processes_take(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = net.with_name("report.json")
-    assert main(["analyze", str(net), "--dim", "length=16..4096", "--budget", "200MB", "--report", str(report)]) == 0
+    assert main(["analyze", str(net), "--dim", "length=16..4096", "--budget", "200MB", "--report", str(report)]) == 3
     printed = capsys.readouterr().out
-    found_curve = json.loads(report.read_text())["curve"]
+    written = json.loads(report.read_text())
+    found_curve, budget = written["curve"], written["budget"]
+    assert budget["met"] is False
+    assert budget["required_bytes"] == found_curve["rows"][-1]["process_bytes"]
     largest = found_curve["largest_sizes"]["length"]
     assert f"fits up to batch = 1, length = {largest:,} in 200.0 MB" in printed
     rows = {row["sizes"]["length"]: row for row in found_curve["rows"]}
@@ -66,6 +71,27 @@ def test_what_cannot_be_run_follows_from_what_was(net: Path, monkeypatch: pytest
     found = run_at(net, rows[-1]["sizes"], seed=1)
     assert isinstance(found, RangedRun)
     assert rows[-1]["process_bytes"] == pytest.approx(found.process, rel=0.15)
+
+
+def test_a_budget_is_met_if_the_whole_range_fits_and_else_the_largest_size_that_fits_is_exact(net: Path) -> None:
+    def budget_of(size: int, most: int) -> tuple[bool, dict[str, int] | None, str]:
+        report = memsched.analyze(net, dims={"length": (64, most)}, target="paper", budget=size).report
+        words = page_words(report.values, page_data(report.values))
+        return report["budget"]["met"], report["curve"]["largest_sizes"], words.verdict
+
+    def activations(length: int) -> int:
+        report = memsched.analyze(net, dims={"batch": 1, "length": length}, target="paper").report
+        return int(report["result"]["required_bytes"])
+
+    for largest in (1000, 1777):
+        size = activations(largest + 1) - 1
+        met, found, headline = budget_of(size, 2048)
+        assert (met, found) == (False, {"batch": 1, "length": largest})
+        assert f"length = {largest:,}" in headline
+        assert "not over the whole range" in headline
+    met, found, headline = budget_of(size, largest)
+    assert (met, found) == (True, {"batch": 1, "length": largest})
+    assert "not over" not in headline
 
 
 def test_a_machine_that_is_too_small_is_told_so(

@@ -57,7 +57,7 @@ def _interrupted(model: Path, budget: str, moment: float, folder: Path) -> bool:
     (folder / "outputs").mkdir()
     stacks = folder / "stacks"
     (folder / "site/sitecustomize.py").write_text(_SITE.format(path=str(stacks)))
-    command = [sys.executable, "-m", "memsched", "optimize", str(model), "--budget", budget, "--quiet"]
+    command = [sys.executable, "-m", "memsched", "optimize", str(model), "--budget", budget, "--keep-best", "--quiet"]
     command += ["--allow", "reorder,inplace,tile,remat", "--time-limit", "300", "--no-verify"]
     command += ["-o", str(folder / "outputs" / f"out{model.suffix}")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(folder / "site"), str(_ROOT)))}

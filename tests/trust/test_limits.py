@@ -21,7 +21,16 @@ from tests.small_models import branches
 from tests.trust.conftest import CLI, MODELS, Warm, one_line, snapshot
 
 PERSON = MODELS / "person_detect.tflite"
-REWRITES = ("--target", "tflm", "--budget", "19353", "--allow", "reorder,inplace,tile,remat", "--no-verify")
+REWRITES = (
+    "--target",
+    "tflm",
+    "--budget",
+    "19353",
+    "--keep-best",
+    "--allow",
+    "reorder,inplace,tile,remat",
+    "--no-verify",
+)
 
 
 def wait(seconds: float) -> None:

@@ -87,26 +87,26 @@ def _answer(job: BatchJob, into: Path, tell: Callable[[Progress], None], memory:
         return _failed(job, 1, "not enough memory for this model")
     except Exception as error:  # as on the command line: one bad model is no reason for a traceback
         return _failed(job, 1, f"internal error: {type(error).__name__}: {error} (please report it)")
-    return BatchAnswer(exit_code=3 if _missed(result) else 0, error=None, saved=saved)
+    return BatchAnswer(exit_code=3 if result.missed else 0, error=None, saved=saved)
 
 
 def _failed(job: BatchJob, code: int, message: str) -> BatchAnswer:
     return BatchAnswer(exit_code=code, error=message.replace(job.source, job.shown), saved=None)
 
 
-def _missed(result: OptimizeResult) -> bool:
-    pools = result.report.values.pools
-    return result.budget_met is False or (pools is not None and pools.weighted_traffic is None)
-
-
 def _save(result: OptimizeResult, job: BatchJob, into: Path) -> SavedModel:
-    """Write model and report, with the paths that the user knows; return the figures for the summary."""
+    """Write model and report, with the paths that the user knows; return the figures for the summary.
+
+    A result that is withheld has figures alone.
+    """
     from memsched.commands.results import Report, save_outputs
     from memsched.formats.known import format_of
 
     values, output = result.report.values, result.report.values.output
     if output is None:
         raise InternalError("the report of an optimised model names no output")
+    if result.withheld:
+        return SavedModel(output=None, report=None, figures=figures(values, output))
     external = bool(format_of(result.module).external_files(result.module))
     below = PurePath(job.own_folder if external else "")
     (into / below).mkdir(exist_ok=True)

@@ -85,6 +85,12 @@ class DecoderModel(FrozenValue, frozen=True):
         """Return what a text of the length that was asked for takes, bytes."""
         return self._at(self.prompts[-1].tokens, given=given)
 
+    @property
+    def withheld(self) -> bool:
+        """Whether the budget is missed, so that nothing is written; see `DecoderOptions.keep_best`."""
+        missed = self.budget is not None and self.required(given=False) > self.budget
+        return missed and not self.options.keep_best
+
     def largest(self, *, given: bool) -> int | None:
         """Return the tokens of the longest text that fits into the budget, by what was measured; None: none does."""
         low, high = 0, 1

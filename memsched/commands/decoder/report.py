@@ -107,6 +107,7 @@ def _budget(model: DecoderModel) -> DecoderBudget | None:
         budget_bytes=model.budget,
         required_bytes=required,
         met=required <= model.budget,
+        withheld=model.withheld,
         largest_given_tokens=model.largest(given=True),
         largest_tokens=model.largest(given=False),
     )

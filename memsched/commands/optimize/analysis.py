@@ -166,6 +166,7 @@ def analyze(
         session=figures.get("session"),
         suggestions=helpful,
         curve=None if curve is None else curve.section,
+        whole_range=None if curve is None else curve.whole,
     )
     report = build(outcome, seed=seed, seconds=time.monotonic() - started, rows=rows)
     return AnalyzeResult(module, main.graph, main.schedule, allocation, report)

@@ -29,7 +29,7 @@ from memsched.commands.optimize.session_candidates import SessionSource
 from memsched.commands.optimize.suggested import suggested
 from memsched.commands.optimize.trials import RunOutcome, TrialRequest
 from memsched.commands.options import OptimizeOptions, VerifyOptions
-from memsched.commands.results import OptimizeResult, OutputsDifferError
+from memsched.commands.results import OptimizeResult, OutputsDifferError, hold_to_budget
 from memsched.commands.verify import ModelComparison, compare
 from memsched.commands.without_effect import refuse_for_range, refuse_for_session
 from memsched.formats.files import load_module, read_source
@@ -95,6 +95,7 @@ def optimize(
     target: str | None = _DEFAULT.target,
     budget: int | str | None = _DEFAULT.budget,
     budget_for: BudgetFor | None = _DEFAULT.budget_for,
+    keep_best: bool = _DEFAULT.keep_best,
     time_limit: float | None = _DEFAULT.time_limit,
     effort: float | None = _DEFAULT.effort,
     solver: str = _DEFAULT.solver,
@@ -134,6 +135,7 @@ def optimize(
             result says whether it is met.
         budget_for: For TensorFlow Lite Micro: what is made small, the whole "arena" or its planned part, "activations";
             None: as the target says.
+        keep_best: Let a result that misses the budget be saved, too.
         time_limit: Seconds for the search; None for no limit.
         effort: Work for the search instead of seconds, about what an idle machine does in so many: the result is then
             the same on every machine.
@@ -211,9 +213,12 @@ def optimize(
             | {"max_extra_macs": None if max_extra_macs == _DEFAULT.max_extra_macs else max_extra_macs}
             | {"allow": named(False, False, tile, remat, io=io, branch=branch)}
         )
-        return optimize_over_sizes(
-            *(data, path, stated(input_shapes, fixed), Request(_search_of(run), solver, partitions)),
-            RangeRequest(ranges, target, in_place, fuse, reassociate, asked, max_slowdown, verify, seed, output),
+        return hold_to_budget(
+            optimize_over_sizes(
+                *(data, path, stated(input_shapes, fixed), Request(_search_of(run), solver, partitions)),
+                RangeRequest(ranges, target, in_place, fuse, reassociate, asked, max_slowdown, verify, seed, output),
+            ),
+            keep_best,
         )
     options = load_options(data, path, stated(input_shapes, fixed), shapes_from_run, seed)
     if session is not None:
@@ -223,7 +228,7 @@ def optimize(
         asked_session = SessionRequest(session, rules, in_place, asked, permitted, verify, seed, output)
         within = _search_of(run)
         request = Request(within, solver, partitions, Opening("session"), within.deadline(), slowdown=max_slowdown)
-        return optimize_for_session(data, path, options, request, asked_session)
+        return hold_to_budget(optimize_for_session(data, path, options, request, asked_session), keep_best)
     module = load_module(data, path, options)
     opened = guarantee_of(order_guarantee, module, branch=branch, verify=verify)
     check_request(module, opened, control_dependencies)
@@ -300,17 +305,20 @@ def optimize(
     report = build(outcome, seed=seed, seconds=time.monotonic() - started)
     if verification is not None and done.wrong and defects_end_the_run():
         raise OutputsDifferError(told_apart(verification, final, done.facts), report)
-    return OptimizeResult(
-        model=done.written.model,
-        report=report,
-        schedule=main.schedule,
-        allocation=final.placed.allocation,
-        module=module,
-        graph=main.graph,
-        verification=verification,
-        budget_met=None if report.values.budget is None else report.values.budget.met,
-        interrupted=interrupted or done.ended,
-        work=run.meter.done,
+    return hold_to_budget(
+        OptimizeResult(
+            model=done.written.model,
+            report=report,
+            schedule=main.schedule,
+            allocation=final.placed.allocation,
+            module=module,
+            graph=main.graph,
+            verification=verification,
+            budget_met=None if report.values.budget is None else report.values.budget.met,
+            interrupted=interrupted or done.ended,
+            work=run.meter.done,
+        ),
+        keep_best,
     )
 
 

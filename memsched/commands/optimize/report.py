@@ -124,6 +124,7 @@ class Outcome:
         litert: Bytes that LiteRT takes for the file as given and for the result; None for another runtime.
         session: Bytes that ONNX Runtime's session needs for them, with the options that the order guarantee comes
             with; None for another runtime.
+        whole_range: What a budget must hold, if that is for all sizes of a curve; else it is what the result requires.
     """
 
     command: Literal["optimize", "analyze"]
@@ -156,6 +157,7 @@ class Outcome:
     executed: ExecutedSection | None = None
     blocks: BlocksSection | None = None
     curve: CurveSection | None = None
+    whole_range: Requirement | None = None
 
 
 def build(outcome: Outcome, *, seed: int, seconds: float, rows: bool = True) -> Report[OptimizeReport]:
@@ -212,6 +214,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float, rows: bool = True) -> 
         executed=outcome.executed,
         blocks=outcome.blocks,
         curve=outcome.curve,
+        whole_range=None if outcome.whole_range is None else outcome.whole_range.total,
         seed=seed,
         seconds=seconds,
     )

@@ -106,6 +106,11 @@ class RelayModel(FrozenValue, frozen=True):
         """What the block must hold on the target's processor, bytes."""
         return self.block[self.rules.bits]
 
+    @property
+    def withheld(self) -> bool:
+        """Whether the budget is missed, so that nothing is written; see `RelayOptions.keep_best`."""
+        return self.budget is not None and self.needed > self.budget and not self.options.keep_best
+
 
 class _Candidate(FrozenValue, frozen=True):
     """What was found in one order.

@@ -16,6 +16,7 @@ from memsched.commands.results import Report
 from memsched.formats.staging import STANDARD_STREAM, staged_files
 from memsched.frozen import FrozenValue
 from memsched.report.relay_runner import runner_files, runner_name
+from memsched.report.text import WITHHELD
 from memsched.report.values.optimize import BudgetSection
 from memsched.report.values.relay import (
     HandOverRow,
@@ -146,7 +147,11 @@ def _budget(model: RelayModel) -> BudgetSection | None:
         return None
     exceeded = max(0, model.needed - model.budget)
     return BudgetSection(
-        budget_bytes=model.budget, required_bytes=model.needed, exceeded_bytes=exceeded, met=not exceeded
+        budget_bytes=model.budget,
+        required_bytes=model.needed,
+        exceeded_bytes=exceeded,
+        met=not exceeded,
+        withheld=model.withheld,
     )
 
 
@@ -219,4 +224,5 @@ def _verification(model: RelayModel) -> RelayVerification | None:
 
 
 def _notes(model: RelayModel) -> tuple[str, ...]:
-    return (*model.module.notes, *model.notes, *([_INTERRUPTED] if model.interrupted else []))
+    interrupted = [f"interrupted: {WITHHELD}" if model.withheld else _INTERRUPTED] if model.interrupted else []
+    return (*model.module.notes, *model.notes, *interrupted)

@@ -25,7 +25,7 @@ class BatchTotals(Section, frozen=True, kw_only=True):
     """Counts and sums over all models.
 
     Attributes:
-        file_peak_bytes: The sum over the models that were written.
+        file_peak_bytes: The sum over the models that have a result.
         smaller: Models whose peak is below that of their file's order.
     """
 
@@ -87,14 +87,14 @@ class BatchFigures(Section, frozen=True, kw_only=True):
 
 
 class SavedModel(Section, frozen=True, kw_only=True):
-    """A model that was written.
+    """What was found for a model.
 
     Attributes:
-        output: Below the folder of the summary, as the report is.
+        output: Below the folder of the summary, as the report is; null if neither was written, for a missed budget.
     """
 
-    output: str
-    report: str
+    output: str | None
+    report: str | None
     figures: BatchFigures
 
 
@@ -117,7 +117,7 @@ class BatchRow(Section, frozen=True, kw_only=True):
     Attributes:
         name: Of no other model of the batch; the outputs' names begin with it.
         exit_code: Of memsched optimize on this model; null where it did not end.
-        output: Below the folder of the summary, as the report is.
+        output: Below the folder of the summary, as the report is; null if neither was written.
     """
 
     name: str
@@ -144,6 +144,7 @@ class BatchOptionsSection(Section, frozen=True, kw_only=True):
     dims: dict[str, int]
     budget: int | str | None
     budget_for: Literal["arena", "activations"] | None = None
+    keep_best: bool = False
     max_extra_macs: Amount
     max_slowdown: Amount | None = None
     free_pieces: bool = False

@@ -84,6 +84,7 @@ class DecoderBudget(Section, frozen=True, kw_only=True):
     budget_bytes: Count
     required_bytes: Count
     met: bool
+    withheld: bool = False
     largest_given_tokens: Count | None
     largest_tokens: Count | None
 

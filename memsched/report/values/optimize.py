@@ -62,7 +62,7 @@ class OutputSection(Section, frozen=True, kw_only=True):
     """The model written.
 
     Attributes:
-        path: Where the model was written; null when the caller did not say.
+        path: Where the model was written; null when the caller did not say, or nothing was written.
         unchanged: Nothing better was found, and the output is the input, byte for byte; false where layers were
             rewritten.
         fixed_dimensions: Dimensions of inputs that the model as given leaves open and the one written does not: it
@@ -166,13 +166,17 @@ class BudgetSection(Section, frozen=True, kw_only=True):
     """Whether the result fits.
 
     Attributes:
-        required_bytes: What the runtime allocates for the result, as result.required_bytes.
+        required_bytes: What the runtime allocates for the result, as result.required_bytes; with a curve, at the
+            size that requires most.
+        withheld: No file was written, as the result misses the budget, and --keep-best was not given. Absent in reports
+            of older versions.
     """
 
     budget_bytes: Count
     required_bytes: Count
     exceeded_bytes: Count
     met: bool
+    withheld: bool = False
 
 
 class FailureRow(Section, frozen=True, kw_only=True):

@@ -170,6 +170,11 @@ def test_a_budget_and_its_exit_code(zoo: Path, tmp_path: Path) -> None:
     result = run_batch(models, options, str(tmp_path / "out"), Processes())
     assert [row.status for row in result.rows] == [Status.BUDGET_MISSED, Status.DONE]
     assert result.exit_code == 3
+    assert not (tmp_path / "out" / "branches_memsched.onnx").exists()
+    kept = run_batch(
+        models, BatchOptions(verify=False, budget=1000, keep_best=True), str(tmp_path / "out"), Processes()
+    )
+    assert (kept.rows[0].status, kept.exit_code) == (Status.BUDGET_MISSED, 3)
     assert (tmp_path / "out" / "branches_memsched.onnx").exists()
 
 

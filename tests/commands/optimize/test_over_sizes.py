@@ -59,6 +59,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "none",
         "--budget",
         "1KB",
+        "--keep-best",
         *out,
     ]
     printed = io.StringIO()

@@ -18,8 +18,8 @@ from memsched.cli.main import main
 from tests.small_models import branches
 from tests.trust.conftest import CLI, MODELS, ROOT, snapshot
 
-LONG = [*CLI, "optimize", str(MODELS / "nasnetmobile_int8.tflite"), "--budget", "1KB", "--time-limit", "300"]
-LONG += ["--allow", "reorder,inplace,tile,remat", "--no-verify"]
+LONG = [*CLI, "optimize", str(MODELS / "nasnetmobile_int8.tflite"), "--budget", "1KB", "--keep-best"]
+LONG += ["--time-limit", "300", "--allow", "reorder,inplace,tile,remat", "--no-verify"]
 NOBODY = 65534
 
 
