@@ -138,6 +138,11 @@ class Graph(FrozenValue, frozen=True):
     variables: tuple[int, ...] = ()
     dependencies: tuple[tuple[int, int], ...] = ()
 
+    def shape_made(self, op: int) -> tuple[int, ...]:
+        """Return the shape of an op's first output; () for an op without outputs and for an unknown shape."""
+        outputs = self.ops[op].outputs
+        return (self.tensors[outputs[0]].shape or ()) if outputs else ()
+
 
 class InPlace(FrozenValue, frozen=True, gc=False):
     """The planner's choice that op ``op`` writes tensor ``output`` into the bytes of its dying input ``input``."""

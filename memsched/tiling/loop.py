@@ -90,6 +90,8 @@ class _LoopPlanner:
         members = members_of(graph, group.ops, readers)
         if not members.inputs:
             raise RefusedError("a loop reads something")
+        if not members.outputs:
+            raise RefusedError("a loop makes something")
         words = dialect.loop
         if len(members.outputs) > 1 and (words is None or words.unrolled):
             raise RefusedError(f"an op for each tile has one output, not {len(members.outputs)}")

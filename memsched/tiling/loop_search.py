@@ -145,7 +145,7 @@ class LoopSearch:
 
     def _refusal(self, op: int) -> str | None:
         """Return why no loop can hold an op; None where there is no such reason."""
-        shape = self._graph.tensors[self._graph.ops[op].outputs[0]].shape or () if self._graph.ops[op].outputs else ()
+        shape = self._graph.shape_made(op)
         known, readers = self._intervals.geometries, self._intervals.readers
         if not isinstance(known[op], Refusal) and len(shape) != RANK:
             return f"what it makes has {len(shape)} axes: loops cut images, which have {RANK}"
@@ -237,7 +237,7 @@ class LoopSearch:
                 # What nothing lowers stays.
                 return
         for first, last in pairs:
-            shape = self._graph.tensors[self._graph.ops[last].outputs[0]].shape or ()
+            shape = self._graph.shape_made(last)
             heights, widths = (even_lengths(shape[axis]) for axis in AXES)
             for width in widths:
                 for height in heights:
@@ -268,7 +268,7 @@ class LoopSearch:
         return self._least_peaks[first, last]
 
     def _found_least_of(self, first: int, last: int) -> float:
-        shape = self._graph.tensors[self._graph.ops[last].outputs[0]].shape or ()
+        shape = self._graph.shape_made(last)
         if len(shape) != RANK:
             return math.inf
         self.judged += 2
@@ -328,7 +328,7 @@ class LoopSearch:
         return sorted(found, key=lambda pair: (pair[1] - pair[0], pair))
 
     def _ladder(self, first: int, last: int) -> Iterator[LoopGroup]:
-        shape = self._graph.tensors[self._graph.ops[last].outputs[0]].shape or ()
+        shape = self._graph.shape_made(last)
         ops = range(first, last + 1)
         if len(shape) != RANK or any(isinstance(self._intervals.geometries[op], Refusal) for op in ops):
             return
@@ -348,7 +348,7 @@ class LoopSearch:
             self.judged += 1
             forms = [one for one in self._forms(plain) if one.group not in self._dropped]
             self._known[plain] = min(forms, key=lambda one: one.peak, default=None)
-            shape = self._graph.tensors[self._graph.ops[group.ops[-1]].outputs[0]].shape or ()
+            shape = self._graph.shape_made(group.ops[-1])
             for one in forms if forms and tiles_of(plain, shape) <= self._most_tiles else ():
                 take_up(self._curves.setdefault((group.ops[0], group.ops[-1]), []), one)
         return self._known[plain]

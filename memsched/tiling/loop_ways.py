@@ -250,7 +250,7 @@ def tile_sizes(rows: int, columns: int) -> Iterator[tuple[int, int]]:
 
 def near_loops(graph: Graph, group: LoopGroup) -> Iterator[LoopGroup]:
     """Yield the loops whose tiles, or whose ends, are one larger or smaller than those of ``group``."""
-    shape = graph.tensors[graph.ops[group.ops[-1]].outputs[0]].shape or ()
+    shape = graph.shape_made(group.ops[-1])
     limits = [shape[axis] for axis in group.axes if axis < len(shape)]
     for place, limit in enumerate(limits):
         for size in sorted({group.sizes[place] - 1, group.sizes[place] + 1}):
@@ -263,7 +263,7 @@ def near_loops(graph: Graph, group: LoopGroup) -> Iterator[LoopGroup]:
     first, last = group.ops[0], group.ops[-1]
     for begin, end in ((first - 1, last), (first + 1, last), (first, last - 1), (first, last + 1)):
         if 0 <= begin < end < len(graph.ops) and end - begin < LONGEST:
-            again = graph.tensors[graph.ops[end].outputs[0]].shape or ()
+            again = graph.shape_made(end)
             if len(again) == len(shape):
                 sizes = tuple(min(size, again[axis]) for size, axis in zip(group.sizes, group.axes, strict=True))
                 yield LoopGroup(tuple(range(begin, end + 1)), group.axes, sizes)

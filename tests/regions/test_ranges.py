@@ -129,6 +129,15 @@ def test_automatic_padding_is_resolved(upper: bool, pads: tuple[tuple[int, int],
     assert needed(graph, region((0, 1), (0, 1), (0, 3), (0, 8))).inputs[0].pads == pads
 
 
+def test_a_dilated_pool_whose_padding_the_runtime_chooses_stays_whole() -> None:
+    attributes: dict[str, AttributeValue] = {"kernel_shape": (3, 3), "auto_pad": "SAME_UPPER"}
+    part = region((0, 1), (0, 1), (0, 4), (0, 8))
+    plain = one("MaxPool", [(1, 1, 8, 8)], (1, 1, 8, 8), dilations=(1, 1), **attributes)
+    assert needed(plain, part).inputs[0].pads[2] == (1, 0)
+    dilated = one("MaxPool", [(1, 1, 8, 8)], (1, 1, 8, 8), dilations=(3, 3), **attributes)
+    assert "auto_pad" in reason(dilated, part)
+
+
 def test_same_padding() -> None:
     assert [same_padding(length, 3, 2) for length in (4, 5, 6)] == [(0, 1), (1, 1), (0, 1)]
     assert same_padding(4, 3, 2, upper=False) == (1, 0)

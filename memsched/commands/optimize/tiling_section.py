@@ -64,7 +64,7 @@ def group_row(
         kept: Tensors whose halos are kept.
         padded: Ops whose pieces have a pad before them.
     """
-    shape = graph.tensors[graph.ops[ops[-1]].outputs[0]].shape or ()
+    shape = graph.shape_made(ops[-1])
     return GroupRow(
         ops=tuple(graph.ops[op].name for op in ops),
         axes=tuple(axes),

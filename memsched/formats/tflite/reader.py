@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from memsched.formats.tflite import metadata, state
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.macs import macs
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor, parse
+from memsched.formats.tflite.own_tensors import own_tensors
 from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
 from memsched.frozen import FrozenValue
 from memsched.graph import dag
@@ -98,7 +100,8 @@ def _lower(model: FileModel, index: int, effects: Sequence[Effects], stated: met
     _check_producers(subgraph, index)
     constants, constant_ops = _constants(subgraph, effects)
     steps = [number for number in range(len(subgraph.operators)) if not constant_ops[number]]
-    tensors = _graph_tensors(subgraph, steps, constants)
+    scratch = own_tensors(subgraph)
+    tensors = [tensor for tensor in _graph_tensors(subgraph, steps, constants) if tensor not in scratch]
     place = {tensor: position for position, tensor in enumerate(tensors)}
     names = _unique_names(tensor.name for tensor in subgraph.tensors)
     values = tuple(_tensor(subgraph.tensors[tensor], names[tensor]) for tensor in tensors)
@@ -106,7 +109,7 @@ def _lower(model: FileModel, index: int, effects: Sequence[Effects], stated: met
     graph = Graph(
         name=subgraph.name or f"subgraph{index}",
         tensors=values,
-        ops=_ops(model, subgraph, steps, place, (names, effects), computed),
+        ops=_with_scratch(_ops(model, subgraph, steps, place, (names, effects), computed), subgraph, steps, scratch),
         inputs=_places(subgraph.inputs, place),
         outputs=_places(subgraph.outputs, place),
         variables=tuple(place[tensor] for tensor in tensors if subgraph.tensors[tensor].variable),
@@ -190,6 +193,19 @@ def _graph_tensors(subgraph: FileSubgraph, steps: Sequence[int], constants: Sequ
         for tensor in range(len(subgraph.tensors))
         if not constants[tensor] and (tensor in used or subgraph.tensors[tensor].variable)
     ]
+
+
+def _with_scratch(
+    ops: Sequence[Op], subgraph: FileSubgraph, steps: Sequence[int], scratch: Mapping[int, int]
+) -> tuple[Op, ...]:
+    """Return the ops with what they have for themselves as workspace."""
+    size: Counter[int] = Counter()
+    for tensor, operator in scratch.items():
+        size[operator] += subgraph.tensors[tensor].size
+    return tuple(
+        dataclasses.replace(op, workspace=op.workspace + size[number]) if size[number] else op
+        for op, number in zip(ops, steps, strict=True)
+    )
 
 
 def _unique_names(names: Iterable[str]) -> list[str]:

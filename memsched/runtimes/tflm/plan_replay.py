@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from memsched.errors import InternalError
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
+from memsched.formats.tflite.own_tensors import own_tensors
 from memsched.runtimes.tflm.arena_bytes import GARBAGE, ArenaBytes, Run, cut, joined, merged, replaced
 from memsched.runtimes.tflm.plan import Scratch, needs_memory, tensor_bytes
 from memsched.runtimes.tflm.plan_permissions import PlanPermissions
@@ -66,6 +67,7 @@ class _Replay:
         self._offsets = offsets
         self._permissions = PlanPermissions(model, target)
         self._integers = ReplayIntegers(model)
+        self._apart = [frozenset(own_tensors(graph).values()) for graph in model.subgraphs]
         self._inputs = frozenset((0, tensor) for tensor in model.subgraphs[0].inputs)
         self._arena = ArenaBytes(size)
         self._meant: dict[_Key, list[Run]] = {}
@@ -187,8 +189,13 @@ class _Replay:
                 self._execute(index, number, operator)
 
     def _execute(self, index: int, number: int, operator: FileOperator) -> None:
-        reads = self._reads(index, operator)
         outputs = [(index, tensor) for tensor in dict.fromkeys(operator.outputs) if self._planned((index, tensor))]
+        if number in self._apart[index]:
+            # Whoever compiled such an operator laid out what it reads, makes and works in.
+            for key in outputs:
+                self._make(key)
+            return
+        reads = self._reads(index, operator)
         self._check_scratch((index, number), reads, outputs)
         for one, other in itertools.combinations(outputs, 2):
             if _meet([self._range(one)], [self._range(other)]):

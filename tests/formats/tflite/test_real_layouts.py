@@ -1,0 +1,103 @@
+"""Files as converters for firmware lay them out: operators without outputs, and operators with memory of their own."""
+
+from __future__ import annotations
+
+import pytest
+
+import memsched
+from memsched.commands.failures import DEFECTS
+from memsched.report.values.optimize import OptimizeReport
+from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
+
+SIDE, CHANNELS = 8, 4
+
+
+def compiled(offsets: tuple[int, ...] = (0, 0, 0, -1)) -> bytes:
+    """Return a model as Vela writes it: one custom operator, whose memory is among its inputs and holds the others."""
+    tensors = [
+        T("input", (1, 16, 16, 1), "INT8"),
+        T("scratch", (512,), "UINT8"),
+        T("scratch_fast", (512,), "UINT8"),
+        T("made", (1, 2), "INT8"),
+        T("commands", (8,), "UINT8", data=bytes(8)),
+    ]
+    plan = int32s(0, 0, len(tensors), *offsets, -1)
+    sub = Sub(tensors, [O("CUSTOM:ethos-u", [4, 1, 2, 0], [3])], [0], [3])
+    return build(sub, metadata=[("OfflineMemoryAllocation", plan)])
+
+
+def streaming() -> bytes:
+    """Return a model that keeps a feature map in a resource: operators without inputs and without outputs."""
+    shape = (1, SIDE, SIDE, CHANNELS)
+    tensors = [
+        T("x", shape),
+        T("handle", (), "RESOURCE"),
+        T("old", shape),
+        T("sum", shape),
+        T("pooled", shape),
+        T("y", shape),
+    ]
+    pool = options("Pool2DOptions", padding=0, strideH=1, strideW=1, filterHeight=3, filterWidth=3)
+    ops = [
+        O("CALL_ONCE", [], [], options("CallOnceOptions", initSubgraphIndex=1)),
+        O("VAR_HANDLE", [], [1], options("VarHandleOptions", sharedName=b"kept")),
+        O("READ_VARIABLE", [1], [2]),
+        O("ADD", [0, 2], [3], options("AddOptions")),
+        O("ASSIGN_VARIABLE", [1, 3], []),
+        O("MAX_POOL_2D", [3], [4], pool),
+        O("ADD", [4, 0], [5], options("AddOptions")),
+    ]
+    zero = bytes(4 * SIDE * SIDE * CHANNELS)
+    begin = Sub(
+        [T("begin", (), "RESOURCE"), T("zero", shape, data=zero)],
+        [
+            O("VAR_HANDLE", [], [0], options("VarHandleOptions", sharedName=b"kept")),
+            O("ASSIGN_VARIABLE", [0, 1], []),
+        ],
+        [],
+        [],
+    )
+    return build(Sub(tensors, ops, [0], [5]), begin)
+
+
+def report_of(data: bytes, **words: object) -> OptimizeReport:
+    found: OptimizeReport = memsched.optimize(data, effort=0.5, **words).report.values  # type: ignore[arg-type]
+    return found
+
+
+def test_what_a_custom_operator_works_in_belongs_to_it() -> None:
+    graph = memsched.load(compiled()).graph
+    assert [tensor.name for tensor in graph.tensors] == ["input", "made"]
+    assert graph.ops[0].workspace == 1024
+
+
+def test_a_compiled_file_is_analyzed_and_left_as_it_is() -> None:
+    data = compiled()
+    report = memsched.analyze(data, target="tflm").report.values
+    assert report.tflm is not None
+    assert report.tflm.plan_fault is None
+    assert report.tflm.file_head_bytes == 512 + 16
+    result = memsched.optimize(data, target="tflm", effort=0.5)
+    assert result.model == data
+    assert report_of(data, target="litert").output is not None
+
+
+def test_a_plan_that_lays_other_tensors_over_each_other_is_still_wrong() -> None:
+    tensors = [T("x"), T("a"), T("b"), T("y")]
+    ops = [O("ABS", [0], [1]), O("NEG", [0], [2]), O("ADD", [1, 2], [3], options("AddOptions"))]
+    plan = int32s(0, 0, 4, 0, 64, 64, 128)
+    data = build(Sub(tensors, ops, [0], [3]), metadata=[("OfflineMemoryAllocation", plan)])
+    report = memsched.analyze(data, target="tflm").report.values
+    assert report.tflm is not None
+    assert report.tflm.plan_fault is not None
+
+
+@pytest.mark.parametrize("target", ["tflm", "litert"])
+@pytest.mark.parametrize("rewrites", [{}, {"tile": True}, {"tile": True, "remat": True, "algebra": True}])
+def test_operators_without_outputs_hold_up_no_rewrite(
+    target: str, rewrites: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DEFECTS, "raise")
+    report = report_of(streaming(), target=target, words=("optimize", "net.tflite"), **rewrites)
+    assert report.failures == ()
+    assert report.verification is None or report.verification.outputs_equal is not False
