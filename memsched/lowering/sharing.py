@@ -79,6 +79,8 @@ class Sharing:
 
     def views(self, op: Op) -> Views:
         """Return what of ``op``'s outputs lies in its inputs' bytes or consists of them."""
+        if op.effects.random:  # a Dropout in training mode is neither left out nor a copy
+            return _NO_VIEWS
         for rule in self._view_rules.get(op.type, ()):
             if rule.after and len(op.inputs) > 1:
                 continue  # as `_is_view` would find, in a tenth of the time

@@ -15,6 +15,7 @@ from memsched.graph import dag
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Region, Tensor
 from memsched.lowering.apply import apply_target, with_workspaces
+from memsched.ops.effects import PURE, Effects
 from memsched.targets.load import Target, load_target
 from memsched.targets.model import InPlaceRule, PartViewRule, ViewRule, WorkspaceRule
 from tests.random_graphs import random_graph
@@ -416,3 +417,14 @@ def test_rules_leave_what_else_an_op_says() -> None:
     )
     (lowered,) = apply_target(shaped({"x": (1,), "y": (1,)}, [op], ["y"]), RELU).ops
     assert lowered == replace(op, in_place=((1, 0),))
+
+
+def test_what_draws_is_no_view_of_what_it_reads() -> None:
+    tensors = (Tensor("x", 16, (4,), "float32"), Tensor("a", 16, (4,), "float32"), Tensor("y", 16, (4,), "float32"))
+    first = Op("a", "Exp", (0,), (1,), positions=(0,))
+    for effects, views in ((PURE, ((2, 1),)), (Effects(random=True), ())):
+        drop = Op("y", "Dropout", (1,), (2,), positions=(0,), effects=effects)
+        graph = Graph("g", tensors, (first, drop), (0,), (2,))
+        lowered = apply_target(replace(graph, outputs=()), load_target("onnxruntime"))
+        assert lowered.ops[1].views == views
+        assert lowered.ops[1].effects == effects
