@@ -37,7 +37,7 @@ from memsched.report.values.optimize import BudgetSection, FileOrderSection, Opt
 from memsched.report.values.rewrites import OnChipSection
 from memsched.report.values.runtime import GuaranteeSection
 from memsched.report.values.shared import FiguresSection, VerificationSection
-from memsched.runtimes.values import MOST_OFF
+from memsched.runtimes.values import MOST_OFF, SAME_SEEDS
 from memsched.units import counted, format_size
 
 if TYPE_CHECKING:
@@ -380,7 +380,8 @@ def _verification_line(report: OptimizeReport) -> tuple[str, str | None]:
     inputs = (
         f"{verification.runs} random inputs" if verification.feeds is None else f"the inputs in {verification.feeds}"
     )
-    text = f"verified in {runtime}: outputs {equal} on {inputs}"
+    seeds = ", drawing with the same seeds" if any(SAME_SEEDS in note for note in verification.notes) else ""
+    text = f"verified in {runtime}: outputs {equal} on {inputs}{seeds}"
     text += measured_text(report, verification)
     surprise = _surprise(verification)
     text += surprise

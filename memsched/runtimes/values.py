@@ -6,11 +6,14 @@ from typing import Final, Literal, Protocol
 
 from memsched.frozen import FrozenValue
 
-__all__ = ["EXECUTED_TOLERANCE", "MOST_OFF", "MeasuredArena", "OtherSize", "RunnerName", "Verification", "missed_by"]
-__all__ += ["peaks_off"]
+__all__ = ["EXECUTED_TOLERANCE", "MOST_OFF", "SAME_SEEDS", "MeasuredArena", "OtherSize", "RunnerName", "Verification"]
+__all__ += ["missed_by", "peaks_off"]
 
 RunnerName = Literal["onnxruntime", "litert", "tflm"]
 """What runs models, as the command line has it."""
+
+SAME_SEEDS: Final = "both were run with the same seeds"
+"""What notes say of models that draw random numbers."""
 
 EXECUTED_TOLERANCE: Final = 1e-3
 """Relative error of outputs where the runtime optimised the model: kernels of the same level that run in another order,

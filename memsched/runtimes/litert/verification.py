@@ -18,7 +18,7 @@ from memsched.runtimes.litert.answers import CompareRequest, ModeAnswer, ModeAns
 from memsched.runtimes.litert.draws import count_draws, draw_mismatch
 from memsched.runtimes.package import LITERT
 from memsched.runtimes.tflite_runner import BEFORE_AND_AFTER, ModelWords
-from memsched.runtimes.values import OtherSize, Verification
+from memsched.runtimes.values import SAME_SEEDS, OtherSize, Verification
 
 __all__ = ["try_other_sizes", "verify"]
 
@@ -72,7 +72,7 @@ def verify(
         return _failed(runtime, request, result, timeout_seconds, words)
     found = _judge(runtime, msgspec.convert(result.value, ModeAnswers), tolerance, words)
     if count := count_draws(before):
-        note = f"{count} operators draw random numbers: each is in both models once; both were run with the same seeds"
+        note = f"{count} operators draw random numbers: each is in both models once; {SAME_SEEDS}"
         found = dataclasses.replace(found, notes=(*found.notes, note))
     rounded = any(step.kind in {"quantize", "dequantize"} for border in borders for step in border.steps)
     return dataclasses.replace(found, notes=(*found.notes, _ON_GRID)) if rounded else found

@@ -21,7 +21,7 @@ from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.onnxruntime.observation import OTHER_INPUTS
 from memsched.runtimes.onnxruntime.session_points import LISTED
 from memsched.runtimes.package import ONNXRUNTIME
-from memsched.runtimes.values import OtherSize, Verification
+from memsched.runtimes.values import SAME_SEEDS, OtherSize, Verification
 
 __all__ = [
     "Comparison",
@@ -454,7 +454,7 @@ def drawn(answer: Mapping[str, Any]) -> list[str]:
     if not draws["count"] or draws["mismatch"]:
         return []
     ops, are = ("1 op draws", "it is") if draws["count"] == 1 else (f"{draws['count']} ops draw", "each is")
-    seeds = "; both models were run with the same seeds" if draws["seeded"] else ""
+    seeds = f"; {SAME_SEEDS}" if draws["seeded"] else ""
     return [f"{ops} random numbers: {are} in both models once{seeds}"]
 
 
