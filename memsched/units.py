@@ -25,7 +25,11 @@ def parse_size(text: str) -> int:
     if match is None:
         raise UsageError(f"'{text}' is not a size; write bytes or a number with K, M or G, such as 256KB or 1.5MiB")
     number, suffix = match.groups()
-    return int(float(number) * _FACTORS[suffix.lower()]) if "." in number else int(number) * _FACTORS[suffix.lower()]
+    factor, stated = _FACTORS[suffix.lower()], Fraction(number)
+    # Where the unit was forgotten, a megabyte and a half would become a byte.
+    if stated.denominator > 1 and (factor == 1 or stated * factor < 1):
+        raise UsageError(f"'{text}' is not a whole number of bytes; write a number with K, M or G, such as {number}M")
+    return int(stated * factor)
 
 
 class Percentage(FrozenValue, frozen=True):
@@ -50,13 +54,12 @@ def parse_budget(text: str) -> int | Percentage:
     match = _PERCENTAGE.fullmatch(text)
     if match is not None:
         return Percentage(Fraction(match[1]))
-    try:
-        return parse_size(text)
-    except UsageError:
+    if _SIZE.fullmatch(text) is None:
         raise UsageError(
             f"'{text}' is no budget; write bytes, a number with K, M or G, such as 256KB, or a part of what the file "
             "as given requires, such as 50%"
-        ) from None
+        )
+    return parse_size(text)
 
 
 def format_size(size_bytes: int) -> str:

@@ -33,7 +33,7 @@ def browser(width: int = 1280, height: int = 900) -> Iterator[Any]:
         from selenium import webdriver
         from selenium.webdriver.chrome.service import Service
     except ImportError:
-        raise SystemExit("a browser is driven by selenium: pip install 'memsched[browser]'") from None
+        raise SystemExit("a browser is driven by selenium: pip install selenium") from None
     found, driver = (next(filter(None, map(shutil.which, names)), None) for names in (_BROWSERS, _DRIVERS))
     if found is None or driver is None:
         raise SystemExit("Chromium and chromedriver are needed: apt-get install chromium chromium-driver")

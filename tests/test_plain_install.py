@@ -15,7 +15,9 @@ from onnx import TensorProto, helper
 from packaging.requirements import Requirement
 
 import memsched
+from memsched.runtimes.package import LITERT, ONNXRUNTIME, TFLM
 from tests import small_models
+from tests.formats import tflite_builder
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -26,15 +28,14 @@ ROOT = Path(memsched.__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 HIDE = """
-import sys
+from importlib.machinery import PathFinder
 
-class Hidden:
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        if name.partition(".")[0] in {names}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+find = PathFinder.find_spec
 
-sys.meta_path.insert(0, Hidden)
+def without(name, path=None, target=None):
+    return None if name.partition(".")[0] in {names} else find(name, path, target)
+
+PathFinder.find_spec = without
 """
 """A sitecustomize.py: no Python process that has it in its path finds modules of these names."""
 
@@ -97,6 +98,35 @@ def test_shapes_that_only_the_runtime_infers_are_known(plain: dict[str, str], tm
     done = memsched_runs(plain, "analyze", path)
     assert done.returncode == 0, done.stderr
     assert "file order" in done.stdout
+
+
+def test_a_tflite_model_is_not_written_unverified(plain: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "net.tflite"
+    path.write_bytes(tflite_builder.build(tflite_builder.branches(3)))
+    done = memsched_runs(plain, "optimize", path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "pip install ai-edge-litert" in done.stderr
+    assert list(tmp_path.iterdir()) == [path]
+    assert memsched_runs(plain, "optimize", path, "--no-verify").returncode == 0
+    assert (tmp_path / "net_memsched.tflite").is_file()
+
+
+def test_what_is_said_to_be_installed_is_what_an_extra_installs() -> None:
+    """No index of packages has the name memsched: what a message names is a distribution of its own."""
+    extras = PROJECT["optional-dependencies"].values()
+    known = {
+        normal(Requirement(one).name) for one in (*PROJECT["dependencies"], *(x for extra in extras for x in extra))
+    }
+    known -= {"memsched"}
+    found: set[str] = set()
+    for path in (*ROOT.glob("memsched/**/*.py"), *ROOT.glob("scripts/**/*.py")):
+        for line in re.findall(r"pip install ([^\n\"`]+)", path.read_text(encoding="utf-8")):
+            words = re.split(r"[ ,;:]", line.partition(" (")[0])
+            found |= {word for word in words if re.fullmatch(r"[a-z][a-z0-9-]+|'memsched.*", word)}
+            assert "memsched[" not in line, (path, line)
+    assert {"matplotlib", "distributed", "pymoo"} <= found & known
+    for package in (ONNXRUNTIME, LITERT, TFLM):
+        assert normal(package.source.partition(" ")[0]) in known
 
 
 def test_install_lines_of_before_go_on_working() -> None:

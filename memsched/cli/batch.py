@@ -13,6 +13,7 @@ from memsched.cli.options import (
     check_extra_work,
     check_level,
     check_limits,
+    check_no_level,
     options_of,
     output_options,
     taken,
@@ -65,6 +66,7 @@ def command(**options: Any) -> int:
     context = click.get_current_context()
     check_level(context)
     check_extra_work(context)
+    check_no_level(options["output"])
     if (
         options["dask"] is not None
         and context.get_parameter_source("workers") is not click.core.ParameterSource.DEFAULT

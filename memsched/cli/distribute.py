@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
-from click.core import ParameterSource
 
 from memsched.cli.display import Display, search_end
 from memsched.cli.options import check_limits, options_of, output_options, taken
@@ -14,7 +13,6 @@ from memsched.commands.options import DistributeOptions
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
-    from memsched.commands.distribute.distribute import DistributedNetwork
     from memsched.commands.results import Report
     from memsched.report.values.distribute import DistributionReport
 
@@ -48,8 +46,8 @@ _INTERRUPTED = 130
 )
 @click.option(
     "--run/--no-run",
-    default=None,
-    help="Run the plan here, one process per device, and compare; by default where its runtime is installed.",
+    default=True,
+    help="Run the plan here, one process per device, and compare, which is the default.",
 )
 @click.option(
     "--throttle",
@@ -72,7 +70,7 @@ def command(**options: Any) -> int:
 
     Exit code 3: no plan fits the devices' memories; the message says how much would do.
     """
-    from memsched.commands.distribute.distribute import calibrated_text, distribute, run_plan, runtime_missing
+    from memsched.commands.distribute.distribute import calibrated_text, distribute, run_plan
     from memsched.commands.distribute.report import check_folder, save_distributed
     from memsched.formats.staging import check_writable, staged_files
 
@@ -82,7 +80,7 @@ def command(**options: Any) -> int:
         if throttled is not None:
             raise UsageError("--throttle measures what --calibrate is to find: give one of them")
         throttled = "cores"
-    if throttled and options["run"] is False:
+    if throttled and not options["run"]:
         raise UsageError("--no-run measures nothing: leave out --throttle and --calibrate")
     if options["calibrate"] is not None:
         check_writable(options["calibrate"])
@@ -95,14 +93,14 @@ def command(**options: Any) -> int:
             stop=end.stop,
         )
         end.passed()
-        if throttled or options["run"] or (options["run"] is None and not runtime_missing(found.module)):
+        if options["run"]:
             found = run_plan(found, throttled=throttled)
         report = save_distributed(found, folder, force=options["force"])
         if options["calibrate"] is not None:
             with staged_files() as files:
                 files.add(options["calibrate"], calibrated_text(found).encode())
                 files.commit()
-    _print(found, report, display, folder)
+    _print(report, display, folder)
     if not end.by_memory(display) and found.interrupted:
         if display.quiet:
             click.echo("memsched: interrupted: the best plan found so far was written", err=True)
@@ -126,16 +124,11 @@ def _folder(model: str, given: str | None) -> str:
     return str(path.with_name(f"{path.stem}_distributed")) if path.name else "_distributed"
 
 
-def _print(found: DistributedNetwork, report: Report[DistributionReport], display: Display, folder: str) -> None:
+def _print(report: Report[DistributionReport], display: Display, folder: str) -> None:
     from memsched.cli.terminal import write_standard_output
-    from memsched.commands.distribute.distribute import runtime_missing
     from memsched.report.distribution import print_distribution
 
     if display.as_json:
         write_standard_output(report.to_json().encode())
     console = display.console(stderr=display.as_json)
     print_distribution(console, report.values, folder=folder, verbose=display.detailed)
-    asked = click.get_current_context().get_parameter_source("run") is not ParameterSource.DEFAULT
-    missing = runtime_missing(found.module)
-    if found.executed is None and not asked and missing:
-        console.print(f"note: not run: {missing} is not installed", style="dim")

@@ -13,6 +13,7 @@ from memsched.cli.options import (
     check_extra_work,
     check_level,
     check_limits,
+    check_no_level,
     header_option,
     html_option,
     options_of,
@@ -112,6 +113,7 @@ def command(**options: Any) -> int:
     check_level(context)
     check_extra_work(context)
     check_limits(context)
+    check_no_level(options["output"])
     display, asked = taken(Display, options), taken(OptimizeOptions, options | {"time_limit": time_by_level(context)})
     if options["emit"] is not None:
         from memsched.cli.emit import emit_command

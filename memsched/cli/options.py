@@ -29,6 +29,7 @@ __all__ = [
     "check_home",
     "check_level",
     "check_limits",
+    "check_no_level",
     "header_option",
     "html_option",
     "options_of",
@@ -307,6 +308,16 @@ def check_level(ctx: click.Context) -> None:
     """
     if ctx.params["allow"] is not None and ctx.get_parameter_source("level") is not ParameterSource.DEFAULT:
         raise UsageError("-O and --allow both say what may be done: give one of them")
+
+
+def check_no_level(output: str | None) -> None:
+    """Refuse ``-o3``, which names an output, where ``-O3`` was meant.
+
+    Raises:
+        UsageError: The output's name is that of a level.
+    """
+    if output is not None and output in map(str, range(len(LEVELS))):
+        raise UsageError(f"-o{output} names the output '{output}': write -O{output} for that level, or -o ./{output}")
 
 
 def time_by_level(ctx: click.Context) -> float | None:

@@ -107,5 +107,5 @@ def _names(files: _PipelineFiles, held: Format | None) -> FileNames:
     check_home(source, folder, "segments")
     annotated = files.annotate and (held is None or held.holds_stages)
     names = file_names(source, folder, files.stages, files.report, annotated=annotated)
-    check_new_files(names.all(), source)
+    check_new_files(names.all(), source, within=folder)
     return names

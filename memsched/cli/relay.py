@@ -85,5 +85,5 @@ def _names(source: str, folder: str | None, report: str | None) -> RelayNames:
 
     check_home(source, folder, "stages")
     names = relay_names(source, folder, report)
-    check_new_files((*names.fixed(), *names.stages(1)), source)
+    check_new_files((*names.fixed(), *names.stages(1)), source, within=folder)
     return names

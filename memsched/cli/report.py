@@ -69,16 +69,16 @@ def _output(source: str, output: str | None) -> str:
 
 def _read(source: str) -> tuple[bytes, str]:
     """Return the report's bytes, and how messages name it."""
-    if source == _STANDARD:
-        if sys.stdin is None or sys.stdin.isatty():
-            raise UsageError("standard input is a terminal: give a report, or send one in with '< report.json'")
-        return sys.stdin.buffer.read(), "standard input"
+    from memsched.formats.reading import read_text
+    from memsched.formats.staging import describe, reason
+
+    if source == _STANDARD and (sys.stdin is None or sys.stdin.isatty()):
+        raise UsageError("standard input is a terminal: give a report, or send one in with '< report.json'")
     try:
-        return Path(source).read_bytes(), f"'{source}'"
+        return read_text(source), describe(source)
     except IsADirectoryError:
         raise ReportError(f"'{source}' is a folder: give the report in it") from None
     except FileNotFoundError:
         raise ReportError(f"'{source}' does not exist: 'memsched optimize' and 'memsched analyze' write one") from None
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ReportError(f"'{source}' cannot be read: {reason}") from None
+        raise ReportError(f"{describe(source)} cannot be read: {reason(error)}") from None

@@ -1,17 +1,17 @@
 """The pipeline behind ``memsched diff``: what changed between two reports, or between two summaries of batches.
 
-A *regression* is a peak or the memory required that grew by more than so many percent, a budget that was met and is
-not any more, or a model that came through before and fails now. A model that came or went is told, and is none.
+A *regression* is a peak or the memory required that grew by more than the percentage that was permitted, a budget that
+was met and is not any more, or a model that came through before and fails now. A model that came or went is told, and
+is none. Without a percentage the same is told as what got worse, and nothing fails.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 from memsched import __version__
@@ -19,6 +19,7 @@ from memsched.arguments import checked
 from memsched.commands.batch.inputs import EXTENSIONS
 from memsched.commands.results import Report
 from memsched.errors import ModelError, UsageError
+from memsched.formats.reading import read_text
 from memsched.formats.staging import STANDARD_STREAM, describe
 from memsched.frozen import FrozenValue
 from memsched.report.reading import worded
@@ -104,8 +105,7 @@ def load_report(path: str, target: str | None = None) -> Mapping[str, Any]:
 
         return analyze(path, target=target).report.data
     try:
-        data = sys.stdin.buffer.read() if path == STANDARD_STREAM else Path(path).read_bytes()
-        report: Any = json.loads(data)
+        report: Any = json.loads(read_text(path))
     except OSError as error:
         raise ModelError(f"{describe(path)} cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError):
@@ -160,7 +160,7 @@ def compare_reports(
         raise UsageError("a report of one model and a summary of a batch cannot be compared: give two of a kind")
     before, after = _models(_typed(old, names[0])), _models(_typed(new, names[1]))
     pairs = _pairs(before, after)
-    models = [_compare(one, other, fail_percent or 0.0) for one, other in pairs]
+    models = [_compare(one, other, fail_percent) for one, other in pairs]
     regressions = sum(bool(model.regressions) for model in models)
     changes = {kind: sum(model.change == kind for model in models) for kind in typing.get_args(Change)}
     found = DiffReport(
@@ -256,7 +256,7 @@ def _pairs(
     return kept + [(None, model) for model in rest.values()]
 
 
-def _compare(old: _ModelFigures | None, new: _ModelFigures | None, percent: float) -> ModelDiff:
+def _compare(old: _ModelFigures | None, new: _ModelFigures | None, percent: float | None) -> ModelDiff:
     one = new or old
     figures: dict[FigureName, ChangedFigure] = {}
     came: tuple[PeakTensorRow, ...] = ()
@@ -311,8 +311,8 @@ def _guarded(old: Mapping[FigureName, float], new: Mapping[FigureName, float]) -
     return "peak_bytes", "required_bytes" if "required_bytes" in old and "required_bytes" in new else "arena_bytes"
 
 
-def _regressions(old: _ModelFigures | None, new: _ModelFigures | None, percent: float) -> list[str]:
-    """Return what got worse by more than ``percent``, each in words."""
+def _regressions(old: _ModelFigures | None, new: _ModelFigures | None, percent: float | None) -> list[str]:
+    """Return what got worse by more than ``percent``, or at all where that is None, each in words."""
     if old is None or new is None or old.figures is None:
         return []
     if new.figures is None:
@@ -321,11 +321,12 @@ def _regressions(old: _ModelFigures | None, new: _ModelFigures | None, percent: 
     for key in _guarded(old.figures, new.figures):
         before, after = old.figures[key], new.figures[key]
         # In whole numbers, so that exactly PCT percent is permitted.
-        if 100 * (after - before) > percent * before:
+        if 100 * (after - before) > (percent or 0.0) * before:
             growth = _change(before, after).percent
             by = "" if growth is None else f" by {growth:.2f} %"
             what = "memory required" if key == "required_bytes" else key.removesuffix("_bytes")
-            found.append(f"the {what} grew{by}, from {before:,} to {after:,} B; {percent:g} % is permitted")
+            permitted = "" if percent is None else f"; {percent:g} % is permitted"
+            found.append(f"the {what} grew{by}, from {before:,} to {after:,} B{permitted}")
     if old.budget_met and new.budget_met is False:
         found.append("the budget was met, and is not any more")
     return found

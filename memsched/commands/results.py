@@ -112,6 +112,9 @@ class Report(Generic[_Values_co]):
         Raises:
             OutputError: One of them cannot be written.
         """
+        for one in (path, header_path, html_path, *others):
+            if one is not None:
+                check_writable(os.fspath(one))
         with staged_files() as files:
             if path is not None:
                 files.add(path, report_pieces(self.values))
@@ -186,6 +189,7 @@ class OptimizeResult(FrozenValue, frozen=True):
             OutputError: It cannot be written, or ``path`` is the input and ``force`` is False.
             BudgetError: The budget is missed, and ``keep_best`` was not given.
         """
+        check_writable(os.fspath(path))
         save_outputs(self, model_path=path, report_path=None, force=force)
 
 
@@ -267,8 +271,8 @@ def check_outputs(
     """
     if model_path is not None:
         _check_input(source, model_path, force=force)
-        _check_extension(source, model_path)
         check_writable(model_path)
+        _check_extension(source, model_path)
     if report_path is not None:
         others = [other for other in (source, model_path) if other is not None and other != STANDARD_STREAM]
         if is_regular(report_path) and any(same_file(report_path, other) for other in others):
@@ -303,10 +307,14 @@ def _check_apart(what: str, path: str, others: tuple[str | None, ...]) -> None:
 
 
 def _check_extension(source: str, target: str) -> None:
-    """Refuse a name that is one of another format: models are written in the format that they have."""
+    """Refuse a name that is no model's, or one of another format: models are written in the format that they have."""
     given, asked = (Path(path).suffix.lower() for path in (source, target))
-    if given != asked and {given, asked} <= {f".{one.name}" for one in FORMATS}:
+    known = sorted(f".{one.name}" for one in FORMATS)
+    if given != asked and {given, asked} <= set(known):
         raise UsageError(f"nothing is converted: end '{target}' in {given}, as '{source}' ends")
+    if asked not in {given, *known} and is_regular(target):
+        wanted = given if given in known else " or ".join(known)
+        raise UsageError(f"'{target}' is no name of a model: end it in {wanted}")
 
 
 def _check_input(source: str, target: str | os.PathLike[str], *, force: bool) -> None:

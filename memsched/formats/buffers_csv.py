@@ -18,9 +18,9 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from memsched.errors import MemschedError, UsageError
+from memsched.formats.reading import read_text
 from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block, BlockPart
 
@@ -116,12 +116,10 @@ def read_bytes(source: str | os.PathLike[str]) -> bytes:
         UsageError: Standard input is a terminal.
     """
     path = os.fspath(source)
-    if path == _STANDARD:
-        if sys.stdin is None or sys.stdin.isatty():
-            raise UsageError("standard input is a terminal: give a CSV file, or send one in with '< buffers.csv'")
-        return sys.stdin.buffer.read()
+    if path == _STANDARD and (sys.stdin is None or sys.stdin.isatty()):
+        raise UsageError("standard input is a terminal: give a CSV file, or send one in with '< buffers.csv'")
     try:
-        return Path(path).read_bytes()
+        return read_text(path)
     except (OSError, ValueError) as error:
         number = error.errno if isinstance(error, OSError) else None
         if number == errno.ENOENT:
@@ -130,7 +128,7 @@ def read_bytes(source: str | os.PathLike[str]) -> bytes:
             reason = "is a folder: give the CSV file in it"
         else:
             reason = f"cannot be read: {(error.strerror if isinstance(error, OSError) else None) or error}"
-        raise BuffersError(f"'{path}' {reason}") from None
+        raise BuffersError(f"{_named(path)} {reason}") from None
 
 
 def parse_table(data: bytes, path: str, *, alignment: int = 1) -> BufferTable:

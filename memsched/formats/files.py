@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 from memsched.errors import ModelError, UsageError
-from memsched.formats.known import format_in
+from memsched.formats.known import FORMATS, format_in
 from memsched.formats.module import LoadOptions, Module
+from memsched.formats.reading import read_judged
 from memsched.formats.staging import STANDARD_STREAM, describe, reason
 from memsched.search.heap import give_back
 
@@ -22,33 +22,39 @@ def read_source(source: str | os.PathLike[str] | bytes) -> tuple[bytes, str]:
     """Return a model's bytes and the path that names it: "-" for standard input and for bytes.
 
     Raises:
-        ModelError: The file does not exist, is a folder, is empty or cannot be read.
+        ModelError: The file does not exist, is a folder, is empty, begins as no model or cannot be read.
+        UsageError: Standard input is a terminal.
     """
     if isinstance(source, bytes):
         data, path = source, STANDARD_STREAM
     else:
         path = os.fspath(source)
-        data = _read_stream() if path == STANDARD_STREAM else _read_file(path)
+        data = _read(path)
     if not data:
         raise ModelError(f"{describe(path)} is empty: give an ONNX or TFLite model")
     return data, path
 
 
-def _read_stream() -> bytes:
-    if sys.stdin is None or sys.stdin.isatty():
+def _read(path: str) -> bytes:
+    if path == STANDARD_STREAM and (sys.stdin is None or sys.stdin.isatty()):
         raise UsageError("standard input is a terminal: give a model file, or send one in with '< model.onnx'")
-    return sys.stdin.buffer.read()
 
+    def judge(head: bytes, size: int) -> None:
+        form = next((one for one in FORMATS if one.begins(head)), None)
+        if head and form is None:
+            raise ModelError(f"{describe(path)} begins as no ONNX or TFLite model does: give one of these")
+        if form is not None and size > form.most_bytes:
+            most = f"{form.most_bytes:,} bytes"
+            raise ModelError(f"{describe(path)} is larger than the {most} that a file of its format can have")
 
-def _read_file(path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_judged(path, judge)
     except IsADirectoryError:
         raise ModelError(f"'{path}' is a folder: give the model file in it") from None
     except FileNotFoundError:
         raise ModelError(f"'{path}' does not exist: check the path of the model") from None
     except (OSError, ValueError) as error:
-        raise ModelError(f"'{path}' cannot be read: {reason(error)}") from None
+        raise ModelError(f"{describe(path)} cannot be read: {reason(error)}") from None
 
 
 def load_module(data: bytes, path: str, options: LoadOptions) -> Module:

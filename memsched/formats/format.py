@@ -56,6 +56,7 @@ class Format(Protocol):
         for_firmware: Microcontrollers' runtimes take such files.
         bodies_follow_ops: A body is numbered where its op is stored, so that its number changes with the order.
         holds_stages: A file has a place for the stage of every op.
+        most_bytes: That a file can have: what is larger holds its weights elsewhere.
     """
 
     @property
@@ -72,6 +73,11 @@ class Format(Protocol):
     def bodies_follow_ops(self) -> bool: ...  # noqa: D102 - above
     @property
     def holds_stages(self) -> bool: ...  # noqa: D102 - above
+    @property
+    def most_bytes(self) -> int: ...  # noqa: D102 - above
+
+    def begins(self, head: bytes) -> bool:
+        """Return whether a file of this format can begin with ``head``, its first bytes; a look, before it is read."""
 
     def recognises(self, data: bytes) -> bool:
         """Return whether ``data`` begins as a file of this format."""

@@ -22,6 +22,7 @@ __all__ = [
     "check_writable",
     "describe",
     "is_regular",
+    "make_folder",
     "make_folders",
     "reason",
     "remove_made",
@@ -54,32 +55,63 @@ def is_regular(path: str) -> bool:
     return not os.path.exists(path) or os.path.isfile(path)  # noqa: PTH110, PTH113 - these never raise
 
 
-def check_writable(target: str) -> None:
-    """Check, without writing anything, that a file can probably be written to ``target``; folders may be missing.
+def check_writable(target: str, *, within: str | None = None) -> None:
+    """Check, without writing anything, that a file can probably be written to ``target``.
+
+    Args:
+        within: A folder for several files, which may be missing.
 
     Raises:
-        OutputError: It is a folder, something above it is none, or there is no permission.
+        OutputError: It is a folder, something above it is none or is missing, or there is no permission.
     """
     try:
         path = os.path.realpath(target)
         folder = Path(path).parent
         if Path(path).is_dir():
             raise OutputError(f"'{target}' is a folder: give the name of a file in it")
-        while not folder.exists():
-            folder = folder.parent
-        if not folder.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, f"'{folder}' is no folder")
-        if _mode(path) is not None and not os.access(folder, os.W_OK):
+        above = _check_folder(folder, within)
+        if _mode(path) is not None and not os.access(above, os.W_OK):
             raise PermissionError(errno.EACCES, "its folder is write-protected")
     except (OSError, ValueError) as error:
         raise _output_error(target, error) from None
 
 
-def check_new_files(paths: Sequence[str], source: str) -> None:
+def _check_folder(folder: Path, within: str | None) -> Path:
+    """Return ``folder``, or the nearest above it that exists where it may be made.
+
+    Raises:
+        OSError: One is a file, or is missing and is neither ``within`` nor in it: a path that was mistyped makes none.
+    """
+    missing: Path | None = None
+    while not folder.exists():
+        missing, folder = folder, folder.parent
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, f"'{folder}' is no folder")
+    home = None if within is None else Path(os.path.realpath(within))
+    if missing is not None and (home is None or home not in {missing, *missing.parents}):
+        raise FileNotFoundError(errno.ENOENT, f"folder '{missing}' does not exist: make it, or correct the path")
+    return folder
+
+
+def make_folder(folder: str) -> None:
+    """Make a folder for several files where it is missing; the one above it must exist.
+
+    Raises:
+        OutputError: It cannot be made.
+    """
+    try:
+        _check_folder(Path(os.path.realpath(folder)), folder)
+        Path(folder).mkdir(exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise OutputError(f"folder '{folder}' cannot be made: {reason(error)}") from None
+
+
+def check_new_files(paths: Sequence[str], source: str, *, within: str | None = None) -> None:
     """Refuse files beside a model, or in a folder, that cannot be written, before any time is spent.
 
     Args:
         source: The model, or "-" for standard input.
+        within: The folder for them, which may be missing.
 
     Raises:
         OutputError: A folder cannot be made or written, or a file would be the model itself or written twice.
@@ -93,7 +125,7 @@ def check_new_files(paths: Sequence[str], source: str) -> None:
         if not own.isdisjoint(known):
             raise OutputError(f"'{path}' would be written twice: name another file with --report")
         known |= own
-        check_writable(path)
+        check_writable(path, within=within)
 
 
 def _identities(path: str) -> frozenset[object]:
@@ -152,7 +184,7 @@ class StagedFiles:
     def add(self, target: str | os.PathLike[str], data: bytes | Iterable[bytes]) -> str:
         """Write ``data``, whole or in pieces, under a temporary name, and return that name.
 
-        It lies in the folder of ``target``, which is made if missing.
+        It lies in the folder of ``target``, which is made where it vanished since `check_writable`.
         A target that exists and is no regular file (a device, a pipe) is written by `commit`, directly.
 
         Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["missing_tool"]
 
 
-def missing_tool(error: ModuleNotFoundError, package: str, extra: str) -> ModuleNotFoundError:
-    """Return the error to raise instead of ``error``: it names the package and the extra that installs it."""
-    text = f"{package} cannot be imported: pip install 'memsched[{extra}]' (module '{error.name}' was not found)"
+def missing_tool(error: ModuleNotFoundError, package: str, source: str) -> ModuleNotFoundError:
+    """Return the error to raise instead of ``error``: it names the package and what pip installs it from."""
+    text = f"{package} cannot be imported: pip install {source} (module '{error.name}' was not found)"
     return ModuleNotFoundError(text, name=error.name)

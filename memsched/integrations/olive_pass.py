@@ -24,7 +24,7 @@ try:
     from olive.passes import Pass
     from olive.passes.olive_pass import PassConfigParam
 except ModuleNotFoundError as error:
-    raise missing_tool(error, "olive-ai", "olive") from None
+    raise missing_tool(error, "olive-ai", "olive-ai requests") from None
 
 __all__ = ["MemschedLeastMemory", "package_config"]
 

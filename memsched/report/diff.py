@@ -75,11 +75,15 @@ def diff_verdict(diff: DiffReport) -> tuple[str, str | None]:
     """Return in a line whether anything got worse, and its style."""
     count, percent = diff.totals.regressions, diff.fail_percent
     if not count:
-        limit = "" if percent is None else f" beyond {percent:g} %"
-        return f"no regression{limit}", "green"
+        return ("nothing got worse" if percent is None else f"no regression beyond {percent:g} %"), "green"
     if diff.kind == "model":
-        return f"regression: {'; '.join(diff.models[0].regressions)}", "red"
-    return f"regressions: {counted(count, 'model')} of {diff.totals.models}", "red"
+        return f"{_worse(diff)}: {'; '.join(diff.models[0].regressions)}", "red"
+    return f"{_worse(diff)}{'s' if diff.failed else ''}: {counted(count, 'model')} of {diff.totals.models}", "red"
+
+
+def _worse(diff: DiffReport) -> str:
+    """Return what it is called that something got worse: a regression is what fails."""
+    return "regression" if diff.failed else "worse"
 
 
 def _print_model(console: Console, model: ModelDiff, *, verbose: bool) -> None:
@@ -130,7 +134,7 @@ def _print_batch(console: Console, diff: DiffReport, *, verbose: bool) -> None:
         for note in model.notes:
             print_line(console, f"  note: {note}", "yellow")
         for reason in model.regressions:
-            print_line(console, f"  regression: {reason}", "red")
+            print_line(console, f"  {_worse(diff)}: {reason}", "red")
         if verbose:
             _print_tensors(console, "  came to the peak", model.came_to_peak, None)
             _print_tensors(console, "  left the peak", model.left_peak, None)

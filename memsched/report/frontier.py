@@ -70,7 +70,7 @@ def check_drawing() -> None:
     try:
         import matplotlib as mpl
     except ImportError:
-        raise OutputError("--plot needs matplotlib: pip install 'memsched[bench]'") from None
+        raise OutputError("--plot needs matplotlib: pip install matplotlib") from None
     mpl.rcParams["svg.hashsalt"] = "memsched"
 
 

@@ -42,7 +42,7 @@ def check_page() -> None:
     """
     for name in _NEEDED:
         if util.find_spec(name) is None:
-            raise OutputError(f"the page needs {name}, which is not installed: pip install 'memsched[html]'")
+            raise OutputError(f"the page needs {name}, which is not installed: pip install {' '.join(_NEEDED)}")
 
 
 def render_page(report: OptimizeReport) -> str:

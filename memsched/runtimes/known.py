@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from memsched.errors import UsageError
 from memsched.formats.module import FormatName, Module
+from memsched.formats.staging import describe
 from memsched.runtimes.litert.runner import LiteRtRunner
 from memsched.runtimes.litert.runtime import LiteRt
 from memsched.runtimes.onnxruntime.runner import OnnxRuntimeRunner
@@ -17,9 +19,19 @@ from memsched.runtimes.target_rules import TargetRules
 from memsched.runtimes.tflm.runner import TflmRunner
 from memsched.runtimes.tflm.runtime import TensorFlowLiteMicro
 from memsched.runtimes.values import RunnerName
+from memsched.targets.load import default_target
 from memsched.targets.model import Target
 
-__all__ = ["RUNNERS", "foreign_rules", "observer_of", "row_runner_of", "runner_named", "runners_for", "runtime_of"]
+__all__ = [
+    "RUNNERS",
+    "check_runner",
+    "check_target",
+    "observer_of",
+    "row_runner_of",
+    "runner_named",
+    "runners_for",
+    "runtime_of",
+]
 __all__ += ["session_maker_of"]
 
 _TFLM: Final = TflmRunner()
@@ -80,12 +92,38 @@ def runners_for(module: Module, target: Target) -> tuple[Runner, ...]:
     return (_TFLM, usual) if own else (usual,)
 
 
-def foreign_rules(module: Module, target: Target) -> tuple[str, ...]:
-    """Return a note where the target is of a runtime that loads no files of this format; () where it is not."""
-    name = _TFLM.name if target.planner == _TFLM.name else target.runtime
-    if all(one.format == module.format for one in RUNNERS if one.name == name):
-        return ()
-    return (f"target '{target.name}' is for files of another format: nothing that loads this one follows its rules",)
+def check_runner(module: Module, target: Target | None = None, otherwise: str = "--no-verify") -> None:
+    """Refuse to write files that nothing which is installed can run: they would not be verified.
+
+    Args:
+        target: None: that of the runtime which usually runs files of this format.
+        otherwise: The option with which that is wanted.
+
+    Raises:
+        RuntimeUnavailableError: It is so; the message says what to install.
+    """
+    usual = row_runner_of(module.format)
+    runners: Sequence[Runner] = (usual,) if target is None else runners_for(module, target)
+    if not any(one.package.found() for one in runners):
+        usual.package.require(f"{otherwise}, which writes what was not run")
+
+
+def check_target(path: str, name: FormatName, target: Target) -> None:
+    """Refuse a target whose runtime loads no files of this format: no figure or file would hold anywhere.
+
+    Raises:
+        UsageError: It is so.
+    """
+    runtime = _TFLM.name if target.planner == _TFLM.name else target.runtime
+    other = next((one for one in RUNNERS if one.name == runtime and one.format != name), None)
+    if other is not None:
+        raise UsageError(
+            f"{describe(path)} is {_WRITTEN[name]} model, which the runtime of target '{target.name}' does not load: "
+            f"give {_WRITTEN[other.format]} model, or --target {default_target(name)}"
+        )
+
+
+_WRITTEN: Final[Mapping[FormatName, str]] = {"onnx": "an ONNX", "tflite": "a TFLite"}
 
 
 def runtime_of(module: Module, target: Target, opening: Opening = AS_TOLD) -> Runtime:

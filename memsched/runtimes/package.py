@@ -30,24 +30,23 @@ class RuntimePackage(FrozenValue, frozen=True):
         """Return whether it is installed."""
         return importlib.util.find_spec(self.module) is not None
 
-    def require(self, otherwise: str = "--no-verify") -> str:
+    def require(self, otherwise: str | None = None) -> str:
         """Return the runtime's name and version.
 
         Args:
-            otherwise: The option that does without it.
+            otherwise: The option, or the command, that does without it; None: there is none.
 
         Raises:
             RuntimeUnavailableError: It is not installed; the message says how it would be.
         """
         if not self.found():
-            raise RuntimeUnavailableError(
-                f"{self.name} is not installed: pip install {self.source}, or use {otherwise}"
-            )
+            another = "" if otherwise is None else f", or use {otherwise}"
+            raise RuntimeUnavailableError(f"{self.name} is not installed: pip install {self.source}{another}")
         from importlib.metadata import version  # takes as long as all of this package
 
         return f"{self.runtime} {version(self.name)}"
 
 
 ONNXRUNTIME: Final = RuntimePackage("onnxruntime", "onnxruntime", "onnxruntime", "onnxruntime")
-LITERT: Final = RuntimePackage("litert", "ai-edge-litert", "ai_edge_litert", "'memsched[litert]'")
-TFLM: Final = RuntimePackage("tflite-micro", "tflite-micro", "tflite_micro", "'memsched[tflm]' (Linux on x86-64)")
+LITERT: Final = RuntimePackage("litert", "ai-edge-litert", "ai_edge_litert", "ai-edge-litert")
+TFLM: Final = RuntimePackage("tflite-micro", "tflite-micro", "tflite_micro", "tflite-micro (Linux on x86-64)")

@@ -22,12 +22,15 @@ class Runner(Protocol):
     Attributes:
         name: In one word, as the command line has it.
         format: Of the files that it runs.
+        package: What has to be installed.
     """
 
     @property
     def name(self) -> RunnerName: ...  # noqa: D102 - above
     @property
     def format(self) -> FormatName: ...  # noqa: D102 - above
+    @property
+    def package(self) -> RuntimePackage: ...  # noqa: D102 - above
 
     def installed(self) -> str:
         """Return the runtime's name and version.
@@ -117,7 +120,6 @@ class RowRunner(Runner, Protocol):
         other_mode: How they are run the second time, in words.
         kernels: What measures each operator of a model, likewise; None where the runtime does not say that.
         parts: The `PartRuntime` that executes parts of models on devices, "package.module:Class".
-        package: What has to be installed.
     """
 
     @property
@@ -129,8 +131,6 @@ class RowRunner(Runner, Protocol):
 
     @property
     def parts(self) -> str: ...  # noqa: D102 - above
-    @property
-    def package(self) -> RuntimePackage: ...  # noqa: D102 - above
 
     def part_bytes(self, module: Module, graph: Graph, data: Callable[[], bytes]) -> int:
         """Return the bytes in use beside its inputs while a part of ``module`` runs; ``data`` makes its file."""

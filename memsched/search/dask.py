@@ -33,7 +33,7 @@ def connect(address: str) -> Iterator[Client]:
         import distributed
     except ImportError:
         raise RuntimeUnavailableError(
-            "--dask needs dask.distributed, which is not installed: pip install 'memsched[dask]'"
+            "--dask needs dask.distributed, which is not installed: pip install distributed"
         ) from None
     # Dask's log of lost workers would disturb the table, which reports the effect on each model itself.
     for name in (*_TALKATIVE, *list(logging.root.manager.loggerDict)):

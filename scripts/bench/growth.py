@@ -146,7 +146,7 @@ def draw(measurements: Sequence[Measurement], output: Path) -> None:
     try:
         import matplotlib as mpl
     except ImportError:
-        raise SystemExit("drawing needs matplotlib: pip install 'memsched[bench]'") from None
+        raise SystemExit("drawing needs matplotlib: pip install matplotlib") from None
     mpl.use("svg" if output.suffix == ".svg" else "agg")
     mpl.rcParams["svg.hashsalt"] = "memsched"
     from matplotlib import pyplot as plt

@@ -203,7 +203,16 @@ def test_missing_external_data_is_said_not_refused(run: Run, tmp_path: Path) -> 
 
 
 OUTPUTS: dict[str, tuple[list[str], int, tuple[str, ...]]] = {
-    "a full device beside new folders": (["-o", "new/deep/out.onnx", "--report", "/dev/full"], 1, ("No space left",)),
+    "a folder that does not exist": (["-o", "fodler/out.onnx"], 1, ("fodler", "does not exist")),
+    "a report's folder that does not exist": (
+        ["-o", "out.onnx", "--report", "fodler/out.json"],
+        1,
+        ("does not exist",),
+    ),
+    "a level that is none": (["-o3"], 2, ("-O3",)),
+    "an output without an ending": (["-o", "out"], 2, (".onnx",)),
+    "a budget of half a byte": (["--budget", "0.5"], 2, ("0.5M",)),
+    "a target of another format": (["--target", "tflm"], 2, ("TFLite", "--target onnxruntime")),
     "output is a folder": (["-o", "folder"], 1, ("is a folder",)),
     "report is a folder": (["--report", "folder"], 1, ("is a folder",)),
     "output below a file": (["-o", "net.onnx/out.onnx"], 1, ()),

@@ -51,7 +51,12 @@ def test_a_regression_has_an_exit_code_of_its_own(run: Run, reports: Path) -> No
     assert "; the memory required grew by" in done.out
     assert re.search(r"^required +2,0\d\d +6,1\d\d +\+1\d\d\.\d\d %$", done.out, re.MULTILINE)
     assert re.search(r"came to the peak:\n +1,024  wide\d", done.out)
-    assert run("diff", "best.json", "worst.json").code == 0
+    shown = run("diff", "best.json", "worst.json")
+    assert shown.code == 0
+    assert "regression" not in shown.out
+    assert "worse: the peak grew by" in shown.out
+    assert "% is permitted" not in shown.out
+    assert "regression" not in run("diff", "best.json", "worst.json", "--markdown").out
     better = run("diff", "worst.json", "best.json", "--fail-on-regression", "0")
     assert better.code == 0
     assert "left the peak" in better.out

@@ -350,9 +350,9 @@ def test_targets(run: Run, tmp_path: Path) -> None:
 
 def test_a_target_shown_is_a_target_file(run: Run, model: Path) -> None:
     file = model.parent / "mine.toml"
-    file.write_text(run("targets", "tflm").out)
+    file.write_text(run("targets", "onnxruntime").out)
     by_file = json.loads(run("analyze", model, "--target", file, "--json", "-q").out)
-    by_name = json.loads(run("analyze", model, "--target", "tflm", "--json", "-q").out)
+    by_name = json.loads(run("analyze", model, "--target", "onnxruntime", "--json", "-q").out)
     assert by_file["steps"] == by_name["steps"]
     assert by_file["buffers"] == by_name["buffers"]
 
@@ -381,9 +381,23 @@ def test_a_model_without_a_command(run: Run, model: Path) -> None:
     assert f"a command comes before the model: memsched optimize {model}" in done.err
 
 
-def test_a_target_of_another_format_is_pointed_out(run: Run, model: Path) -> None:
-    words = "target 'tflm' is for files of another format"
-    assert words in " ".join(run("analyze", model, "--target", "tflm").out.split())
-    assert words in " ".join(run("optimize", model, "--target", "tflm", "--no-verify").out.split())
-    for target in ("onnxruntime", "ideal"):
-        assert "another format" not in run("analyze", model, "--target", target).out
+def test_a_target_of_another_format_is_refused(run: Run, model: Path) -> None:
+    own = model.with_name("own.toml")
+    own.write_text('extends = "tflm"\nname = "own"\n')
+    before = sorted(model.parent.iterdir())
+    commands = (
+        ("analyze",),
+        ("analyze", "--frontier"),
+        ("analyze", "--dim", "n=1..4"),
+        ("optimize", "--no-verify"),
+        ("optimize", "--session", "default"),
+        ("optimize", "--dim", "n=1..4"),
+    )
+    for target in ("tflm", "tflm-reference", "litert", str(own)):
+        for command, *options in commands:
+            done = run(command, model, *options, "--target", target)
+            assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+            assert "give a TFLite model, or --target onnxruntime" in done.err
+    assert sorted(model.parent.iterdir()) == before
+    for target in ("onnxruntime", "ideal", "paper"):
+        assert run("analyze", model, "--target", target).code == 0

@@ -286,10 +286,11 @@ def test_allow(run: Run, model: Path) -> None:
 
 @pytest.mark.parametrize("solver", ["auto", "exact", "greedy", "file"])
 @pytest.mark.parametrize("target", ["ideal", "paper", "onnxruntime", "litert", "tflm"])
-def test_every_solver_and_target(run: Run, model: Path, solver: str, target: str) -> None:
-    done = run("optimize", model, "--solver", solver, "--target", target, "--no-verify")
+def test_every_solver_and_target(run: Run, model: Path, tflite_model: Path, solver: str, target: str) -> None:
+    path = tflite_model if target in {"litert", "tflm"} else model
+    done = run("optimize", path, "--solver", solver, "--target", target, "--no-verify")
     assert done.code == 0, done.err
-    report = report_of(model.parent / "net_memsched.json")
+    report = report_of(path.parent / "net_memsched.json")
     baselines = report["baselines"]
     assert report["result"]["peak_bytes"] <= baselines["file_order"]["peak_bytes"]
     assert report["result"]["lower_bound_bytes"] <= report["result"]["peak_bytes"]
@@ -397,7 +398,7 @@ def test_different_outputs_end_the_run_where_defects_do(run: Run, model: Path, m
     assert names(model.parent) == ["net.onnx", "why.json"]
 
 
-def test_a_runtime_that_is_not_installed_is_said(
+def test_nothing_is_written_where_no_runtime_could_run_it(
     run: Run, model: Path, tflite_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import importlib.util
@@ -405,14 +406,19 @@ def test_a_runtime_that_is_not_installed_is_said(
     find = importlib.util.find_spec
     missing = {"onnxruntime", "ai_edge_litert"}
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name in missing else find(name, *more))
-    for path in (model, tflite_model):
-        done = run("optimize", path)
-        assert done.code == 0, done.err
-        assert "pip install" in done.out
-        report = report_of(path.with_name(f"net_memsched{path.suffix}").with_suffix(".json"))
-        assert report["verification"] is None
-        assert any("pip install" in note for note in report["notes"])
-        assert run("verify", path, path).code == 1
+    before = names(model.parent)
+    for path, package in ((model, "onnxruntime"), (tflite_model, "ai-edge-litert")):
+        commands = ("optimize", path), ("pipeline", path, "--stages", "2"), ("distribute", path, "--cluster", "pi4x4")
+        for command in commands:
+            done = run(*command)
+            assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+            assert f"pip install {package}, or use --no-" in done.err
+            assert names(model.parent) == before
+        compared = run("verify", path, path)
+        assert compared.code == 1
+        assert compared.err.strip().endswith(f"pip install {package}")
+    assert run("relay", tflite_model, "--target", "tflm-reference", "--no-verify").code == 0
+    assert run("optimize", tflite_model, "--no-verify", "-q").code == 0
 
 
 def test_an_internal_error_is_one_line(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,4 +207,4 @@ def test_a_picture_without_matplotlib_or_a_folder(run: Run, net: Path, monkeypat
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = run("analyze", net, "--frontier", "--plot", net.parent / "a.svg")
     assert done.code == 1
-    assert done.err.strip() == "memsched: error: --plot needs matplotlib: pip install 'memsched[bench]'"
+    assert done.err.strip() == "memsched: error: --plot needs matplotlib: pip install matplotlib"

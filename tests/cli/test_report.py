@@ -131,7 +131,7 @@ def test_nothing_is_searched_where_pages_cannot_be_made(
     for arguments in (("optimize", model, "--html", model.with_name("p.html")), ("report", report)):
         outcome = run(*arguments)
         assert outcome.code == 1
-        assert "pip install 'memsched[html]'" in outcome.err
+        assert "pip install bokeh jinja2" in outcome.err
     assert run("analyze", model).code == 0
 
 

@@ -23,11 +23,11 @@ def test_a_format_is_told_by_its_content() -> None:
 
 def test_read_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a"
-    path.write_bytes(b"abc")
-    assert read_source(path) == (b"abc", str(path))
+    path.write_bytes(b"\x08abc")
+    assert read_source(path) == (b"\x08abc", str(path))
     assert read_source(b"xyz") == (b"xyz", "-")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"in")))
-    assert read_source("-") == (b"in", "-")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\x08in")))
+    assert read_source("-") == (b"\x08in", "-")
     with pytest.raises(ModelError, match="standard input is empty"):
         read_source("-")
 

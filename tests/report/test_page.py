@@ -238,7 +238,7 @@ def test_a_graph_without_steps() -> None:
 @pytest.mark.parametrize("name", ["bokeh", "jinja2"])
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("memsched.report.page.util.find_spec", lambda module: None if module == name else object())
-    with pytest.raises(OutputError, match=rf"needs {name}, which is not installed: pip install 'memsched\[html\]'"):
+    with pytest.raises(OutputError, match=rf"needs {name}, which is not installed: pip install bokeh jinja2"):
         render_page(typed(every_section()))
 
 

@@ -16,7 +16,7 @@ from memsched.commands.batch.inputs import BatchModel, check_apart
 from memsched.commands.batch.process import BatchJob, JobProgress, JobResult, ProcessDiedError
 from memsched.commands.options import BatchOptions
 from memsched.errors import OutputError, UsageError
-from memsched.formats.staging import staged_files
+from memsched.formats.staging import make_folder, staged_files
 from memsched.frozen import FrozenValue
 from memsched.report.batch import Row, Status, dump_csv, dump_html, dump_summary, summary
 from memsched.report.values.batch import BatchOptionsSection, BatchReport, SavedModel
@@ -90,7 +90,7 @@ def run_batch(
         raise UsageError(f"--workers {parallel} is not possible: give 1 or more")
     started = time.monotonic()
     check_apart(models, folder, SUMMARIES)
-    _make(folder)
+    make_folder(folder)
     run = _BatchState(models, options, folder, runner, retries, on_event)
     with ThreadPoolExecutor(parallel, thread_name_prefix="memsched-batch") as threads:
         try:
@@ -105,14 +105,6 @@ def run_batch(
             files.add(Path(folder, name), text.encode())
         files.commit()
     return BatchResult(tuple(run.rows), data, data.exit_code)
-
-
-def _make(folder: str) -> None:
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise OutputError(f"folder '{folder}' cannot be made: {reason}") from None
 
 
 class _BatchState:

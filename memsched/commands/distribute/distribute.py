@@ -58,7 +58,6 @@ __all__ = [
     "distribute",
     "latency_of",
     "run_plan",
-    "runtime_missing",
 ]
 
 _DEFAULT = DistributeOptions(cluster="")
@@ -378,12 +377,6 @@ def _number(cluster: Cluster, wanted: str | int) -> int:
 
 
 # Running ------------------------------------------------------------------------------------------------------------
-
-
-def runtime_missing(module: Module) -> str | None:
-    """Return the package without which plans for ``module`` cannot be run here; None where it is installed."""
-    package = row_runner_of(module.format).package
-    return None if package.found() else package.name
 
 
 @checked

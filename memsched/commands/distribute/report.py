@@ -347,7 +347,7 @@ def check_folder(folder: str | os.PathLike[str], *, force: bool) -> dict[str, st
     path = Path(folder)
     try:
         if not path.exists():
-            check_writable(str(path / PLAN_FILE))
+            check_writable(str(path / PLAN_FILE), within=str(path))
             return {}
         if not path.is_dir():
             raise OutputError(f"'{folder}' is a file: -o names a folder")

@@ -12,7 +12,7 @@ from memsched.commands.declared import check_given
 from memsched.commands.levels import named
 from memsched.commands.optimize.on_chip_report import on_chip_section
 from memsched.commands.optimize.permissions import Permissions
-from memsched.commands.optimize.place import ModulePlan, Request, prepare, required_as_given, rules_of
+from memsched.commands.optimize.place import ModulePlan, Request, prepare, required_as_given, rules_of, target_named
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.possible import too_large
 from memsched.commands.optimize.reading import budget_of, check_percentages, load_options, split_ranges
@@ -30,12 +30,11 @@ from memsched.planning.values import TargetModule
 from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.rewrites import OnChipSection
 from memsched.runtimes.graph_plan import GraphPlan
-from memsched.runtimes.known import foreign_rules, runtime_of
+from memsched.runtimes.known import runtime_of
 from memsched.runtimes.runtime import AS_TOLD, Opening, Requirement, Runtime
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
 from memsched.search.run import Run
-from memsched.targets.load import default_target, load_target
 from memsched.targets.model import BudgetFor, Target
 from memsched.units import Percentage
 
@@ -111,9 +110,7 @@ def analyze(
         from memsched.commands.curve import find_curve
 
         refuse_for_range({"budget_for": budget_for})
-        curve = find_curve(
-            data, path, known, ranges, load_target(target or default_target(format_in(data).name)), asked, seed
-        )
+        curve = find_curve(data, path, known, ranges, target_named(target, format_in(data).name, path), asked, seed)
         known = curve.options
     options = load_options(data, path, known, shapes_from_run, seed)
     module = load_module(data, path, options)
@@ -151,7 +148,6 @@ def analyze(
     outcome = Outcome(
         *("analyze", module, prepared, plans, allocation, budget_bytes),
         notes=(
-            *foreign_rules(module, prepared.target),
             *budget_notes,
             *(() if found is None or found.finished else (_FRONTIER_ENDED,)),
         ),

@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 
 from memsched import __version__
 from memsched.commands.optimize.on_chip_report import on_chip_section
+from memsched.commands.optimize.place import target_named
 from memsched.commands.optimize.reading import load_options, split_ranges
 from memsched.commands.optimize.report import model_section
 from memsched.commands.options import OptimizeOptions
@@ -27,7 +28,6 @@ from memsched.onchip import plan
 from memsched.onchip.network import OnChipNetwork
 from memsched.report.values.emit import EmitReport, EmitResult, EmitTarget
 from memsched.search.limits import Limits
-from memsched.targets.load import default_target, load_target
 from memsched.targets.model import Target
 
 __all__ = ["EmittedModel", "emit", "emit_report", "save_emitted"]
@@ -61,7 +61,7 @@ def emit(source: str | bytes, options: OptimizeOptions) -> EmittedModel:
         raise UsageError("C is emitted for sizes that are fixed: give each dimension one value")
     known = stated(options.input_shapes, fixed)
     module = load_module(data, path, load_options(data, path, known, options.shapes_from_run, options.seed))
-    target = load_target(options.target or default_target(module.format))
+    target = target_named(options.target, module.format, module.path)
     limits = Limits(None if options.effort is not None else options.time_limit, options.seed, effort=options.effort)
     found = plan(module.graph, target, limits)
     network = OnChipNetwork(apply_target(module.graph, target))
@@ -110,7 +110,7 @@ def save_emitted(
         OutputError: One of them cannot be written, or is the model itself.
     """
     paths = {str(Path(folder) / name): data for name, data in sorted(model.files.items())}
-    check_new_files((*paths, *(() if report_path is None else (report_path,))), source)
+    check_new_files((*paths, *(() if report_path is None else (report_path,))), source, within=folder)
     with staged_files() as files:
         for path, data in paths.items():
             files.add(path, data)

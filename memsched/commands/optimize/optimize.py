@@ -19,7 +19,7 @@ from memsched.commands.optimize.choose import Permissions, find
 from memsched.commands.optimize.fallback import finish_best
 from memsched.commands.optimize.finish import FinishRequest, told_apart
 from memsched.commands.optimize.over_sizes import RangeRequest, optimize_over_sizes
-from memsched.commands.optimize.place import Request, prepare, rules_of
+from memsched.commands.optimize.place import Request, prepare, rules_of, target_named
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.possible import possible
 from memsched.commands.optimize.reading import budget_of, check_percentages, load_options, split_ranges
@@ -38,13 +38,12 @@ from memsched.formats.module import Module, OrderGuarantee
 from memsched.formats.stated_sizes import stated
 from memsched.planning.write import check_request
 from memsched.report.values.optimize import SuggestionRow
-from memsched.runtimes.known import foreign_rules, runtime_of
+from memsched.runtimes.known import runtime_of
 from memsched.runtimes.runtime import Opening
 from memsched.runtimes.values import RunnerName
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
 from memsched.search.run import Run
-from memsched.targets.load import default_target, load_target
 from memsched.targets.model import BudgetFor
 
 __all__ = ["load", "optimize", "verify"]
@@ -223,7 +222,7 @@ def optimize(
     options = load_options(data, path, stated(input_shapes, fixed), shapes_from_run, seed)
     if session is not None:
         refuse_for_session({**told, "order_guarantee": order_guarantee})
-        rules = load_target(target or default_target(format_in(data).name))
+        rules = target_named(target, format_in(data).name, path)
         permitted = dataclasses.replace(asked_for, free=False)
         asked_session = SessionRequest(session, rules, in_place, asked, permitted, verify, seed, output)
         within = _search_of(run)
@@ -232,7 +231,7 @@ def optimize(
     module = load_module(data, path, options)
     opened = guarantee_of(order_guarantee, module, branch=branch, verify=verify)
     check_request(module, opened, control_dependencies)
-    rules = rules_of(module, target, budget_for)
+    rules = rules_of(module, target, budget_for, verify=verify)
     plan = runtime_of(module, rules).wants_plan(tflm_plan)
     rules = runtime_of(module, rules).rules(plan)
     prepared = prepare(module, rules, in_place=in_place)
@@ -279,7 +278,6 @@ def optimize(
             output,
             verification,
             (
-                *foreign_rules(module, prepared.target),
                 *budget_notes,
                 *done.notes,
                 *(() if permitted.tile == tile else (_NOT_CUT,)),

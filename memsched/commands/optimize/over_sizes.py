@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from memsched.commands.optimize.place import Request, place, prepare
+from memsched.commands.optimize.place import Request, place, prepare, target_named
 from memsched.commands.optimize.range_orders import OpenFile, RangeOrders, order_over_range
 from memsched.commands.optimize.ranged_trials import (
     GivenFile,
@@ -39,7 +39,6 @@ from memsched.runtimes.onnxruntime.ranged import RangedRun, TimeRatio
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.values import Verification
-from memsched.targets.load import default_target, load_target
 from memsched.units import Percentage
 
 __all__ = ["RangeRequest", "optimize_over_sizes"]
@@ -105,7 +104,7 @@ def optimize_over_sizes(
     Raises:
         MemschedError: The subclass and its message say which file or option is at fault.
     """
-    rules = load_target(asked.target or default_target(format_in(data).name))
+    rules = target_named(asked.target, format_in(data).name, path)
     if not rules.orders_itself:
         raise UsageError(f"--dim with a range is for --target onnxruntime, not for '{rules.name}'")
     if path == STANDARD_STREAM or not asked.verify:

@@ -12,7 +12,7 @@ import msgspec
 
 from memsched.check.schedule import check_allocation, check_schedule
 from memsched.commands.failures import Failures
-from memsched.formats.module import Module
+from memsched.formats.module import FormatName, Module
 from memsched.frozen import FrozenValue
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Allocation
@@ -28,7 +28,7 @@ from memsched.planning.orders import (
 )
 from memsched.planning.values import TargetModule
 from memsched.runtimes.graph_plan import GraphPlan
-from memsched.runtimes.known import runtime_of
+from memsched.runtimes.known import check_runner, check_target, runtime_of
 from memsched.runtimes.runtime import AS_TOLD, Opening, OrderChoice, Requirement, SearchAllowance
 from memsched.search.progress import Progress
 from memsched.search.run import Run
@@ -46,6 +46,7 @@ __all__ = [
     "required_as_given",
     "required_for",
     "rules_of",
+    "target_named",
 ]
 
 _ORDER_SHARE = 0.6
@@ -191,9 +192,31 @@ class ModulePlan(FrozenValue, frozen=True):
         return self.requirement.total
 
 
-def rules_of(module: Module, name: str | None, budget_for: BudgetFor | None) -> Target:
-    """Return the target of that name, by default of the format's runtime, with what a budget is for."""
-    return runtime_of(module, load_target(name or default_target(module.format))).budgeted(budget_for)
+def rules_of(module: Module, name: str | None, budget_for: BudgetFor | None, *, verify: bool = False) -> Target:
+    """Return the target of that name, by default of the format's runtime, with what a budget is for.
+
+    Args:
+        verify: A file for it is to be run here.
+
+    Raises:
+        UsageError: Its runtime loads no such files.
+        RuntimeUnavailableError: Nothing that runs them is installed, and ``verify`` says that it must be.
+    """
+    target = target_named(name, module.format, module.path)
+    if verify:
+        check_runner(module, target)
+    return runtime_of(module, target).budgeted(budget_for)
+
+
+def target_named(name: str | None, form: FormatName, path: str) -> Target:
+    """Return the target of that name for a file of a format, by default that of the format's runtime.
+
+    Raises:
+        UsageError: Its runtime loads no such files.
+    """
+    target = load_target(name or default_target(form))
+    check_target(path, form, target)
+    return target
 
 
 def prepare(module: Module, target: Target, *, in_place: bool) -> TargetModule:

@@ -16,7 +16,7 @@ from memsched.commands.declared import check_given
 from memsched.commands.optimize.choose import Permissions, find
 from memsched.commands.optimize.place import Request, prepare
 from memsched.commands.options import PipelineOptions
-from memsched.errors import RuntimeUnavailableError, UsageError, VerificationError
+from memsched.errors import UsageError, VerificationError
 from memsched.formats.files import load_module, read_source
 from memsched.formats.format import Cutter
 from memsched.formats.known import format_of
@@ -38,6 +38,7 @@ from memsched.planning.write import write_model
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.kernels import kernel_seconds
+from memsched.runtimes.known import check_runner
 from memsched.runtimes.values import Verification
 from memsched.schedule.bounds import largest_step
 from memsched.schedule.portfolio import schedule_graph
@@ -215,6 +216,8 @@ def pipeline(
     rules = load_target(target or _DEFAULT_TARGET)
     if rules.pipeline is None:
         raise UsageError(f"target '{rules.name}' states no pipeline: add a [pipeline] table, as in {_DEFAULT_TARGET}")
+    if verify:
+        check_runner(module)
     prepared = prepare(module, rules, in_place=in_place)
     network = network_of(module, prepared.lowered[0].graph)
     constraints = Constraints(
@@ -455,14 +458,11 @@ def _baseline(
 
 def _verified(
     data: bytes, module: Module, segments: Sequence[SegmentFile], seed: int, *, exact: bool
-) -> tuple[Verification | None, tuple[str, ...]]:
+) -> tuple[Verification, tuple[str, ...]]:
     """Run the segments in a row against the whole model."""
     from memsched.runtimes.segments import run_in_a_row
 
-    try:
-        found = run_in_a_row(module, data, [segment.model for segment in segments], seed=seed)
-    except RuntimeUnavailableError as error:
-        return None, (str(error),)
+    found = run_in_a_row(module, data, [segment.model for segment in segments], seed=seed)
     allowed = 0.0 if exact else TOLERANCE
     error_ = found.relative_error
     if found.outputs_equal is False and (error_ is None or error_ > allowed):

@@ -23,7 +23,7 @@ from memsched.relay.layout import RelayLayout, lay_out
 from memsched.relay.search import RelaySplit, search
 from memsched.report.outputs import TOLERANCE
 from memsched.report.values.border import BorderSection
-from memsched.runtimes.known import runtime_of
+from memsched.runtimes.known import check_runner, runtime_of
 from memsched.runtimes.runtime import RelayRules, RelayRun
 from memsched.runtimes.segments import run_in_a_row
 from memsched.search.limits import Limits
@@ -164,6 +164,8 @@ def relay(
             "model and --target tflm, or a target like it"
         )
     rules.check(given_module)
+    if options.verify:
+        check_runner(given_module, target)
     cut = as_cut(given_module, data, options, run)
     module = cut.module
     if not module.graphs[0].ops:
@@ -313,7 +315,7 @@ def _block(costs: RelayStageCosts, files: Sequence[StageFile], layout: RelayLayo
 
 def _verified(
     cut: CutModel, data: bytes, files: Sequence[StageFile], rules: RelayRules, options: RelayOptions, run: Run
-) -> tuple[RelayRun | None, tuple[str, ...]]:
+) -> tuple[RelayRun, tuple[str, ...]]:
     """Run the stages one after the other against the whole model: in their own runtime, or in the format's usual one.
 
     Args:
@@ -331,11 +333,8 @@ def _verified(
         )
     except RuntimeUnavailableError as error:
         notes.append(str(error))
-        try:
-            found = RelayRun(run_in_a_row(cut.module, cut.data, models, seed=options.seed))
-            notes += ["the whole model was run with its new inputs and outputs, too"] if cut.borders else []
-        except RuntimeUnavailableError as other:
-            return None, (*notes, str(other))
+        found = RelayRun(run_in_a_row(cut.module, cut.data, models, seed=options.seed))
+        notes += ["the whole model was run with its new inputs and outputs, too"] if cut.borders else []
     one = found.verification
     allowed = TOLERANCE if _rewriting(options) else 0.0
     if one.outputs_equal is False and (one.relative_error is None or one.relative_error > allowed):

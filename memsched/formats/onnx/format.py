@@ -21,6 +21,14 @@ from memsched.graph.model import Graph
 __all__ = ["OnnxFormat"]
 
 
+_FIRST: Final = tuple(
+    bytes([tag]) if tag < 128 else bytes([tag & 127 | 128, tag >> 7])
+    for field, kind in ((1, 0), (5, 0), *((field, 2) for field in (2, 3, 4, 6, 7, 8, 14, 20, 25, 26)))
+    for tag in (field << 3 | kind,)
+)
+"""How fields of a model are marked in a protocol buffer: by their number, and whether it is a number or a block."""
+
+
 class OnnxFormat:
     """ONNX files. The package onnx is imported when there is one."""
 
@@ -31,6 +39,11 @@ class OnnxFormat:
     holds_stages: Final = True
     for_firmware: Final = False
     names_kept: Final = True
+    most_bytes: Final = (1 << 31) - 1  # of a protocol buffer
+
+    def begins(self, head: bytes) -> bool:
+        """Return whether a field of a model comes first."""
+        return head.startswith(_FIRST)
 
     def recognises(self, data: bytes) -> bool:
         """Return True: a protocol buffer begins with nothing that would tell it, and reading says what is wrong."""

@@ -33,6 +33,11 @@ class TfliteFormat:
     holds_stages: Final = False
     for_firmware: Final = True
     names_kept: Final = False
+    most_bytes: Final = (1 << 32) - 1  # its offsets have 32 bits
+
+    def begins(self, head: bytes) -> bool:
+        """Return whether there is the file identifier of TFLite."""
+        return self.recognises(head)
 
     def recognises(self, data: bytes) -> bool:
         """Return whether ``data`` has the file identifier of TFLite."""

@@ -58,6 +58,7 @@ class ModelDiff(Section, frozen=True, kw_only=True):
         figures: Those that both sides have.
         came_to_peak: Tensors that are live at the new peak and were not at the old one; of a batch, of the largest
             twenty.
+        regressions: What got worse by more than --fail-on-regression permits; at all, where that was not given.
     """
 
     name: str

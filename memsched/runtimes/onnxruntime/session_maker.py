@@ -71,4 +71,4 @@ class OnnxRuntimeSessions:
         Raises:
             RuntimeUnavailableError: onnxruntime is not installed.
         """
-        ONNXRUNTIME.require("memsched optimize --no-verify")
+        ONNXRUNTIME.require()

@@ -17,6 +17,7 @@ class TflmRunner(TfliteRunner):
     """Runs TFLite files in TensorFlow Lite Micro's reference kernels, as the package tflite-micro has them."""
 
     name: Final[RunnerName] = "tflm"
+    package: Final = TFLM
 
     def installed(self) -> str:
         """Return the runtime's name and version; see `Runner.installed`."""

@@ -201,7 +201,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == "ai_edge_litert" else find(name, *rest)
     )
-    with pytest.raises(RuntimeUnavailableError, match=r"pip install 'memsched\[litert\]'"):
+    with pytest.raises(RuntimeUnavailableError, match=r"pip install ai-edge-litert$"):
         verification.verify(b"", b"")
 
 

@@ -67,7 +67,7 @@ def main() -> int:
         print(f"{outcome}: {message}")
         return outcome == "defect"
     if importlib.util.find_spec("atheris") is None:
-        parser.error("needs atheris, which is not installed: pip install 'memsched[fuzz]' (Linux, Python before 3.14)")
+        parser.error("needs atheris, which is not installed: pip install atheris (Linux, Python before 3.14)")
     if args.work:
         _work(args.work[0], int(args.work[1]), int(args.work[2]), args.out)
     found = [_guide(kind, args.seconds, args.seed, args.out) for kind in args.kind or KINDS]
