@@ -199,7 +199,7 @@ def choices_of(rows: Sequence[DoctorRow], max_slowdown: float) -> tuple[SessionC
             lambda row: row.session.file == "given" and cpp_lines(row.session) is not None and row.cpu_ratio <= slowest,
         ),
         ("on the Pareto set, too", lambda row: row.pareto),
-        ("needs less than a session without options", lambda row: _process(row) < _process(rows[0])),
+        ("needs less than a session without options", lambda row: _ALIKE * _process(row) < _process(rows[0])),
     ]
     chosen: dict[int, str] = {}
     for reason, fits in reasons:
@@ -232,6 +232,9 @@ def _least(rows: Sequence[DoctorRow], numbers: Sequence[int]) -> int | None:
     """Return the row with the least process; of those alike, one that keeps all threads, as each run waits for them."""
     least = min((_process(rows[number]) for number in numbers), default=0)
     alike = [number for number in numbers if _process(rows[number]) <= _ALIKE * least]
+    # What chance alone may give is no reason to change a file or its session.
+    if 0 in alike:
+        return 0
     return min(alike, key=lambda number: (rows[number].session.threads != 0, _process(rows[number])), default=None)
 
 

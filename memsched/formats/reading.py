@@ -15,7 +15,7 @@ from memsched.formats.staging import STANDARD_STREAM
 __all__ = ["HEAD_BYTES", "read_judged", "read_text"]
 
 HEAD_BYTES: Final = 8
-"""Of a file's beginning, by which it is judged."""
+"""Bytes at the beginning of a file by which it is judged."""
 
 _CHUNK: Final = 1 << 20
 

@@ -63,7 +63,7 @@ def print_allocation(console: Console, report: AllocateReport, *, report_path: s
         names = ", ".join(f"'{name}'" for name in source.carried_columns)
         print_line(console, f"note: carried through, without a meaning here: {names}", style="dim")
     if result.interrupted:
-        print_line(console, "note: interrupted: these are the best addresses found so far", style="dim")
+        print_line(console, "note: the search was ended early: these are the best addresses found so far", style="dim")
     if verbose:
         print_line(console, f"bound: {result.proof or 'none'}; states: {result.states:,}")
         for buffer in report.buffers or ():

@@ -176,7 +176,7 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
     if report.on_chip is not None:
         lines.append((_on_chip_text(report.on_chip), None))
     if report.result.interrupted:
-        lines.append(("interrupted: this is the best found so far", "yellow"))
+        lines.append(("the search was ended early: this is the best found so far", "yellow"))
     lines.extend(_tflm_lines(report))
     lines.extend(_litert_lines(report))
     lines.extend(pool_lines(report.pools))
@@ -207,24 +207,31 @@ def _saving_line(report: OptimizeReport) -> tuple[str, str | None]:
         computed = f"{'large ' if some else ''}values are computed {report.blocks.way},"
         return f"{computed} {'the rest ' if some else ''}in {order} order", "green"
     if report.output is not None and report.output.unchanged:
-        why = "nothing better was found" if report.held_back is None else "what was found is for other sessions"
+        why = "nothing better was found" if report.held_back is None else "the better one needs session options"
         return f"the file's order is kept: {why}", None
     if report.blocks is not None and report.blocks.orders is not None:
         return best_saving(report.blocks.orders), "green"
     measured = measured_instead(report)
     if measured is not None:
         return measured, "yellow"
+    if refusal_lines(report):
+        return "nothing is saved where the model is refused", "yellow"
+    return _gain_line(report, saved)
+
+
+def _gain_line(report: OptimizeReport, saved: int) -> tuple[str, str | None]:
+    """Return what a file that is another one saves: of the peak, or else of what the runtime allocates in all."""
     if saved > 0:
-        percent = f"{result.reduction_percent:.1f} %"
+        percent = f"{report.result.reduction_percent:.1f} %"
         return f"saves {format_size(saved)} of peak memory, {percent} less than the file's order", "green"
-    if was_rewritten(report):
-        smaller = before.arena_bytes - result.arena_bytes
-        return f"saves {format_size(max(0, smaller))} of the arena, whose gaps it closes; the peak is no lower", None
+    needed = needed_memory(report)
+    if needed.saved > 0:
+        peak = "no lower" if saved == 0 else f"{format_size(-saved)} higher"
+        what = f"saves {format_size(needed.saved)} of the {needed.noun}, {needed.percent:.1f} % less than as given"
+        return f"{what}; the peak is {peak}", "green"
     if saved < 0:
-        return f"the order that runs needs {format_size(-saved)} more than the file's, which such sessions ignore", None
-    planned = report.tflm is not None and report.tflm.plan_head_bytes is not None
-    why = "what is saved, a memory plan saves" if planned else "nothing better was found"
-    return f"the file's order is kept: {why}", None
+        return f"the peak is {format_size(-saved)} higher than in the file's order; nothing is saved", "yellow"
+    return "the file is another one, but nothing is saved by what is predicted", "yellow"
 
 
 def _on_chip_text(on_chip: OnChipSection) -> str:
@@ -284,6 +291,8 @@ def _requirement_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     what = "TensorFlow Lite Micro's arena" if needed.noun == "arena" else f"the {needed.noun}"
     if report.command == "analyze":
         return [(f"{what} takes {needed.now:,} B: {shown}", None)]
+    if refusal_lines(report):
+        return [(f"by its rules {what} would take {needed.given:,} B as given, {needed.now:,} B now: {shown}", None)]
     less = f", {needed.percent:.1f} % less" if needed.saved > 0 else ""
     text = f"{what} takes {needed.given:,} B as given, {needed.now:,} B now{less}: {shown}"
     return [(text, "green" if needed.saved > 0 else None)]
@@ -325,6 +334,8 @@ def _budget_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     if budget is None or report.curve is not None:
         return []
     required, available = budget.required_bytes, budget.budget_bytes
+    if refusal_lines(report):
+        return [(f"a budget of {available:,} B says nothing of a model that is refused", "red")]
     if budget.met:
         spare = f"{available - required:,} B to spare ({100 * (available - required) / max(available, 1):.1f} %)"
         return [(f"budget met: {memory_named(report)} takes {required:,} of {available:,} B, {spare}", "green")]

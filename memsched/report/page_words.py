@@ -164,7 +164,7 @@ def _lead(report: OptimizeReport) -> str:
             f"{_bytes(before.peak_bytes)} in the file's order; no work is added."
         )
     rest = "" if measured_instead(report) is None else " The runtime was measured to take otherwise."
-    rest += " The search was interrupted: this is the best found so far." if result.interrupted else ""
+    rest += " The search was ended early: this is the best found so far." if result.interrupted else ""
     return how + rest
 
 

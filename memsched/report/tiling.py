@@ -58,7 +58,10 @@ def tiling_lines(section: TilingSection | None, columns: int, *, verbose: bool) 
     if bound is not None and bound >= _WORTH_TELLING * section.untiled.arena_bytes:
         lines.append((f"no pieces of these layers need less than {bound:,} B in all", "dim"))
     for form, end in _ENDS.items():
-        lines += _refusal_lines([one for one in section.refusals if one.form == form], end, columns, verbose=verbose)
+        ends = [one for one in section.refusals if one.form == form and not one.found]
+        lines += _refusal_lines(ends, end, columns, verbose=verbose)
+    unwritten = [one for one in section.refusals if one.found]
+    lines += _refusal_lines(unwritten, "where what was found could not be written", columns, verbose=verbose)
     return lines
 
 

@@ -135,7 +135,7 @@ def test_ctrl_c_keeps_the_best_so_far(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=300)
     assert process.returncode == 130
-    assert "interrupted: the best found so far was written" in out
+    assert "the search was ended early: the best found so far was written" in out
     assert len(report_in(tmp_path, "person_detect")["stages"]) == 1
 
 

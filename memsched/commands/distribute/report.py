@@ -59,7 +59,7 @@ __all__ = ["PLAN_FILE", "check_folder", "file_name", "report_of", "save_distribu
 PLAN_FILE: Final = "plan.json"
 
 _LONGEST_PLAN: Final = 1 << 30
-_INTERRUPTED: Final = "interrupted: this is the best plan found so far"
+_ENDED_EARLY: Final = "the search was ended early: this is the best plan found so far"
 
 
 def file_name(path: str, kind: FormatName, device: int, step: int) -> str:
@@ -97,7 +97,7 @@ def report_of(distributed: DistributedNetwork) -> Report[DistributionReport]:
             results=_transfers(distributed, plan.results, len(plan.steps)),
             result_gathers=tuple(gathers[-1]),
             outputs=tuple(_output(distributed, tensor, found) for tensor, found in distributed.followed.outputs),
-            notes=(*distributed.module.notes, *([_INTERRUPTED] if distributed.interrupted else [])),
+            notes=(*distributed.module.notes, *([_ENDED_EARLY] if distributed.interrupted else [])),
             seed=distributed.request.limits.seed,
             workers=distributed.request.limits.workers,
             seconds=round(distributed.seconds, 4),

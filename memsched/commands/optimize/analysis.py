@@ -143,7 +143,8 @@ def analyze(
         as_given = ModulePlan(plans, allocation, None, needed)
         opening = Opening(memory_plan=runtime.wants_plan(None))
         request = Request(Run(limits, started), "file", opening=opening, slowdown=OptimizeOptions().max_slowdown)
-        helpful = suggested(RunOutcome(module, rules, prepared, as_given, options, request, asked_for))
+        asked_of = RunOutcome(module, rules, prepared, as_given, options, request, asked_for)
+        helpful = suggested(asked_of, facts=facts)
     figures = figures_of(runtime, (needed, needed))
     outcome = Outcome(
         *("analyze", module, prepared, plans, allocation, budget_bytes),

@@ -191,7 +191,7 @@ class LoopRewrite:
             untiled=FiguresSection(peak_bytes=self._base.peak, arena_bytes=self._base.placed.allocation.arena),
             groups=tuple(loop_row(self.graph, group, self._dialect, axes) for group in (used.way if used else ())),
             refusals=tuple(
-                refusal_row(self.graph.ops[op], reason, form_of(self._dialect))
+                refusal_row(self.graph.ops[op], reason, form_of(self._dialect), found=op in self._refused)
                 for op, reason in sorted(refused.items())
             ),
             judged=self._search.judged,

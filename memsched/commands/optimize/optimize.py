@@ -265,7 +265,7 @@ def optimize(
         trial = TrialRequest(names, tuple(words), permitted, budget_bytes, limits)
         tried = RunOutcome(module, rules, prepared, final.placed, options, request, trial, final.whole)
         source_read = SessionSource(data, path, options, "default", rules, in_place, permitted, None, seed)
-        helpful = suggested(tried, done, source_read if order_guarantee is None and not branch else None)
+        helpful = suggested(tried, done, source_read, facts=done.facts, named=order_guarantee is not None or branch)
     outcome = Outcome(
         *(
             "optimize",

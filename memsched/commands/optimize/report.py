@@ -433,12 +433,13 @@ def _notes(outcome: Outcome) -> list[str]:
             notes.append(
                 f"graph '{graph.name}' is executed by no op; its peak is {outcome.plans[index].checked.peak} B"
             )
-    before = outcome.prepared.baselines["file_order"].arena
-    if outcome.allocation.arena > before:
-        notes.append(f"the peak fell, but the arena grew from {before} to {outcome.allocation.arena} B")
+    given, peak = outcome.prepared.baselines["file_order"], outcome.plans[0].checked.peak
+    if outcome.allocation.arena > given.arena:
+        fell = "is the same" if peak == given.schedule.peak else "fell" if peak < given.schedule.peak else "grew, too"
+        notes.append(f"the arena grew from {given.arena} to {outcome.allocation.arena} B; the peak {fell}")
     known, smaller, _ = outcome.plans[0].schedule.method.partition(SMALLER_ARENA)
     if smaller:
         notes.append(f"the {known} is used for its smaller arena: orders of no larger peak were found that need more")
     if outcome.interrupted and outcome.command == "optimize":
-        notes.append("interrupted: the best order found so far is used")
+        notes.append("the search was ended early: the best order found so far is used")
     return notes

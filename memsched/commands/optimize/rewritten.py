@@ -361,7 +361,7 @@ class _Models(Generic[Part]):
             try:
                 self._written = way, self._maker.written(way, request)
             except (InternalError, ModelError) as error:
-                raise UnwritableError(self._at_fault(way, str(error), request)) from None
+                raise UnwritableError(self._at_fault(way, _said(error), request)) from None
         return self._written[1]
 
     def _at_fault(self, way: tuple[Part, ...], reason: str, request: Request) -> Mapping[tuple[Part, ...], str]:
@@ -384,8 +384,13 @@ class _Models(Generic[Part]):
         try:
             self._maker.file(way, request)
         except (InternalError, ModelError) as error:
-            return str(error)
+            return _said(error)
         return None
+
+
+def _said(error: InternalError | ModelError) -> str:
+    """Return why a model cannot be written; whose fault it is, too."""
+    return f"a defect of memsched, please report it: {error}" if isinstance(error, InternalError) else str(error)
 
 
 def _of_look(request: Request, looks: Looks | None) -> tuple[float | None, Request]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from memsched.commands.optimize.finish import FinishedModel, opened_alone
 from memsched.commands.optimize.named_sessions import executed_in_less, named_sessions
 from memsched.commands.optimize.possible import too_large
@@ -9,20 +11,34 @@ from memsched.commands.optimize.session_candidates import SessionSource
 from memsched.commands.optimize.trials import RunOutcome, suggestions
 from memsched.report.values.optimize import SuggestionRow
 
+if TYPE_CHECKING:
+    from memsched.runtimes.tflm.arena import TflmFacts
+
 __all__ = ["suggested"]
 
 
 def suggested(
-    outcome: RunOutcome, done: FinishedModel | None = None, source: SessionSource | None = None
+    outcome: RunOutcome,
+    done: FinishedModel | None = None,
+    source: SessionSource | None = None,
+    *,
+    facts: TflmFacts | None = None,
+    named: bool = False,
 ) -> tuple[SuggestionRow, ...]:
     """Return the report's section on what would help, what to name first at its head.
 
     Args:
         done: What became of the result: where it was held back, only sessions that are named help.
-        source: The model as those sessions read it; None where the user has named one.
+        source: The model as those sessions read it.
+        facts: What TensorFlow Lite Micro makes of the model as given, where it was asked: nothing helps a model that it
+            refuses.
+        named: The user has named a session.
     """
+    refused = facts is not None and bool(facts.refusals or facts.words)
+    if refused or (done is not None and done.verification is not None and done.verification.refused):
+        return ()
     with outcome.request.failures.left_out("a trial of what else helps"):
-        return _rows(outcome, done, source)
+        return _rows(outcome, done, None if named else source)
     return ()
 
 

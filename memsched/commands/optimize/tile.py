@@ -360,7 +360,10 @@ class TileRewrite:
             extra_macs_percent=percent_of(extra_macs, self.total),
             untiled=FiguresSection(peak_bytes=self._base.peak, arena_bytes=self._base.placed.allocation.arena),
             groups=tuple(_group_row(graph, group, self._dialect, axes) for group in (used.way if used else ())),
-            refusals=tuple(refusal_row(ops[name], reason, "pieces") for name, reason in refused.items()),
+            refusals=tuple(
+                refusal_row(ops[name], reason, "pieces", found=name in self._refused)
+                for name, reason in refused.items()
+            ),
             judged=found.judged,
             exhausted=found.exhausted,
             lower_bound_bytes=lower_bound(self._base, self._request, graph, self._search.intervals.geometries),

@@ -90,6 +90,11 @@ def loop_row(graph: Graph, group: LoopGroup, dialect: Dialect, axes: Sequence[st
     return group_row(graph, group.ops, group.axes, axes, tiles, loop.macs, form=form_of(dialect))
 
 
-def refusal_row(op: Op, reason: str, form: TilingForm) -> RefusalRow:
-    """Return what a report says of an op at which groups end; the reason need not name it again."""
-    return RefusalRow(op=op.name, type=op.type, reason=reason.removeprefix(f"op '{op.name}' ({op.type}): "), form=form)
+def refusal_row(op: Op, reason: str, form: TilingForm, *, found: bool = False) -> RefusalRow:
+    """Return what a report says of an op at which groups end; the reason need not name it again.
+
+    Args:
+        found: A group from there was found, and could not be written.
+    """
+    said = reason.removeprefix(f"op '{op.name}' ({op.type}): ")
+    return RefusalRow(op=op.name, type=op.type, reason=said, form=form, found=found)

@@ -29,7 +29,7 @@ from memsched.report.values.pipeline import (
 
 __all__ = ["FileNames", "file_names", "report_of", "save_pipeline"]
 
-_INTERRUPTED = "interrupted: the best found so far was written"
+_ENDED_EARLY = "the search was ended early: the best found so far was written"
 
 
 class FileNames(FrozenValue, frozen=True):
@@ -115,7 +115,7 @@ def report_of(staged: StagedModel, names: FileNames) -> Report[PipelineReport]:
             if staged.annotated is None
             else AnnotatedSection(path=names.annotated, sha256=hashlib.sha256(staged.annotated).hexdigest()),
             verification=None if staged.verification is None else verification_section(staged.verification),
-            notes=(*staged.module.notes, *staged.notes, *([_INTERRUPTED] if staged.interrupted else [])),
+            notes=(*staged.module.notes, *staged.notes, *([_ENDED_EARLY] if staged.interrupted else [])),
             seed=staged.seed,
             seconds=round(staged.seconds, 3),
         )

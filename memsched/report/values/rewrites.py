@@ -80,12 +80,14 @@ class RefusalRow(Section, frozen=True, kw_only=True):
 
     Attributes:
         form: What it cannot be: "pieces", in a "loop", or in a "shared" body.
+        found: It can be, and was found to help, but no file of that could be written.
     """
 
     op: str
     type: str
     reason: str
     form: TilingForm = "pieces"
+    found: bool = False
 
 
 class TilingSection(Section, frozen=True, kw_only=True):

@@ -103,7 +103,8 @@ def test_the_summary_names_the_sessions(
     shown = capsys.readouterr().out
     figures = f"({MUCH:,} -> {MUCH + 1:,} B)"
     assert f"not written, as a session without options would need more than before {figures}" in shown
-    assert "what was found is for other sessions" in shown
+    assert "the better one needs session options" in shown
+    assert "for other sessions" not in shown
     helps = shown[shown.index("what helps, as tried") :]
     assert "--session default" in helps or "--order-guarantee session" in helps
 
