@@ -130,11 +130,10 @@ def test_automatic_padding_is_resolved(upper: bool, pads: tuple[tuple[int, int],
 
 
 def test_a_dilated_pool_whose_padding_the_runtime_chooses_stays_whole() -> None:
-    attributes: dict[str, AttributeValue] = {"kernel_shape": (3, 3), "auto_pad": "SAME_UPPER"}
     part = region((0, 1), (0, 1), (0, 4), (0, 8))
-    plain = one("MaxPool", [(1, 1, 8, 8)], (1, 1, 8, 8), dilations=(1, 1), **attributes)
+    plain = one("MaxPool", [(1, 1, 8, 8)], (1, 1, 8, 8), auto_pad="SAME_UPPER", dilations=(1, 1), kernel_shape=(3, 3))
     assert needed(plain, part).inputs[0].pads[2] == (1, 0)
-    dilated = one("MaxPool", [(1, 1, 8, 8)], (1, 1, 8, 8), dilations=(3, 3), **attributes)
+    dilated = one("MaxPool", [(1, 1, 8, 8)], (1, 1, 8, 8), auto_pad="SAME_UPPER", dilations=(3, 3), kernel_shape=(3, 3))
     assert "auto_pad" in reason(dilated, part)
 
 

@@ -18,7 +18,7 @@ from memsched.frozen import FrozenValue
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
-__all__ = ["CACHES", "OnnxCache", "append_in_place", "find_caches", "reads_length"]
+__all__ = ["CACHES", "OnnxCache", "append_in_place", "find_caches", "pass_through", "reads_length"]
 
 CACHES: Final = "memsched.caches"
 """The name under which a model's metadata list its caches: a JSON object of inputs and outputs."""
@@ -44,6 +44,30 @@ class OnnxCache(FrozenValue, frozen=True):
     new: str
     whole: str
     axis: int
+
+
+def pass_through(model: ModelProto) -> None:
+    """Let everything read a value itself in place of what hands the value on; ``model`` is changed.
+
+    Exporters write an Identity, or a Concat of one input where they append to an empty cache, before a cache is used.
+    """
+    from onnx import helper
+
+    graph = model.graph
+    outputs = {value.name for value in graph.output}
+    handed: dict[str, str] = {}
+    nodes: list[NodeProto] = []
+    for node in graph.node:
+        _rename(node, handed)
+        kind = op_type(node)
+        if kind != "Identity" and (kind != "Concat" or len(node.input) != 1):
+            nodes.append(node)
+        elif node.output[0] in outputs:
+            nodes.append(helper.make_node("Identity", list(node.input), list(node.output), name=node.name))
+        else:
+            handed[node.output[0]] = node.input[0]
+    del graph.node[:]
+    graph.node.extend(nodes)
 
 
 def find_caches(model: ModelProto) -> tuple[OnnxCache, ...]:

@@ -11,7 +11,7 @@ from memsched.errors import MemschedError, UsageError
 from memsched.formats.decoders import Along, Cache, Decoder, TokenInput
 from memsched.formats.onnx import functions
 from memsched.formats.onnx.blocks.probes import infer_at
-from memsched.formats.onnx.caches import OnnxCache, append_in_place, find_caches, reads_length
+from memsched.formats.onnx.caches import OnnxCache, append_in_place, find_caches, pass_through, reads_length
 from memsched.formats.onnx.dimensions import OpenDimension, fix_named, open_inputs
 from memsched.formats.onnx.external import folder_of
 from memsched.formats.onnx.light import lighten
@@ -48,6 +48,7 @@ def open_decoder(data: bytes, path: str, dims: Mapping[str, int], length: str | 
         model = functions.inline(model)
     fix_named(model, dims)
     model = raised(model)
+    pass_through(model)
     caches = find_caches(model)
     if not caches:
         raise UsageError(

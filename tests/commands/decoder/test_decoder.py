@@ -28,6 +28,8 @@ MODELS = {
     "in_branches": decoder(branch=True),
     "turned": decoder(turned=True),
     "opset_13": decoder(opset=13),
+    "by_identity": decoder(handed="Identity"),
+    "by_concat": decoder(handed="Concat", identity=True, branch=True),
     "kernel": kernel_decoder(),
 }
 

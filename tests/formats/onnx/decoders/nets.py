@@ -48,6 +48,7 @@ def decoder(
     identity: bool = False,
     branch: bool = False,
     turned: bool = False,
+    handed: str | None = None,
     opset: int = 17,
 ) -> ModelProto:
     """Return a decoder: embedded tokens, attention to all tokens so far, the words' scores of every token.
@@ -59,6 +60,8 @@ def decoder(
         identity: Caches become outputs by an Identity.
         branch: Values are read in the bodies of an If as well.
         turned: The number of tokens is taken from transposed keys.
+        handed: What hands a cache on before new tokens are put behind it: "Identity", or "Concat" as PyTorch exports
+            the first update of an empty cache.
     """
     net = _Net()
     inputs = [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", length])]
@@ -69,14 +72,16 @@ def decoder(
     shape = _shape(tokens_first, "past")
     pasts = [f"past.{layer}.{what}" for layer in range(layers) for what in ("key", "value")]
     inputs += [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in pasts]
-    start = net.op("Gather", net.op("Shape", pasts[0]), net.integers(axis), axis=0)
+    held = [_handed(net, name, handed, axis) for name in pasts]
+    start = net.op("Gather", net.op("Shape", held[0]), net.integers(axis), axis=0)
     count = net.op("Gather", net.op("Shape", "input_ids"), net.integers(1), axis=0)
     x = net.op("Gather", net.weight(WORDS, WIDTH), "input_ids")
     places = net.op("Range", *(net.op("Squeeze", one) for one in (start, net.op("Add", start, count))), _one(net))
     x = net.op("Add", x, net.op("Gather", net.weight(64, WIDTH), places))
     for layer in range(layers):
         keys, values = (
-            _joined(net, x, pasts[2 * layer + place], axis, identity, tokens_first, outputs) for place in (0, 1)
+            _joined(net, x, (pasts[number], held[number]), axis, identity, tokens_first, outputs)
+            for number in (2 * layer, 2 * layer + 1)
         )
         x = net.op("Add", x, _attention(net, x, keys, values, places, tokens_first, mask, branch, turned))
     net.op("MatMul", x, net.weight(WIDTH, WORDS), name="logits")
@@ -99,12 +104,21 @@ def _heads(net: _Net, x: str, tokens_first: bool) -> str:
     return split if tokens_first else net.op("Transpose", split, perm=[0, 2, 1, 3])
 
 
-def _joined(net: _Net, x: str, past: str, axis: int, identity: bool, tokens_first: bool, outputs: list[str]) -> str:
+def _handed(net: _Net, past: str, kind: str | None, axis: int) -> str:
+    if kind is None:
+        return past
+    return net.op("Identity", past) if kind == "Identity" else net.op("Concat", net.op("Identity", past), axis=axis)
+
+
+def _joined(
+    net: _Net, x: str, pasts: tuple[str, str], axis: int, identity: bool, tokens_first: bool, outputs: list[str]
+) -> str:
+    past, held = pasts
     present = past.replace("past", "present")
     outputs.append(present)
     whole = net.op(
         "Concat",
-        past,
+        held,
         _heads(net, x, tokens_first),
         axis=axis if identity else axis - 4,
         name="" if identity else present,
