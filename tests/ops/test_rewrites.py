@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import memsched
 from memsched.algebra.apply import identities
@@ -52,7 +52,8 @@ def waiting(draw: list[Any]) -> bytes:
         node("Add", ["r", "all"], "late"),
         node("ReduceMean", ["late"], "y"),
     ]  # fmt: skip
-    return model_of(nodes, [floats("x", [SIDE, 1])], [floats("y", [1, 1])], WEIGHTS)
+    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    return model_of(nodes, [floats("x", [SIDE, 1]), condition], [floats("y", [1, 1])], WEIGHTS)
 
 
 def grown(kind: str) -> list[Any]:
@@ -60,10 +61,10 @@ def grown(kind: str) -> list[Any]:
     if kind == "Dropout":
         return [tile, node("Dropout", ["t", "ratio", "train"], "r")]
     if kind == "If":
-        drawn = helper.make_graph([node("RandomNormalLike", ["t"], "n")], "n", [], [floats("n", [SIDE, SIDE])])
-        plain = helper.make_graph([node("Neg", ["t"], "p")], "p", [], [floats("p", [SIDE, SIDE])])
-        some = [node("ReduceMax", ["s"], "m", keepdims=0), node("Greater", ["m", "ratio"], "c")]
-        return [tile, *some, node("If", ["c"], "r", then_branch=drawn, else_branch=plain)]
+        shape = [SIDE, SIDE]  # nothing is captured
+        drawn = helper.make_graph([node("RandomNormal", [], "n", shape=shape)], "n", [], [floats("n", shape)])
+        other = helper.make_graph([node("RandomUniform", [], "u", shape=shape)], "u", [], [floats("u", shape)])
+        return [node("If", ["c"], "r0", then_branch=drawn, else_branch=other), node("Neg", ["r0"], "r")]
     return [tile, node(kind, ["t"], "r")]
 
 
