@@ -24,6 +24,7 @@ _EXTERNAL: Final = 1  # TensorProto.DataLocation.EXTERNAL
 _CHANNEL_INPUTS: Final[Mapping[str, Mapping[int, int]]] = {
     "BatchNormalization": {1: 0, 2: 0, 3: 0, 4: 0},
     "Conv": {1: 0, 2: 0},
+    "com.microsoft.FusedConv": {1: 0, 2: 0},
     "ConvInteger": {1: 0},
     "ConvTranspose": {2: 0},
     "InstanceNormalization": {1: 0, 2: 0},
