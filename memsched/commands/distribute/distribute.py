@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -419,10 +420,17 @@ def run_plan(
     )
     if not executed.equal and not executed.relative_error <= TOLERANCE:
         raise VerificationError(
-            f"the outputs differ from those of the model in one session by {executed.relative_error:.2g} of their "
-            f"largest magnitude, more than {TOLERANCE:g}; nothing was written"
+            f"the outputs differ from those of the model in one session {_by_how_much(executed)}; nothing was written"
         )
     return dataclasses.replace(distributed, executed=executed)
+
+
+def _by_how_much(run: DistributedRun) -> str:
+    if math.isfinite(run.relative_error):
+        return f"by {run.relative_error:.2g} of their largest magnitude, more than {TOLERANCE:g}"
+    if math.isfinite(run.max_abs_error):
+        return f"by up to {run.max_abs_error:g}, and are whole numbers"
+    return "in where NaN and infinities stand"
 
 
 def _throttles(distributed: DistributedNetwork, kind: Literal["rates", "cores"] | None) -> tuple[Throttle, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -12,19 +13,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memsched.commands.distribute.distribute import distribute, run_plan
+from memsched.commands.distribute.execute import DistributedRun
 from memsched.commands.distribute.expressed import inexpressible
 from memsched.commands.distribute.follow import follow
 from memsched.commands.distribute.report import save_distributed
 from memsched.commands.distribute.step_models import given_sends, program_of, step_model
-from memsched.errors import UsageError
+from memsched.errors import UsageError, VerificationError
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.tflite.dialect import dialect
 from memsched.formats.tflite.parts import TflitePartsWriter
 from memsched.runtimes.litert.parts import LiteRtParts
 from tests.distributed_nets import cluster_of, play, random_plan
+from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
 from tests.tiling import tflite_layers
 from tests.tiling.random_nets import tflite_net
+
+if TYPE_CHECKING:
+    from memsched.runtimes.devices.parent import ClusterRun
 
 MODELS = Path(__file__).resolve().parents[3] / "models"
 LITERT = LiteRtParts()
@@ -101,3 +107,48 @@ def test_operators_that_nobody_measures_calibrate_nothing() -> None:
     found = distribute(MODELS / "hello_world_int8.tflite", cluster_of(2), method="even", effort=1.0)
     with pytest.raises(UsageError, match="litert does not say how long single operators take"):
         run_plan(found, throttled="cores")
+
+
+def transposed() -> bytes:
+    """An int8 TRANSPOSE_CONV, a scale per channel: LiteRT rounds its parts otherwise than the whole."""
+    rng = np.random.default_rng(0)
+    weights = rng.integers(-127, 128, (8, 3, 3, 8), np.int8).tobytes()
+    scales = tuple(float(one) for one in rng.uniform(0.006, 0.017, 8))
+    tensors = [
+        T("x", (1, 24, 10, 8), "INT8", scales=(0.1,), zero_point=3),
+        T("size", (4,), "INT32", int32s(1, 48, 20, 8)),
+        T("w", (8, 3, 3, 8), "INT8", weights, scales=scales),
+        T("y", (1, 48, 20, 8), "INT8", scales=(0.1,), zero_point=3),
+    ]
+    stated = options("TransposeConvOptions", padding=0, strideH=2, strideW=2)
+    return build(Sub(tensors, [O("TRANSPOSE_CONV", [1, 2, 0], [3], stated)], [0], [3]))
+
+
+def test_what_runtimes_round_otherwise_in_parts_is_not_divided(tmp_path: Path) -> None:
+    path = tmp_path / "transposed.tflite"
+    path.write_bytes(transposed())
+    found = run_plan(distribute(path, cluster_of(2), method="even", effort=1.0))
+    assert found.executed is not None
+    assert found.executed.equal
+
+
+@pytest.mark.parametrize(
+    ("absolute", "relative", "said"),
+    [
+        (1.0, math.inf, "by up to 1"),
+        (0.5, 0.25, "by 0.25 of their largest"),
+        (math.inf, math.inf, "NaN and infinities"),
+    ],
+)
+def test_how_far_outputs_differ_is_said_as_it_is(
+    absolute: float, relative: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Integers have no share of a largest magnitude: they are equal, or they differ."""
+    path = tmp_path / "transposed.tflite"
+    path.write_bytes(transposed())
+    found = distribute(path, cluster_of(2), method="even", effort=1.0)
+    run = DistributedRun(cast("ClusterRun", None), False, absolute, relative, None)
+    monkeypatch.setattr("memsched.commands.distribute.distribute.execute", lambda *_, **__: run)
+    with pytest.raises(VerificationError, match=said) as caught:
+        run_plan(found)
+    assert "inf " not in str(caught.value)
