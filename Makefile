@@ -14,7 +14,7 @@ endif
 .PRECIOUS: %_memsched.onnx %_memsched.tflite %_arena.h
 .PHONY: help install demo test test-random test-dask test-browser test-integrations test-docs test-tflm test-core test-budgets docs lint types
 .PHONY: clean screenshots
-.PHONY: fuzz trust claims truth mutants lowest lock audit
+.PHONY: fuzz trust claims cuts truth mutants lowest lock audit
 .PHONY: bench bench-schedule bench-growth bench-addresses bench-tflm bench-onnxruntime bench-litert bench-tiling \
     bench-onchip bench-page bench-remat bench-cluster-runs bench-pipeline bench-respect bench-distribute bench-budget
 
@@ -79,6 +79,9 @@ trust: install  ## Hostile files, faults, limits, and how late commands end besi
 
 claims: install  ## Hold every printed figure against the runtime that it is for (MODELS="a.tflite b.onnx"; an hour)
 	$(BIN)/python -m tests.tools.claims $(or $(MODELS),models/*.tflite models/networks/*.onnx)
+
+cuts: install  ## Write memsched/regions/cuts.toml: which cuts of which operators give the same bits (ten minutes)
+	$(BIN)/python -m tests.tools.cuts
 
 truth: install  ## Write docs/truth.md: predicted and measured for every model here (MODELS="folder a.onnx" prints yours)
 	$(BIN)/python -m tests.tools.truth $(or $(MODELS),models --out docs/truth.md)

@@ -7,10 +7,13 @@ without a rule is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from memsched.graph.model import Graph
 from memsched.regions import indices, movement, values, windows
+from memsched.regions.cuts import Verdict, role, verdict
 from memsched.regions.rules import (
     ChannelGroups,
     Geometry,
@@ -29,9 +32,9 @@ from memsched.regions.rules import (
     Window,
 )
 
-__all__ = ["describe", "has_windows"]
+__all__ = ["RULES", "describe", "described", "has_windows"]
 
-_RULES: Final[Mapping[str, Callable[[ShapedOp], Geometry]]] = {
+RULES: Final[Mapping[str, Callable[[ShapedOp], Geometry]]] = {
     **windows.RULES,
     **movement.RULES,
     **indices.RULES,
@@ -50,9 +53,25 @@ def has_windows(graph: Graph) -> bool:
     )
 
 
-def describe(graph: Graph, op: int) -> Geometry | Refusal:
-    """Return which parts of its inputs and constants the output of op ``op`` needs, or why that is unknown."""
-    rule = _RULES.get(graph.ops[op].type)
+def describe(graph: Graph, op: int, *, exact: bool = False) -> Geometry | Refusal:
+    """Return which parts of its inputs and constants the output of op ``op`` needs, or why that is unknown.
+
+    Axes along which pieces would give other values than the whole are fixed.
+
+    Args:
+        exact: Fix those along which the last bits would differ, too.
+    """
+    found = described(graph, op)
+    return (
+        found
+        if isinstance(found, Refusal)
+        else _judged(found, graph, op, {"differs", "rounds"} if exact else {"differs"})
+    )
+
+
+def described(graph: Graph, op: int) -> Geometry | Refusal:
+    """Return what `describe` does, whatever values pieces give."""
+    rule = RULES.get(graph.ops[op].type)
     name = graph.ops[op].name
     if rule is None:
         return Refusal(f"op '{name}' ({graph.ops[op].type}): there is no rule for this operator")
@@ -68,6 +87,21 @@ def describe(graph: Graph, op: int) -> Geometry | Refusal:
         return Refusal(f"op '{name}' ({graph.ops[op].type}): {error}")
     except (IndexError, ValueError, ZeroDivisionError):  # attributes and shapes that contradict each other
         return Refusal(f"op '{name}' ({graph.ops[op].type}): its attributes do not fit its shapes")
+
+
+def _judged(geometry: Geometry, graph: Graph, op: int, refused: set[Verdict]) -> Geometry:
+    """Return the geometry with the axes fixed of which the table of cuts says what is ``refused``."""
+    value = graph.ops[op]
+    dtype = graph.tensors[value.inputs[0]].dtype if value.inputs else ""
+    fixed = dict(geometry.fixed)
+    for axis, length in enumerate(geometry.shape):
+        if length > 1 and axis not in fixed and value.inputs:
+            word = role(geometry, axis, value.positions[0])
+            seen = verdict(value.type, word, dtype)
+            if seen in refused:
+                what = "other values" if seen == "differs" else "other last bits"
+                fixed[axis] = f"pieces along axis {axis} give {what} than the whole ({dtype or 'any type'})"
+    return geometry if len(fixed) == len(geometry.fixed) else replace(geometry, fixed=MappingProxyType(fixed))
 
 
 def _check_lengths(geometry: Geometry) -> None:

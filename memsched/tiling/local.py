@@ -98,9 +98,12 @@ class Intervals:
 
     Args:
         prices: What the runtime keeps for every op; None for nothing.
+        exact: Only cuts that give the same bits.
     """
 
-    def __init__(self, graph: Graph, target: Target, dialect: Dialect, prices: Prices | None = None) -> None:
+    def __init__(
+        self, graph: Graph, target: Target, dialect: Dialect, prices: Prices | None = None, *, exact: bool = False
+    ) -> None:
         self._prices = prices
         self.graph, self.target, self.dialect = graph, target, dialect
         lowered = apply_target(graph, target)
@@ -108,7 +111,9 @@ class Intervals:
         profile = evaluate(self._storage, range(len(graph.ops)))
         self.footprints = profile.footprints
         self.residues = profile.residues
-        self.geometries: dict[int, Geometry | Refusal] = {op: describe(graph, op) for op in range(len(graph.ops))}
+        self.geometries: dict[int, Geometry | Refusal] = {
+            op: describe(graph, op, exact=exact) for op in range(len(graph.ops))
+        }
         self._last = [
             len(graph.ops) if kept else max(users, default=creator)
             for users, kept, creator in zip(self._storage.users, self._storage.kept, self._storage.creator, strict=True)

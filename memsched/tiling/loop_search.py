@@ -94,6 +94,7 @@ class LoopSearch:
         prices: What the runtime keeps for every op; None for nothing.
         most_macs: Extra multiply-accumulates permitted.
         known: Loops that are looked at first.
+        exact: Only cuts that give the same bits.
     """
 
     def __init__(
@@ -105,9 +106,10 @@ class LoopSearch:
         prices: Prices | None,
         most_macs: int,
         known: Sequence[LoopGroup] = (),
+        exact: bool = False,
     ) -> None:
         self._graph, self._dialect = graph, dialect
-        self._intervals = Intervals(graph, target, dialect)
+        self._intervals = Intervals(graph, target, dialect, exact=exact)
         self._prices, self._most = prices, most_macs
         self._most_tiles = math.inf if most_macs else tiles_for_nothing(graph)
         self._unrolled = dialect.loop is not None and dialect.loop.unrolled

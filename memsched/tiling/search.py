@@ -86,6 +86,7 @@ class TilingSearch:
         prices: What the runtime keeps for every op: what is made small is what it requires in all. None: the peak.
         most_time: Extra time permitted, as the prices count it.
         loops: Intervals as loops, which are ways of computing them beside those in pieces.
+        exact: Only cuts that give the same bits.
 
     Attributes:
         intervals: What judges ways of cutting.
@@ -104,8 +105,9 @@ class TilingSearch:
         prices: Prices | None = None,
         most_time: float = math.inf,
         loops: Sequence[GroupCost] = (),
+        exact: bool = False,
     ) -> None:
-        self.intervals = Intervals(graph, target, dialect, prices)
+        self.intervals = Intervals(graph, target, dialect, prices, exact=exact)
         self._asked, self._most, self._budget = run, most_macs, budget
         self._ground = TilingGround(self.intervals)
         self._prices, self._most_time, self._enough = prices, most_time, enough or (lambda _: True)

@@ -328,8 +328,10 @@ REFUSED: list[tuple[str, Graph, Region, str]] = [
     ),
     (
         "padding of a dilated pool in ceil mode",
-        one("MaxPool", [(1, 1, 8)], (1, 1, 3), kernel_shape=(2,), strides=(3,), dilations=(3,), ceil_mode=1),
-        region((0, 1), (0, 1), (1, 3)),
+        one(
+            "MaxPool", [(1, 1, 8, 2)], (1, 1, 3, 2), kernel_shape=(2, 1), strides=(3, 1), dilations=(3, 1), ceil_mode=1
+        ),
+        region((0, 1), (0, 1), (1, 3), (0, 2)),
         "more padding than its kernel of 2",
     ),
     (

@@ -217,7 +217,7 @@ def _for_free(given: FinalModel, request: Request, budget: int | None) -> FinalM
         stop=lambda: run.stop() or request.late() or run.late(),
     )
     slowdown = None if request.slowdown is None else _SURE * request.slowdown
-    quick = dataclasses.replace(request, run=short, free_ops=0, slowdown=slowdown, cautious=True)
+    quick = dataclasses.replace(request, run=short, free_ops=0, slowdown=slowdown, cautious=True, exact=True)
     # So little work is better spent on each form alone.
     found = _rewritten(given, quick, budget, Permissions(tile=True, extra_percent=0.0), mixed=False)
     section = found.rewrites.tiling

@@ -75,7 +75,11 @@ class LoopRewrite:
         prices = base.prices(request, budget)
         self._pause = math.inf
         self._search = LoopSearch(
-            *(self.graph, target, self._dialect), prices=prices, most_macs=most_macs, known=self._start.groups
+            *(self.graph, target, self._dialect),
+            prices=prices,
+            most_macs=most_macs,
+            known=self._start.groups,
+            exact=request.exact,
         )
         self._points: tuple[LoopPoint, ...] | None = None
         self._refused: dict[int, str] = {}

@@ -79,6 +79,7 @@ class Request(FrozenValue, frozen=True):
         free_ops: So many operators more cost neither time nor memory of the process: where all is small, nothing is
             slow.
         cautious: What rewrites cost is to hold however the model is run.
+        exact: Rewrites may not change the last bits of floats.
         failures: The candidates of the whole run that failed.
     """
 
@@ -92,6 +93,7 @@ class Request(FrozenValue, frozen=True):
     slowdown: float | None = None
     free_ops: int = 150
     cautious: bool = False
+    exact: bool = False
     failures: Failures = msgspec.field(default_factory=Failures)
 
     def stopped(self) -> bool:

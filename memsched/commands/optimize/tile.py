@@ -150,6 +150,7 @@ class TileRewrite:
             prices=self._prices,
             most_time=self._most_time,
             loops=self._loops,
+            exact=self._request.exact,
         )
 
     @property

@@ -14,6 +14,7 @@ from memsched.formats.onnx.attributes import attribute_of
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.frozen import FrozenValue
+from memsched.regions.cuts import verdict
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -85,9 +86,20 @@ def needs(kind: str, node: NodeProto, cut: Cut, values: OpenValues) -> Needs | N
     if kind in _ELEMENTWISE:
         return _broadcast(node.input, len(output), cut, values)
     rule = _RULES.get(kind)
-    if rule is None and kind in _REDUCING:
+    if rule is None and kind in _REDUCING and not _differs(kind, node, values):
         rule = _reduced
     return None if rule is None else rule(node, output, cut, values)
+
+
+def _differs(kind: str, node: NodeProto, values: OpenValues) -> bool:
+    """Whether blocks of what is reduced give other values than the whole, along whichever axis that is not reduced."""
+    from onnx import helper
+
+    element = values.elements.get(node.input[0])
+    if element is None:
+        return False
+    dtype = str(helper.tensor_dtype_to_np_dtype(element))
+    return "differs" in {verdict(kind, word, dtype) for word in ("each", "inner")}
 
 
 def _broadcast(names: Sequence[str], rank: int, cut: Cut, values: OpenValues) -> Needs | None:

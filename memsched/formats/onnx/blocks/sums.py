@@ -99,16 +99,15 @@ def _points(
         _row(one, number, first.get(one.last) or [name for name in _names(graph, one) if name in known])
         for number, one in enumerate(found)
     )
-    rounds = any(one.kind != "most" for one in found)
     points = []
     for block in _BLOCKS:
         build = partial(_written, model, graph, found, block)
-        points.append(BlockPoint(f"{words} over blocks of {block >> 20} MB", rows, build, reassociates=rounds))
+        points.append(BlockPoint(f"{words} over blocks of {block >> 20} MB", rows, build, reassociates=True))
     for number, point in enumerate(token_points(write_sums(model, graph, found, _BLOCKS[0]), graph.values)):
         build = partial(_with_loops, model, graph, found, number)
         name = f"{points[0].name}, the rest {point.name}"
         rest = (dataclasses.replace(row, ops=tuple(name for name in row.ops if name in known)) for row in point.rows)
-        points.append(BlockPoint(name, (*rows, *rest), build, reassociates=rounds))
+        points.append(BlockPoint(name, (*rows, *rest), build, reassociates=True))
     return points
 
 

@@ -241,10 +241,10 @@ def test_sums_are_tried_where_that_is_permitted_alone() -> None:
     point = BlockPoint("sums", (), lambda: b"", reassociates=True)
     assert [_permitted(point, asked(reassociate=one)) for one in (False, True)] == [False, True]
     assert _permitted(BlockPoint("blocks", (), lambda: b""), asked(reassociate=False))
-    # The largest of all is the same in any order.
+    # Among numbers the largest is the same in any order, but NaN is kept or lost by where it lies.
     net = _Net()
     model = net.finished(net.pooled("ReduceMax", 17, (1,), 1))
-    assert not any(one.reassociates for one in sum_points(model, probe(model, _RANGES)))
+    assert all(one.reassociates for one in sum_points(model, probe(model, _RANGES)))
 
 
 def test_the_process_takes_less(tmp_path: Path) -> None:

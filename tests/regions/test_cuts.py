@@ -1,0 +1,120 @@
+"""The table of cuts: complete, as the installed runtimes have it, and what is proposed follows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memsched.graph.model import Graph, Op, Tensor
+from memsched.regions.cuts import TABLE, VERDICTS, table, verdict
+from memsched.regions.geometry import RULES, describe, described
+from memsched.regions.rules import Geometry, Refusal
+from memsched.targets.text import parse_toml
+from tests.tools.cuts import onnx_cases, tflite_cases
+from tests.tools.cuts.judge import compared, judge
+from tests.tools.cuts.models import Runtime, cases_for, sessions
+from tests.tools.cuts.table import RUNTIMES, merged, read, text_of
+
+AGAIN: dict[Runtime, set[str]] = {
+    "onnxruntime": {"Relu", "Max", "ReduceMax", "MaxPool", "QLinearConv", "Concat", "Gather"},
+    "litert": {"TRANSPOSE_CONV", "MAXIMUM", "REDUCE_MAX", "PAD"},
+    "tflm": {"TRANSPOSE_CONV", "MAXIMUM", "PAD"},
+}
+"""Operators that are compared again here: a few of each kind, with those that are known to differ."""
+
+WITHOUT_KERNEL = {"HardSwish", "Mish"}
+"""Functions, which are executed as their parts."""
+
+
+def test_every_operator_with_a_rule_is_in_the_table() -> None:
+    known = {kind for cuts in read(TABLE).values() for kind, _, _ in cuts}
+    assert set(RULES) - known == WITHOUT_KERNEL
+    assert known <= set(RULES)
+
+
+def test_every_operator_with_a_rule_has_a_case() -> None:
+    made = {case.kind for case in (*onnx_cases.cases(), *tflite_cases.cases())}
+    assert made == set(RULES)
+
+
+def test_the_table_is_written_as_it_is_read() -> None:
+    tables = read(TABLE)
+    assert text_of(tables) == TABLE.read_text(encoding="utf-8")
+    seen = {key: one for key, one in tables["litert"].items() if key[0] == "ADD"}
+    assert merged(tables["litert"], seen) == tables["litert"]
+    assert set(parse_toml(TABLE.read_text(encoding="utf-8"))) == set(RUNTIMES)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_runtimes_show_what_the_table_says(runtime: Runtime) -> None:
+    cases = [one for one in cases_for(runtime) if one.kind in AGAIN[runtime] and one.dtype in {"float32", "int8"}]
+    known = read(TABLE)[runtime]
+    found = judge(cases, sessions(runtime))
+    assert {kind for kind, _, _ in found} == AGAIN[runtime]
+    for key, seen in found.items():
+        assert VERDICTS.index(seen.verdict) <= VERDICTS.index(known[key]), f"{key}: {seen.example}"
+
+
+def test_what_is_known_to_differ_differs_again() -> None:
+    """A maximum loses NaN by the lane that they lie in; transposed convolutions of parts are rounded otherwise."""
+    known: tuple[tuple[Runtime, str, str], ...] = (
+        ("onnxruntime", "ReduceMax", "float32"),
+        ("litert", "TRANSPOSE_CONV", "int8"),
+    )
+    for runtime, kind, dtype in known:
+        cases = [one for one in cases_for(runtime) if (one.kind, one.dtype) == (kind, dtype)]
+        assert "differs" in {seen.verdict for seen in judge(cases, sessions(runtime)).values()}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wanted"),
+    [
+        ([1.0, np.nan], [1.0, -np.nan], "exact"),
+        ([0.0, 1.0], [-0.0, 1.0], "rounds"),
+        ([1.0, 3.0], [1.0, np.nextafter(np.float32(3), np.float32(4))], "rounds"),
+        ([1.0, np.nan], [1.0, 2.0], "differs"),
+        ([1.0, np.inf], [1.0, 2.0], "differs"),
+        ([1.0, 2.0], [1.0, 2.1], "differs"),
+    ],
+)
+def test_how_outputs_differ(first: list[float], second: list[float], wanted: str) -> None:
+    assert compared(np.array(first, np.float32), np.array(second, np.float32), "plain") == wanted
+
+
+def test_whole_numbers_differ_by_one() -> None:
+    assert compared(np.array([4], np.int8), np.array([5], np.int8), "plain") == "differs"
+
+
+def test_an_entry_is_looked_up_by_operator_role_and_type() -> None:
+    cuts = table({"Conv": ["rows exact float32 float16", "window rounds float32"]})
+    assert cuts == {
+        ("Conv", "rows", "float32"): "exact",
+        ("Conv", "rows", "float16"): "exact",
+        ("Conv", "window", "float32"): "rounds",
+    }
+
+
+def reduced(kind: str, dtype: str, axes: tuple[int, ...]) -> Graph:
+    made = tuple(1 if axis in axes else 8 for axis in range(4))
+    tensors = (Tensor("x", 0, (8, 8, 8, 8), dtype), Tensor("y", 0, made, dtype))
+    stated: dict[str, Any] = {"axes": axes, "keepdims": 1}
+    return Graph("one", tensors, (Op("op", kind, (0,), (1,), attributes=stated, positions=(0,)),), (0,), (1,))
+
+
+def test_maxima_of_floats_stay_whole_and_others_do_not() -> None:
+    found = describe(reduced("ReduceMax", "float32", (2, 3)), 0)
+    assert isinstance(found, Geometry)
+    assert set(found.fixed) == {0, 1}
+    assert "other values" in found.fixed[1]
+    for kind, dtype in (("ReduceMax", "int8"), ("ReduceMean", "float32")):
+        graph = reduced(kind, dtype, (2, 3))
+        assert describe(graph, 0) == described(graph, 0)
+
+
+def test_what_was_never_compared_is_not_cut() -> None:
+    assert verdict("Conv", "window", "complex64") == "differs"
+    found = describe(reduced("ReduceSum", "complex64", (1,)), 0)
+    assert not isinstance(found, Refusal)
+    assert set(found.fixed) == {0, 2, 3}
