@@ -18,6 +18,7 @@ from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.report.pools import pools_section, rows_in_pools
 from memsched.report.values.blocks import BlocksSection, CurveSection
 from memsched.report.values.border import BorderSection, InterfaceSection
+from memsched.report.values.interpreter import InterpreterSection
 from memsched.report.values.layers import LayerRow
 from memsched.report.values.optimize import (
     AllocationSection,
@@ -115,6 +116,7 @@ class Facts(FrozenValue, frozen=True):
     session: tuple[int, int] | None = None
     suggestions: Sequence[SuggestionRow] = ()
     held_back: HeldBackSection | None = None
+    interpreter: InterpreterSection | None = None
     sessions: Sequence[SessionRow] = ()
     executed: ExecutedSection | None = None
     blocks: BlocksSection | None = None
@@ -143,6 +145,7 @@ def build_report(facts: Facts) -> OptimizeReport:
         requirement=facts.requirement,
         order_guarantee=facts.order_guarantee,
         held_back=facts.held_back,
+        interpreter=facts.interpreter,
         sessions=tuple(facts.sessions),
         executed=facts.executed,
         blocks=facts.blocks,

@@ -14,6 +14,7 @@ from memsched.report.border import border_lines
 from memsched.report.chains import chain_lines
 from memsched.report.chart import print_footprints
 from memsched.report.frontier import frontier_rows
+from memsched.report.interpreter import interpreter_lines, kept_for_interpreter
 from memsched.report.outputs import compared, was_rewritten
 from memsched.report.pools import pool_lines, two_arena_lines
 from memsched.report.predicted import OTHER_SIZES, measured_instead, missed_by, within_without_options
@@ -159,6 +160,7 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
     refused = refusal_lines(report)
     lines = [*refused, *plan_lines(report), *_requirement_lines(report), *unknown_lines(report), *_budget_lines(report)]
     if report.command == "optimize":
+        lines.extend(interpreter_lines(report))
         lines.append(_saving_line(report))
         lines.extend(_structure_lines(report))
         lines.extend(held_back_lines(report))
@@ -208,7 +210,7 @@ def _saving_line(report: OptimizeReport) -> tuple[str, str | None]:
         return f"{computed} {'the rest ' if some else ''}in {order} order", "green"
     if report.output is not None and report.output.unchanged:
         why = "nothing better was found" if report.held_back is None else "the better one needs session options"
-        return f"the file's order is kept: {why}", None
+        return kept_for_interpreter(report) or f"the file's order is kept: {why}", None
     if report.blocks is not None and report.blocks.orders is not None:
         return best_saving(report.blocks.orders), "green"
     measured = measured_instead(report)
@@ -221,13 +223,16 @@ def _saving_line(report: OptimizeReport) -> tuple[str, str | None]:
 
 def _gain_line(report: OptimizeReport, saved: int) -> tuple[str, str | None]:
     """Return what a file that is another one saves: of the peak, or else of what the runtime allocates in all."""
+    where = "" if report.result.litert_bytes is None else "without delegates: "
     if saved > 0:
         percent = f"{report.result.reduction_percent:.1f} %"
-        return f"saves {format_size(saved)} of peak memory, {percent} less than the file's order", "green"
+        return f"{where}saves {format_size(saved)} of peak memory, {percent} less than the file's order", "green"
     needed = needed_memory(report)
     if needed.saved > 0:
         peak = "no lower" if saved == 0 else f"{format_size(-saved)} higher"
-        what = f"saves {format_size(needed.saved)} of the {needed.noun}, {needed.percent:.1f} % less than as given"
+        what = (
+            f"{where}saves {format_size(needed.saved)} of the {needed.noun}, {needed.percent:.1f} % less than as given"
+        )
         return f"{what}; the peak is {peak}", "green"
     if saved < 0:
         return f"the peak is {format_size(-saved)} higher than in the file's order; nothing is saved", "yellow"

@@ -56,6 +56,8 @@ def measured_text(report: OptimizeReport, verification: VerificationSection) -> 
     stated = guarantee is not None and guarantee.session_options
     if _unchanged(report) and verification.measured_with and not stated:
         return f"; measured peak in a session without options {before:,} B"
+    if report.result.litert_bytes is not None:
+        return f"; measured arena without delegates {before:,} -> {after:,} B"
     if report.executed is not None:
         return f"; measured peak {before:,} B (the file as given, level {report.executed.level}) -> {after:,} B"
     where = ""
@@ -107,7 +109,7 @@ def default_session_line(report: OptimizeReport) -> tuple[Line | None, bool]:
     before, after = verification.default_peak_before_bytes, verification.default_peak_after_bytes
     what = verification.default_session or _DEFAULT_SESSION
     # LiteRT stands in for TensorFlow Lite Micro in verifying outputs; its arena is of no interest there.
-    if _unchanged(report) or report.tflm is not None:
+    if _unchanged(report) or report.tflm is not None or report.interpreter is not None:
         return None, False
     if after is None:
         return (f"{what} cannot run the model written", "yellow"), True

@@ -8,6 +8,7 @@ from typing import Final
 from memsched.errors import UsageError
 from memsched.formats.module import FormatName, Module
 from memsched.formats.staging import describe
+from memsched.runtimes.litert.default_interpreter import DefaultInterpreter
 from memsched.runtimes.litert.runner import LiteRtRunner
 from memsched.runtimes.litert.runtime import LiteRt
 from memsched.runtimes.onnxruntime.runner import OnnxRuntimeRunner
@@ -32,7 +33,7 @@ __all__ = [
     "runners_for",
     "runtime_of",
 ]
-__all__ += ["session_maker_of"]
+__all__ += ["default_interpreter_of", "session_maker_of"]
 
 _TFLM: Final = TflmRunner()
 _ONNXRUNTIME: Final = OnnxRuntimeRunner()
@@ -66,6 +67,12 @@ def session_maker_of(name: FormatName) -> OnnxRuntimeSessions:
         if maker.format == name:
             return maker
     raise UsageError("sessions are ONNX Runtime's: a TFLite file is executed as it is")
+
+
+def default_interpreter_of(module: Module, target: Target) -> DefaultInterpreter | None:
+    """Return the interpreter in which people open files for a target; None if that is not known, or not measured."""
+    opened = module.format == "tflite" and target.runtime == "litert" and target.default_delegate
+    return DefaultInterpreter() if opened else None
 
 
 def row_runner_of(name: FormatName) -> RowRunner:

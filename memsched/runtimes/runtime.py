@@ -294,6 +294,10 @@ class Runtime(Protocol):
     def pieces_for(self) -> str:
         """Return in words which of its sessions layers in pieces are for, as others need no less; "" for all."""
 
+    @property
+    def session_options(self) -> tuple[str, ...]:
+        """Return the options of a command line that name the sessions of `pieces_for`; () if they need no name."""
+
     def joins_quantised(self, module: Module) -> bool:
         """Whether opening the file makes quantised ops of groups that pieces take apart, and run far longer so."""
 

@@ -111,6 +111,11 @@ class TargetRules(FrozenValue, frozen=True):
         """Return "": what an operator costs is in the target's price."""
         return ""
 
+    @property
+    def session_options(self) -> tuple[str, ...]:
+        """Return (): pieces are for all sessions."""
+        return ()
+
     def joins_quantised(self, module: Module) -> bool:
         """Return False: ops are executed as the file has them."""
         del module

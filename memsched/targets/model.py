@@ -202,6 +202,8 @@ class Target(Rules, frozen=True):
             TensorFlow Lite Micro's planner those of CMSIS-NN for processors without DSP instructions, with them
             ("cmsis-nn-dsp") or with vectors ("cmsis-nn-mve"), those of ESP-NN, or of it for the ESP32-S3; "" is none
             that is known here, and for that planner the reference kernels.
+        default_delegate: Whether LiteRT's interpreters apply their default delegate: then memsched writes no file that
+            needs more memory or time there than the original.
         pointer_bits: Bits of the processor's pointers: what TensorFlow Lite Micro keeps per operator depends on them.
         budget_for: What decides, for TensorFlow Lite Micro: "arena", all that an interpreter is given; "activations",
             the planned part alone.
@@ -234,6 +236,7 @@ class Target(Rules, frozen=True):
     runtime: Runtime = ""
     planner: Planner = ""
     kernels: Kernels = ""
+    default_delegate: bool = True
     pointer_bits: PointerBits = 32
     budget_for: BudgetFor = "arena"
     alignment_bytes: Annotated[int, Meta(le=LARGEST)] = 1

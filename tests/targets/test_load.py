@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from memsched.errors import TargetError, UsageError
 from memsched.targets.load import Target, builtin_targets, default_target, load_target
@@ -21,8 +21,8 @@ def write(folder: Path, text: str, name: str = "own.toml") -> str:
 
 def test_built_in_targets_load_under_their_own_names() -> None:
     assert builtin_targets() == (
-        "coral_edgetpu", "diannao", "ideal", "litert", "onnxruntime", "paper", "tflm", "tflm-cmsis-nn",
-        "tflm-cmsis-nn-mve", "tflm-esp-nn-s3", "tflm-reference",
+        "coral_edgetpu", "diannao", "ideal", "litert", "litert-builtin", "onnxruntime", "paper", "tflm",
+        "tflm-cmsis-nn", "tflm-cmsis-nn-mve", "tflm-esp-nn-s3", "tflm-reference",
     )  # fmt: skip
     for name in builtin_targets():
         target = load_target(name)
@@ -34,7 +34,8 @@ def test_what_the_built_in_targets_say() -> None:
     alignments = {name: load_target(name).alignment_bytes for name in builtin_targets()}
     assert alignments == {
         "coral_edgetpu": 1,
-        "diannao": 1, "ideal": 1, "paper": 1, "onnxruntime": 256, "litert": 64, "tflm": 16, "tflm-reference": 16,
+        "diannao": 1, "ideal": 1, "paper": 1, "onnxruntime": 256, "litert": 64, "litert-builtin": 64,
+        "tflm": 16, "tflm-reference": 16,
         "tflm-cmsis-nn": 16, "tflm-cmsis-nn-mve": 16, "tflm-esp-nn-s3": 16,
     }  # fmt: skip
     chip = load_target("diannao")
@@ -50,6 +51,10 @@ def test_what_the_built_in_targets_say() -> None:
     assert onnxruntime.outputs_own
     assert onnxruntime.reuse_equal_shapes
     assert (litert.runtime, litert.inputs, litert.default_order) == ("litert", "kept", "file")
+    builtin = load_target("litert-builtin")
+    said = {"name": litert.name, "description": litert.description, "default_delegate": True}
+    assert replace(builtin, **said) == litert
+    assert not builtin.default_delegate
     assert (tflm.runtime, tflm.inputs, tflm.dead_tensors_allocated, tflm.int4_bytes_per_element) == (
         "",
         "arena",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from memsched.commands.optimize.final_model import FinalModel
+from memsched.commands.optimize.interpreter_rows import interpreter_section, refused_row
 from memsched.commands.optimize.place import Request, place, required_as_given
 from memsched.commands.session_rows import LEAST_SHOWN, SessionFile, measured_sessions
 from memsched.commands.verify import verify_written
@@ -22,8 +23,10 @@ from memsched.frozen import FrozenValue
 from memsched.planning.values import TargetModule
 from memsched.planning.write import write_model
 from memsched.report.outputs import TOLERANCE
+from memsched.report.values.interpreter import InterpreterSection, RefusedFileRow
 from memsched.report.values.sessions import HeldBackSection, SessionRow
-from memsched.runtimes.known import runtime_of, session_maker_of
+from memsched.runtimes.known import default_interpreter_of, runtime_of, session_maker_of
+from memsched.runtimes.litert.default_interpreter import DefaultInterpreter, InterpreterMemory
 from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.runtime import Opening, Requirement
@@ -79,6 +82,7 @@ class FinishedModel(FrozenValue, frozen=True):
         ended: By the user.
         held_back: What was found and is not written: pieces, or all of it.
         sessions: What sessions on both files took.
+        interpreter: What LiteRT's default interpreter took; None if it was not measured.
     """
 
     final: FinalModel
@@ -91,6 +95,7 @@ class FinishedModel(FrozenValue, frozen=True):
     ended: bool = False
     held_back: HeldBackSection | None = None
     sessions: tuple[SessionRow, ...] = ()
+    interpreter: InterpreterSection | None = None
 
     @property
     def wrong(self) -> bool:
@@ -102,6 +107,12 @@ class FinishedModel(FrozenValue, frozen=True):
 
 def finish(final: FinalModel, request: Request, asked: FinishRequest) -> FinishedModel:
     """Return the file of what was found, run beside the model as given, or that one where only named sessions gain."""
+    found = _for_sessions(final, request, asked)
+    interpreter = default_interpreter_of(asked.module, asked.prepared.target)
+    return found if interpreter is None else _for_interpreter(found, request, asked, interpreter)
+
+
+def _for_sessions(final: FinalModel, request: Request, asked: FinishRequest) -> FinishedModel:
     found = _finished(final, asked)
     if asked.exact and final.rewritten and not _same_bits(found):
         found = _left_whole(found, asked)
@@ -112,9 +123,55 @@ def finish(final: FinalModel, request: Request, asked: FinishRequest) -> Finishe
         found = _left_whole(found, asked)
         if _held_back(found) is None:
             return dataclasses.replace(_with_sessions(found, asked), held_back=held)
+    return dataclasses.replace(_original(request, asked), held_back=held)
+
+
+def _original(request: Request, asked: FinishRequest) -> FinishedModel:
+    """Return the original file."""
     placed = place(asked.module, asked.prepared, dataclasses.replace(request, solver="file"))
-    given = FinalModel(asked.module, asked.data, asked.prepared, placed, options=asked.options)
-    return dataclasses.replace(_finished(given, asked), held_back=held)
+    return _finished(FinalModel(asked.module, asked.data, asked.prepared, placed, options=asked.options), asked)
+
+
+def _for_interpreter(
+    found: FinishedModel, request: Request, asked: FinishRequest, interpreter: DefaultInterpreter
+) -> FinishedModel:
+    """Return the best file that LiteRT's default interpreter takes no more for than for the original.
+
+    The candidates are the file found, the same order with every layer whole, and the original.
+    """
+    refused: list[RefusedFileRow] = []
+    given: InterpreterMemory | None = None
+    while not found.written.unchanged and _comparable(found):
+        try:
+            seen = interpreter.compare(*(asked.data, found.written.model), seed=asked.seed, slowdown=request.slowdown)
+        except KeyboardInterrupt:
+            if not asked.may_end:
+                raise
+            return dataclasses.replace(found, ended=True, notes=(*found.notes, _NOT_MEASURED.format("interrupted")))
+        if isinstance(seen, str):
+            return dataclasses.replace(found, notes=(*found.notes, _NOT_MEASURED.format(seen)))
+        given = seen.given
+        if not seen.needs_more and not seen.takes_longer:
+            section = interpreter_section(found.needed[0].total, given, tuple(refused), seen)
+            return dataclasses.replace(found, interpreter=section)
+        refused.append(refused_row(seen, found.needed[1].total, found.final.extra_work))
+        found = _left_whole(found, asked) if found.final.rewritten else _original(request, asked)
+    if given is None:
+        return found
+    return dataclasses.replace(
+        found, interpreter=interpreter_section(found.needed[0].total, given, tuple(refused), None)
+    )
+
+
+_NOT_MEASURED: Final = "not measured in LiteRT's default interpreter, where this file may need more: {}"
+
+
+def _comparable(found: FinishedModel) -> bool:
+    """Whether both files were run, with the same outputs."""
+    seen = found.verification
+    if seen is None or seen.outputs_equal is None or found.ended:
+        return False
+    return not refuted(seen, inexact=found.final.rewrites.inexact)
 
 
 def as_given(request: Request, asked: FinishRequest) -> FinishedModel:

@@ -297,6 +297,7 @@ def optimize(
         litert=done.figures.get("litert"),
         session=done.figures.get("session"),
         held_back=done.held_back if done.written.unchanged else None,
+        interpreter=done.interpreter,
         sessions=done.sessions,
         suggestions=helpful,
     )

@@ -24,6 +24,7 @@ from memsched.report.border import interface_section
 from memsched.report.build import Facts, build_report
 from memsched.report.values.blocks import BlocksSection, CurveSection
 from memsched.report.values.border import BorderSection, InterfaceSection
+from memsched.report.values.interpreter import InterpreterSection
 from memsched.report.values.layers import LayerRow
 from memsched.report.values.optimize import (
     BaselinesSection,
@@ -153,6 +154,7 @@ class Outcome:
     session: tuple[int, int] | None = None
     suggestions: Sequence[SuggestionRow] = ()
     held_back: HeldBackSection | None = None
+    interpreter: InterpreterSection | None = None
     sessions: Sequence[SessionRow] = ()
     executed: ExecutedSection | None = None
     blocks: BlocksSection | None = None
@@ -210,6 +212,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float, rows: bool = True) -> 
         session=outcome.session,
         suggestions=outcome.suggestions,
         held_back=outcome.held_back,
+        interpreter=outcome.interpreter,
         sessions=outcome.sessions,
         executed=outcome.executed,
         blocks=outcome.blocks,

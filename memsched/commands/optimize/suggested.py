@@ -10,6 +10,7 @@ from memsched.commands.optimize.possible import too_large
 from memsched.commands.optimize.session_candidates import SessionSource
 from memsched.commands.optimize.trials import RunOutcome, suggestions
 from memsched.report.values.optimize import SuggestionRow
+from memsched.runtimes.known import runtime_of
 
 if TYPE_CHECKING:
     from memsched.runtimes.tflm.arena import TflmFacts
@@ -48,6 +49,7 @@ def _rows(outcome: RunOutcome, done: FinishedModel | None, source: SessionSource
     if done is not None and source is not None and done.held_back is not None:
         asked, request = outcome.asked, outcome.request
         return named_sessions(done.held_back, done.needed[1].total, asked, request, source, trusted=as_predicted)
+    held = _held_by_interpreter(outcome, done)
     # What is predicted to help is by the rules of the same memory.
     rows = tuple(
         SuggestionRow(
@@ -60,6 +62,8 @@ def _rows(outcome: RunOutcome, done: FinishedModel | None, source: SessionSource
         )
         for one in (suggestions(outcome) if as_predicted else ())
     )
+    if held is not None:
+        return (held, *(row for row in rows if row.requirement_bytes < held.requirement_bytes))
     if done is None or source is None or not done.written.unchanged or not opened_alone(done, outcome.module):
         return rows
     if outcome.asked.budget is not None or too_large(outcome.module):
@@ -69,3 +73,20 @@ def _rows(outcome: RunOutcome, done: FinishedModel | None, source: SessionSource
         return rows
     executed = executed_in_less(outcome.asked, outcome.request, source)
     return rows if executed is None else (executed, *rows)
+
+
+def _held_by_interpreter(outcome: RunOutcome, done: FinishedModel | None) -> SuggestionRow | None:
+    """Return the command for the best file that LiteRT's default interpreter takes more for; None if there is none."""
+    section = None if done is None else done.interpreter
+    options = runtime_of(outcome.module, outcome.target, outcome.request.opening).session_options
+    if done is None or section is None or not section.refused or not options:
+        return None
+    best = section.refused[0]
+    return SuggestionRow(
+        command=outcome.asked.command(options=options),
+        what="the file found first, for interpreters without delegates",
+        requirement_bytes=best.arena_bytes,
+        saving_bytes=max(0, done.needed[1].total - best.arena_bytes),
+        extra_macs_percent=best.extra_macs_percent,
+        slowdown_percent=None,
+    )

@@ -261,8 +261,7 @@ class _Trials:
         from memsched.commands.optimize.loops import LoopRewrite
         from memsched.commands.optimize.tile import TileRewrite
 
-        only = self._runtime.pieces_for
-        what = f"layers in pieces, for {only}" if only else "layers in pieces"
+        what = f"layers in pieces{self._only}"
         least = given = self._given.placed.required
         permitted = self._given.asked.permitted
         for percent in dict.fromkeys((permitted.extra_percent,) if permitted.free else (0.0, permitted.extra_percent)):
@@ -275,11 +274,18 @@ class _Trials:
                 continue
             least = required
             limit = ("--max-extra-macs", "0") if percent == 0.0 else ()
-            command = self._given.asked.command(add=("tile",), options=limit)
+            named = (*self._runtime.session_options, *limit)
+            command = self._given.asked.command(add=("tile",), options=named)
             yield self._suggest(command, least, what, percent)
             budget = self._given.asked.budget
             if least <= (_WORTH_NAMING * given if budget is None else budget):
                 return
+
+    @property
+    def _only(self) -> str:
+        """Return in words for which sessions alone rewritten layers are."""
+        only = self._runtime.pieces_for
+        return f", for {only}" if only else ""
 
     def _border(self) -> Iterator[Suggestion]:
         """Try inputs and outputs in the form that the layers have."""
@@ -314,7 +320,8 @@ class _Trials:
         found = attempt(RematRewrite, self._base, request, self._given.request, percent=percent)
         if found is not None:
             required = found.placed.required
-            yield self._suggest(self._given.asked.command(add=("remat",)), required, "values computed again", percent)
+            command = self._given.asked.command(add=("remat",), options=self._runtime.session_options)
+            yield self._suggest(command, required, f"values computed again{self._only}", percent)
 
 
 def _reordered(plan: GraphPlan) -> GraphPlan | None:

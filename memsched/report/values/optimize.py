@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from memsched.report.values.base import Amount, Count, Positive, Section, Sha256, Span, Status
 from memsched.report.values.blocks import BlocksSection, CurveSection
 from memsched.report.values.border import BorderSection, InterfaceSection
+from memsched.report.values.interpreter import InterpreterSection
 from memsched.report.values.layers import LayerRow
 from memsched.report.values.rewrites import (
     AlgebraSection,
@@ -403,14 +404,13 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
         budget: null when no budget was given.
         requirement: What the runtime allocates. Absent in reports of older versions.
         order_guarantee: null where the command writes no model.
-        held_back: What was found and is not written, as sessions without options need more for it and no other was
-            named; null where nothing is. Absent in reports of older versions.
+        held_back: What sessions without options need more for; null if nothing. Absent in reports of older versions.
+        interpreter: LiteRT's default interpreter, if it was measured. Absent in reports of older versions.
         sessions: ONNX Runtime's sessions that were measured, each in a process of its own, the one without options
             among them. Absent in reports of older versions.
         executed: The graph that ONNX Runtime executes is what was written (``--session``); null where the model given
             was. Absent in reports of older versions.
-        blocks: Loops over blocks of dimensions that stay open; null where no range was given. Absent in reports of
-            older versions.
+        blocks: Loops over blocks of open dimensions; null without a range. Absent in reports of older versions.
         curve: Memory against size; null where analyze was given no range. Absent in reports of older versions.
         tflm: The planned part of TensorFlow Lite Micro's arena, simulated; null for other targets and formats.
         verification: null when it was not asked for or the runtime is not installed; the notes then say which.
@@ -465,6 +465,7 @@ class OptimizeReport(Section, frozen=True, kw_only=True):
     requirement: RequirementSection | None = None
     order_guarantee: GuaranteeSection | None
     held_back: HeldBackSection | None = None
+    interpreter: InterpreterSection | None = None
     sessions: tuple[SessionRow, ...] = ()
     executed: ExecutedSection | None = None
     blocks: BlocksSection | None = None

@@ -17,6 +17,9 @@ from memsched.targets.model import Target
 
 __all__ = ["LiteRt"]
 
+_NAME = "litert"
+"""The target for interpreters with the default delegate."""
+
 
 class LiteRt(TargetRules, frozen=True):
     """Requires what its own planner lays, kernels' temporaries included, without delegates."""
@@ -41,6 +44,11 @@ class LiteRt(TargetRules, frozen=True):
     def pieces_for(self) -> str:
         """Return those without XNNPACK, which packs weights for every piece anew; others leave to it what it takes."""
         return "interpreters without XNNPACK"
+
+    @property
+    def session_options(self) -> tuple[str, ...]:
+        """Return the target for interpreters without delegates; () for a target that is another one's extension."""
+        return ("--target", f"{_NAME}-builtin") if self.target.name == _NAME else ()
 
     def requires_as_given(self, module: Module, lowered: Sequence[LoweredGraph], given: OrderInFile) -> Requirement:
         """Return what its planner takes for the file's own order."""

@@ -1,0 +1,55 @@
+"""The section on LiteRT's default interpreter: what files take of a process there."""
+
+from __future__ import annotations
+
+from memsched.report.values.base import Amount, Count, Positive, Section
+
+__all__ = ["InterpreterMemoryRow", "InterpreterSection", "RefusedFileRow"]
+
+
+class InterpreterMemoryRow(Section, frozen=True, kw_only=True):
+    """What a file takes of a process, beyond what the process has before the interpreter.
+
+    Attributes:
+        private_bytes: Growth of anonymous memory after the last run, the median of fresh processes.
+        peak_bytes: Growth of resident memory at its peak, mapped files included, likewise.
+        processes: How many processes were measured.
+    """
+
+    private_bytes: Count
+    peak_bytes: Count
+    processes: Positive
+
+
+class RefusedFileRow(Section, frozen=True, kw_only=True):
+    """A file that was found and is not written.
+
+    Attributes:
+        arena_bytes: What LiteRT's arena takes for it without delegates.
+        extra_macs_percent: Work that the original does not have.
+        time_ratio: Processor time of a run to that of the original; null if the memory decided.
+    """
+
+    arena_bytes: Count
+    extra_macs_percent: Amount
+    memory: InterpreterMemoryRow
+    time_ratio: Amount | None
+
+
+class InterpreterSection(Section, frozen=True, kw_only=True):
+    """LiteRT's default interpreter, as ``Interpreter(model_path=...)`` opens a file: measured in fresh processes.
+
+    Attributes:
+        arena_bytes: What LiteRT's arena takes for the original without delegates.
+        given: The original.
+        written: The file written; null if that is the original.
+        time_ratio: Processor time of a run of the file written to that of the original, the median of turns; null if
+            that is the original.
+        refused: Files that need more memory there, or more time than --max-slowdown permits; the best one first.
+    """
+
+    arena_bytes: Count
+    given: InterpreterMemoryRow
+    written: InterpreterMemoryRow | None
+    time_ratio: Amount | None
+    refused: tuple[RefusedFileRow, ...]

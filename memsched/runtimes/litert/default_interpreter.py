@@ -1,0 +1,159 @@
+"""What two files take in LiteRT's default interpreter, ``Interpreter(model_path=...)``: most people open files so.
+
+Its delegate packs the weights of every operator that it takes, and keeps tables beside them: what a file takes of the
+process says more than LiteRT's own arena. Each figure is from fresh processes; those of both files take turns.
+"""
+
+from __future__ import annotations
+
+import mmap
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from memsched.frozen import FrozenValue
+from memsched.runtimes.child import run_in_child, temporary_folder
+
+__all__ = ["DefaultInterpreter", "InterpreterComparison", "InterpreterMemory"]
+
+_MEASURE: Final = "memsched.runtimes.litert.interpreter:measure"
+_TAKE_TURNS: Final = "memsched.runtimes.litert.interpreter:take_turns"
+_TIMEOUT: Final = 300.0
+_TIMED: Final = 20.0
+"""Seconds after which no round of turns is begun."""
+
+_PROCESSES: Final = 3
+_MOST_PROCESSES: Final = 7
+_NEAR: Final = 2.0
+"""A difference between half and twice the tolerance is near it: more processes decide."""
+
+_RESOLUTION: Final = 2 * mmap.PAGESIZE
+"""Bytes: a growth is the difference of two counts of whole pages."""
+
+_TIME_NOISE: Final = 0.05
+"""Time that may be added if none is permitted: as much as two runs of one file differ."""
+
+
+class InterpreterMemory(FrozenValue, frozen=True):
+    """What one file takes, bytes beyond the process before the interpreter, a figure for each fresh process.
+
+    Attributes:
+        private: Growth of anonymous memory.
+        peak: Growth of resident memory at most, mapped files included.
+    """
+
+    private: tuple[int, ...]
+    peak: tuple[int, ...]
+
+    @property
+    def private_bytes(self) -> int:
+        """Return the median of the processes."""
+        return int(statistics.median(self.private))
+
+    @property
+    def peak_bytes(self) -> int:
+        """Return the median of the processes."""
+        return int(statistics.median(self.peak))
+
+
+class InterpreterComparison(FrozenValue, frozen=True):
+    """What two files take in LiteRT's default interpreter.
+
+    Attributes:
+        time_ratio: Processor time of the second file's run to that of the first's; None if the memory decided before.
+        time_limit: What ``time_ratio`` may be; None for anything.
+    """
+
+    given: InterpreterMemory
+    written: InterpreterMemory
+    time_ratio: float | None = None
+    time_limit: float | None = None
+
+    @property
+    def needs_more(self) -> bool:
+        """Whether the second file takes more memory, private or at its peak, than the noise of either explains."""
+        return any(more > tolerance for more, tolerance in self._differences())
+
+    @property
+    def takes_longer(self) -> bool:
+        """Whether the second file takes more time than is permitted."""
+        ratio, limit = self.time_ratio, self.time_limit
+        return ratio is not None and limit is not None and ratio > limit
+
+    @property
+    def near(self) -> bool:
+        """Whether a difference in memory is so near to the noise that more processes should decide."""
+        return any(tolerance / _NEAR < more <= _NEAR * tolerance for more, tolerance in self._differences())
+
+    def _differences(self) -> tuple[tuple[int, int], ...]:
+        """Return, for each kind of memory, how much more the second file takes, and what of that may be noise."""
+        given, written = self.given, self.written
+        return (
+            (written.private_bytes - given.private_bytes, _tolerance(given.private, written.private)),
+            (written.peak_bytes - given.peak_bytes, _tolerance(given.peak, written.peak)),
+        )
+
+
+def _tolerance(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return the most by which the same file differed from one process to another."""
+    return max(_RESOLUTION, max(first) - min(first), max(second) - min(second))
+
+
+class DefaultInterpreter:
+    """Measures files in LiteRT's default interpreter."""
+
+    def compare(
+        self, given: bytes, written: bytes, *, seed: int, slowdown: float | None
+    ) -> InterpreterComparison | str:
+        """Measure two files; return the reason if one of them could not be measured.
+
+        Args:
+            given: The original file.
+            seed: Of the inputs.
+            slowdown: Time that the second file may take beyond the first, in percent; None for any.
+        """
+        limit = None if slowdown is None else 1 + max(_TIME_NOISE, slowdown / 100)
+        with temporary_folder() as folder:
+            paths = [folder / "given.tflite", folder / "written.tflite"]
+            for path, data in zip(paths, (given, written), strict=True):
+                path.write_bytes(data)
+            seen = _compared(paths, seed, limit)
+            if isinstance(seen, str) or seen.needs_more:
+                return seen
+            request = {"paths": [str(path) for path in paths], "seed": seed, "limit": limit or 1.0, "seconds": _TIMED}
+            timed = _child(_TAKE_TURNS, request)
+            return timed if isinstance(timed, str) else replace(seen, time_ratio=timed["ratio"])
+
+    def measure(self, path: Path, *, seed: int) -> InterpreterMemory | str:
+        """Return the memory that a file takes in one fresh process, or the reason if it could not be measured."""
+        measured = _child(_MEASURE, {"path": str(path), "seed": seed})
+        return measured if isinstance(measured, str) else _memory([measured])
+
+
+def _compared(paths: Sequence[Path], seed: int, limit: float | None) -> InterpreterComparison | str:
+    """Measure the memory of two files by turns, in as many processes of each as it takes to tell them apart."""
+    found: list[list[Mapping[str, int]]] = [[], []]
+    while True:
+        for figures, path in zip(found, paths, strict=True):
+            measured = _child(_MEASURE, {"path": str(path), "seed": seed})
+            if isinstance(measured, str):
+                return measured
+            figures.append(measured)
+        seen = InterpreterComparison(_memory(found[0]), _memory(found[1]), time_limit=limit)
+        count = len(found[0])
+        if count >= _MOST_PROCESSES or (count >= _PROCESSES and not seen.near):
+            return seen
+
+
+def _memory(figures: Sequence[Mapping[str, int]]) -> InterpreterMemory:
+    return InterpreterMemory(tuple(one["private"] for one in figures), tuple(one["peak"] for one in figures))
+
+
+def _child(function: str, request: Mapping[str, Any]) -> Mapping[str, Any] | str:
+    result = run_in_child(function, request, _TIMEOUT)
+    if not result.ok:
+        return result.reason or result.status
+    value: Mapping[str, Any] = result.value
+    return value

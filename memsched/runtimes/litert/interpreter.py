@@ -1,0 +1,115 @@
+"""LiteRT's default interpreter in a process of its own: the memory it takes and its time. The child process's side.
+
+Called through ``run_in_child``; requests and answers are plain values. Figures of the process are those of Linux
+(``/proc/self``).
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from memsched.runtimes.measure import forget_highest, process_bytes, run_until_steady
+
+__all__ = ["measure", "take_turns"]
+
+_TURN: Final = 0.05
+"""Processor seconds of a turn, at least; a shorter one is lost in the clock's resolution and the caches' state."""
+
+_MAX_RUNS_PER_TURN: Final = 500
+_MIN_ROUNDS: Final = 3
+_ROUNDS: Final = 9
+_MAX_ROUNDS: Final = 25
+_TICK: Final = 1e-6
+
+
+def measure(request: Mapping[str, Any]) -> dict[str, int]:
+    """Open a file as ``Interpreter(model_path=...)`` does, run it to the steady state, and return the memory taken.
+
+    Args:
+        request: "path" of the file; "seed" of its inputs.
+
+    Returns:
+        Bytes beyond the process before the interpreter: "private" (growth of anonymous memory after the last run),
+        "peak" (of resident memory, which mapped files are part of); "runs".
+    """
+    from ai_edge_litert.interpreter import Interpreter  # loaded before the first figure is read
+
+    private, resident = process_bytes("RssAnon:"), process_bytes("VmRSS:")
+    forget_highest()
+    run = _opened(Interpreter, request["path"], request["seed"])
+    seen = run_until_steady(lambda _: run(), resident)
+    return {"private": max(0, seen.private - private), "peak": max(0, seen.peak - resident), "runs": seen.runs}
+
+
+def take_turns(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run two files by turns in one process, and return how much longer the second one takes.
+
+    Args:
+        request: "paths" of the files; "seed" of their inputs; "limit": the ratio that decides; rounds are added if
+            those so far lie on both sides of it. "seconds" after which no round is begun.
+
+    Returns:
+        "ratio": of the processor times of both, the median of all rounds.
+    """
+    from ai_edge_litert.interpreter import Interpreter
+
+    ended = time.monotonic() + request["seconds"]
+    first, second = (_opened(Interpreter, path, request["seed"]) for path in request["paths"])
+    for run in (first, second):
+        run()
+    runs = max(1, min(_MAX_RUNS_PER_TURN, round(_TURN / max(_seconds(first, 1), _TICK))))
+    ratios: list[float] = []
+    while len(ratios) < _MAX_ROUNDS:
+        # Each file begins every other round: what the first turn of a round costs meets both alike.
+        if len(ratios) % 2:
+            after, before = _seconds(second, runs), _seconds(first, runs)
+        else:
+            before, after = _seconds(first, runs), _seconds(second, runs)
+        ratios.append(max(after, _TICK) / max(before, _TICK))
+        late = time.monotonic() > ended
+        if len(ratios) >= _ROUNDS and not _undecided(ratios, request["limit"]):
+            break
+        if late and len(ratios) >= _MIN_ROUNDS:
+            break
+    return {"ratio": statistics.median(ratios)}
+
+
+def _undecided(ratios: list[float], limit: float) -> bool:
+    """Return whether the middle half of the ratios lies on both sides of a limit."""
+    low, _, high = statistics.quantiles(ratios, n=4)
+    return low <= limit <= high
+
+
+def _opened(interpreter_type: Any, path: str, seed: int) -> Callable[[], None]:
+    """Open a file as people do; return what runs it once, each time on the same inputs."""
+    import numpy as np
+
+    from memsched.runtimes.inputs import random_values
+
+    interpreter = interpreter_type(model_path=path)
+    interpreter.allocate_tensors()
+    rng = np.random.default_rng(seed)
+    inputs = []
+    for one in interpreter.get_input_details():
+        text = np.dtype(one["dtype"]).kind in "OSU"
+        quantized = one["quantization"][0] != 0
+        # Other integers are 0: they may be indices into an axis of any length.
+        values = random_values("S4" if text else one["dtype"], one["shape"], rng, full_range=quantized, high=1)
+        inputs.append((one["index"], values))
+
+    def run() -> None:
+        for index, values in inputs:
+            interpreter.set_tensor(index, values)
+        interpreter.invoke()
+
+    return run
+
+
+def _seconds(run: Callable[[], None], runs: int) -> float:
+    started = time.process_time()
+    for _ in range(runs):
+        run()
+    return time.process_time() - started
