@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import memsched
 from memsched.commands.failures import DEFECTS, Failures
-from memsched.commands.optimize import finish, making, rewritten
+from memsched.commands.optimize import finish, making, rewritten, session
 from memsched.commands.optimize.tile import TileRewrite
 from memsched.errors import InternalError, ModelError, UsageError
 from memsched.report.values.optimize import FailureRow, OptimizeReport
+from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.values import Verification
 from tests.commands.optimize.test_choose import convolutions, skip_connection
+from tests.tools import every_command
 
 
 def fails(*_: Any, **__: Any) -> Any:
@@ -106,3 +109,34 @@ def test_what_only_the_user_can_change_is_passed_on(goes_on: pytest.MonkeyPatch)
     with failures.left_out("two"):
         raise ModelError("too large")
     assert [(one.what, one.reason, one.defect) for one in failures.found] == [("two", "too large", False)]
+
+
+@pytest.mark.parametrize("fault", ["refuted", "unwritable"])
+def test_a_session_graph_that_fails_leaves_the_file_as_it_is(goes_on: pytest.MonkeyPatch, fault: str) -> None:
+    wrong = Verification("onnxruntime 0", 3, False, 0.5, None, None, None, "outputs differ", relative_error=0.25)
+
+    def run(*_: Any, **__: Any) -> Any:
+        if fault == "unwritable":
+            raise InternalError("the reordered model does not hold the same graphs")
+        return session._SessionRun(ModelBytes(b"", False, Guarantee("session")), wrong)
+
+    goes_on.setattr(session, "_run", run)
+    data = convolutions()
+    result = memsched.optimize(data, effort=1, session="default")
+    assert result.model == data
+    (failure,) = result.report.values.failures
+    assert failure.defect
+
+
+def test_every_command_finds_what_must_not_happen(tmp_path: Path) -> None:
+    written = tmp_path / "out.onnx"
+    case = every_command.Case("optimize", ("optimize",), (written,))
+    one = "memsched: error: 'x.onnx' is empty\n"
+    assert every_command.judge(case, 0, "", "", 1.0).wrong is not None
+    assert every_command.judge(case, 1, "", one, 1.0).wrong is None
+    assert every_command.judge(case, 1, "", one + one, 1.0).wrong is not None
+    assert every_command.judge(case, 4, "", one, 1.0).wrong is not None
+    assert every_command.judge(case, 1, "", "memsched: error: internal error: KeyError: 3\n", 1.0).wrong is not None
+    written.write_bytes(b"model")
+    assert every_command.judge(case, 0, "", "", 1.0).wrong is None
+    assert every_command.judge(case, 0, "note: internal error in a rewrite, which was left out", "", 1.0).wrong

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
 from memsched import __version__
+from memsched.commands.failures import Failures, defects_end_the_run
 from memsched.commands.levels import BY_NAME
 from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.place import Request, place, required_as_given
@@ -15,7 +17,7 @@ from memsched.commands.optimize.report import Outcome, build
 from memsched.commands.optimize.session_candidates import SessionCandidate, SessionSource, candidates
 from memsched.commands.results import OptimizeResult, OutputsDifferError
 from memsched.commands.session_rows import SessionFile, measured_sessions
-from memsched.errors import UsageError
+from memsched.errors import UsageError, VerificationError
 from memsched.formats.files import load_module
 from memsched.formats.known import format_in, format_of
 from memsched.formats.module import LoadOptions
@@ -76,7 +78,7 @@ def optimize_for_session(
 
     Raises:
         MemschedError: The subclass and its message say which file or option is at fault.
-        VerificationError: The outputs differ by more than the level's own rounding.
+        VerificationError: The outputs differ by more than the level's own rounding, and defects end the run.
     """
     if not asked.rules.orders_itself:
         raise UsageError(f"--session is for --target onnxruntime, not for '{asked.rules.name}'")
@@ -92,11 +94,8 @@ def optimize_for_session(
     )
     plain, chosen = candidates(source, request, maker)
     module, prepared = plain.module, plain.prepared
-    notes: tuple[str, ...] = () if asked.verify else (_NOT_RUN,)
-    run = _run(maker, source, chosen, asked)
-    if chosen is not plain and not run.holds(plain):
-        notes = (*notes, f"the best rewritten graph is not written: {run.objection()}; the graph as it is was ordered")
-        chosen, run = plain, _run(maker, source, plain, asked)
+    chosen, held, notes = _first_that_holds(maker, source, (chosen, plain), asked, request.failures)
+    run = held or _SessionRun(ModelBytes(data, True, Guarantee("session")))
     executed, placed, written, verification = chosen.executed, chosen.final.placed, run.written, run.verification
     given, needed = required_as_given(module, prepared, Opening("none")).total, placed.required
     if verification is not None:
@@ -104,13 +103,15 @@ def optimize_for_session(
         if verification.at_stated_sizes and shown[0] is not None and shown[1] is not None:
             given, needed = shown[0], max(needed, shown[1])
     saved, final = module, chosen.final
-    if needed + placed.requirement.structures >= given:
+    if held is None or needed + placed.requirement.structures >= given:
         final = plain.final
         placed = place(module, prepared, dataclasses.replace(request, solver="file"))
         written, saved = ModelBytes(data, True, Guarantee("session")), load_module(data, path, options)
         if verification is not None and verification.outputs_equal is not True and verification.reason:
             notes = (*notes, f"{verification.runtime}: {verification.reason}")
-        notes = (*notes, f"such a session needs {given:,} B for the file as given and {needed:,} B for the best found")
+        if held is not None:
+            told = f"such a session needs {given:,} B for the file as given and {needed:,} B for the best found"
+            notes = (*notes, told)
         needed, verification = given, None
     main = placed.plans[0]
     budget = asked.budget.of(given) if isinstance(asked.budget, Percentage) else asked.budget
@@ -121,6 +122,7 @@ def optimize_for_session(
         requirement=(Requirement(given), Requirement(needed)),
         rewritten=final.module if final.rewritten else None,
         rewrites=final.rewrites,
+        failures=request.failures.found,
         extra_macs=final.extra_macs,
         runtime=runtime_of(module, prepared.target).name,
         session=(given, needed),
@@ -129,11 +131,7 @@ def optimize_for_session(
     )
     report = build(outcome, seed=asked.seed, seconds=time.monotonic() - request.run.started)
     if verification is not None and _refuted(verification):
-        raise OutputsDifferError(
-            f"outputs differ in {verification.runtime} from those of a session at level {executed.level}: no model is "
-            f"written. {verification.reason or ''}".rstrip(),
-            report,
-        )
+        raise OutputsDifferError(_told_apart(verification, chosen), report)
     return OptimizeResult(
         model=written.model,
         report=report,
@@ -145,6 +143,45 @@ def optimize_for_session(
         budget_met=None if report.values.budget is None else report.values.budget.met,
         interrupted=request.stopped(),
     )
+
+
+def _first_that_holds(
+    maker: OnnxRuntimeSessions,
+    source: SessionSource,
+    tried: Sequence[SessionCandidate],
+    asked: SessionRequest,
+    failures: Failures,
+) -> tuple[SessionCandidate, _SessionRun | None, tuple[str, ...]]:
+    """Return the first candidate whose file holds, what became of it, and notes.
+
+    Args:
+        tried: The best one, and the graph as it is in another order.
+
+    Returns:
+        The last candidate, and no run, if none holds.
+    """
+    plain = tried[-1]
+    notes: tuple[str, ...] = () if asked.verify else (_NOT_RUN,)
+    for candidate in tried if tried[0] is not plain else tried[1:]:
+        what = "another order" if candidate is plain else candidate.final.rewrites.described()
+        with failures.left_out(f"{what} of the graph that the session executes"):
+            run = _run(maker, source, candidate, asked)
+            if candidate is not plain and not run.holds(plain):
+                told = f"the best rewritten graph is not written: {run.objection()}; the graph as it is was ordered"
+                notes = (*notes, told)
+                continue
+            seen = run.verification
+            if seen is not None and _refuted(seen) and not defects_end_the_run():
+                raise VerificationError(_told_apart(seen, candidate))
+            return candidate, run, notes
+    return plain, None, notes
+
+
+def _told_apart(verification: Verification, chosen: SessionCandidate) -> str:
+    return (
+        f"outputs differ in {verification.runtime} from those of a session at level {chosen.executed.level}. "
+        f"{verification.reason or ''}"
+    ).rstrip()
 
 
 class _SessionRun(FrozenValue, frozen=True):

@@ -97,6 +97,12 @@ class _SubgraphBuilder:
             source.model, source.subgraph, source.tensor_tables, self._add, buffers=source.buffers
         )
         self._weights: dict[int, int] = {}
+        self._makers = {
+            tensor: number
+            for number, operator in enumerate(source.subgraph.operators)
+            for tensor in operator.outputs
+            if tensor >= 0
+        }
         # Per output the tensor that holds what is made of it so far.
         self._outputs: dict[int, int] = {}
         # Per tile where parts begin, to the tensor that holds it.
@@ -383,10 +389,28 @@ class _SubgraphBuilder:
         return self._add(copied(self._source.tensor_tables[self._index[tensor]], "Tensor", fields, without))
 
     def _constant(self, tensor: int) -> int:
-        """Return a constant of the source's, which shares its buffer."""
+        """Return a constant of the source's, which shares its buffer, or what the source computes of constants."""
         if tensor not in self._weights:
             self._weights[tensor] = self._add(copied(self._source.tensor_tables[tensor], "Tensor", {}))
+            maker = self._makers.get(tensor)
+            if maker is not None:
+                self._make_again(maker)
         return self._weights[tensor]
+
+    def _make_again(self, number: int) -> None:
+        """Add an operator of the source that computes constants, after those that it reads."""
+        operator, table = self._source.subgraph.operators[number], self._source.operator_tables[number]
+        inputs = [self._constant(tensor) if tensor >= 0 else -1 for tensor in operator.inputs]
+        outputs = []
+        for tensor in operator.outputs:
+            if tensor not in self._weights:
+                self._weights[tensor] = self._add(copied(self._source.tensor_tables[tensor], "Tensor", {}))
+            outputs.append(self._weights[tensor])
+        fields: dict[int, Scalar | Item] = {
+            OperatorSlot.INPUTS: Numbers("int32", inputs),
+            OperatorSlot.OUTPUTS: Numbers("int32", outputs),
+        }
+        self._operators.append(copied(table, "Operator", fields))
 
     def _operator(self, kind: str, dtype: str, inputs: Sequence[int], output: int) -> None:
         fields: dict[int, Scalar | Item] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import memsched
@@ -101,3 +102,31 @@ def test_operators_without_outputs_hold_up_no_rewrite(
     report = report_of(streaming(), target=target, words=("optimize", "net.tflite"), **rewrites)
     assert report.failures == ()
     assert report.verification is None or report.verification.outputs_equal is not False
+
+
+def half_floats(side: int = 32) -> bytes:
+    """Return two convolutions whose weights are stored as half floats, and made floats by operators."""
+    rng = np.random.default_rng(0)
+    shapes = ((16, 3, 3, 4), (4, 3, 3, 16))
+    weights = [(rng.normal(size=shape) / 8).astype(np.float16).tobytes() for shape in shapes]
+    tensors = [T("x", (1, side, side, 4))]
+    for name, shape, data in zip("ab", shapes, weights, strict=True):
+        tensors += [T(f"{name}.half", shape, "FLOAT16", data=data), T(f"{name}.weights", shape)]
+        tensors += [T(f"{name}.bias", shape[:1], data=bytes(4 * shape[0])), T(name, (1, side, side, shape[0]))]
+    conv = options("Conv2DOptions", padding=0, strideH=1, strideW=1, dilationHFactor=1, dilationWFactor=1)
+    ops = [
+        O("DEQUANTIZE", [1], [2], options("DequantizeOptions")),
+        O("DEQUANTIZE", [5], [6], options("DequantizeOptions")),
+        O("CONV_2D", [0, 2, 3], [4], conv),
+        O("CONV_2D", [4, 6, 7], [8], conv),
+    ]
+    return build(Sub(tensors, ops, [0], [8]))
+
+
+def test_a_loop_makes_its_weights_of_half_floats_itself() -> None:
+    result = memsched.optimize(half_floats(), target="tflm", tile=True, effort=2)
+    report = result.report.values
+    assert report.tiling is not None
+    assert report.tiling.applied
+    # What no loop could be written for is named as a defect there.
+    assert [one.reason for one in report.tiling.refusals if one.found] == []
