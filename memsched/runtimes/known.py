@@ -28,6 +28,7 @@ __all__ = [
     "check_runner",
     "check_target",
     "observer_of",
+    "resized",
     "row_runner_of",
     "runner_named",
     "runners_for",
@@ -55,6 +56,19 @@ def observer_of(name: FormatName) -> SizeObserver:
         if observer.format == name:
             return observer
     raise UsageError("--shapes-from-run is for formats that leave sizes open: this file states every size")
+
+
+def resized(data: bytes, name: FormatName, shapes: Mapping[str, Sequence[int]]) -> bytes:
+    """Return a file of a format that states every shape with these shapes of inputs; another format's as it is.
+
+    Raises:
+        UsageError: The file cannot be resized so.
+    """
+    if name != "tflite" or not shapes:
+        return data
+    from memsched.runtimes.litert.resizing import resize
+
+    return resize(data, shapes)
 
 
 def session_maker_of(name: FormatName) -> OnnxRuntimeSessions:

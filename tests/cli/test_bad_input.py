@@ -268,7 +268,7 @@ OPTIONS: dict[str, tuple[list[str], int, tuple[str, ...]]] = {
     "allow what is not there": (["net.onnx", "--allow", "reorder,magic"], 2, ("magic", "remat")),
     "pins for TFLite": (["net.tflite", "--order-guarantee", "pins"], 2, ("ONNX",)),
     "control dependencies for ONNX": (["net.onnx", "--control-dependencies"], 2, ("TFLite",)),
-    "input shape for TFLite that differs": (["net.tflite", "--input-shape", "x:9,9"], 2, ("x",)),
+    "input shape for TFLite of another rank": (["net.tflite", "--input-shape", "x:9,9,9"], 2, ("x",)),
 }
 
 

@@ -15,12 +15,12 @@ from memsched.commands.optimize.permissions import Permissions
 from memsched.commands.optimize.place import ModulePlan, Request, prepare, required_as_given, rules_of, target_named
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.possible import too_large
-from memsched.commands.optimize.reading import budget_of, check_percentages, load_options, split_ranges
+from memsched.commands.optimize.reading import budget_of, check_percentages, load_options, sized_source, split_ranges
 from memsched.commands.optimize.report import Outcome, build
 from memsched.commands.options import AnalyzeOptions, OptimizeOptions
 from memsched.commands.results import AnalyzeResult
 from memsched.commands.without_effect import refuse_for_range
-from memsched.formats.files import load_module, read_source
+from memsched.formats.files import load_module
 from memsched.formats.known import format_in
 from memsched.formats.module import Module
 from memsched.formats.stated_sizes import stated
@@ -102,7 +102,7 @@ def analyze(
     limits = Limits(None if effort is not None else time_limit, seed, effort=effort)
     check_percentages(max_extra_macs)
     asked = budget_of(budget)
-    data, path = read_source(source)
+    data, path, _ = sized_source(source, input_shapes)
     fixed, ranges = split_ranges(dims)
     curve: Curve | None = None
     known = stated(input_shapes, fixed)

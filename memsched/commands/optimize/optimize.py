@@ -22,7 +22,7 @@ from memsched.commands.optimize.over_sizes import RangeRequest, optimize_over_si
 from memsched.commands.optimize.place import Request, prepare, rules_of, target_named
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.possible import possible
-from memsched.commands.optimize.reading import budget_of, check_percentages, load_options, split_ranges
+from memsched.commands.optimize.reading import budget_of, check_percentages, load_options, sized_source, split_ranges
 from memsched.commands.optimize.report import Outcome, build
 from memsched.commands.optimize.session import SessionName, SessionRequest, optimize_for_session
 from memsched.commands.optimize.session_candidates import SessionSource
@@ -32,7 +32,7 @@ from memsched.commands.options import OptimizeOptions, VerifyOptions
 from memsched.commands.results import OptimizeResult, OutputsDifferError, hold_to_budget
 from memsched.commands.verify import ModelComparison, compare
 from memsched.commands.without_effect import refuse_for_range, refuse_for_session
-from memsched.formats.files import load_module, read_source
+from memsched.formats.files import load_module
 from memsched.formats.known import format_in
 from memsched.formats.module import Module, OrderGuarantee
 from memsched.formats.stated_sizes import stated
@@ -78,7 +78,7 @@ def load(
         UsageError: The model does not run on these inputs.
         UnknownShapeError: A size is unknown; the message names the option that states it.
     """
-    data, path = read_source(source)
+    data, path, _ = sized_source(source, input_shapes)
     return load_module(data, path, load_options(data, path, stated(input_shapes, dims), shapes_from_run))
 
 
@@ -200,7 +200,7 @@ def optimize(
     run = Run.of(limits, started, stop=stop, on_progress=on_progress)
     check_percentages(max_extra_macs, max_slowdown)
     asked = budget_of(budget)
-    data, path = read_source(source)
+    data, path, sized = sized_source(source, input_shapes)
     fixed, ranges = split_ranges(dims)
     asked_for = Permissions(
         *(tile, remat, io, max_extra_macs, fuse, free_pieces and verify, algebra, reassociate, branch)
@@ -274,7 +274,7 @@ def optimize(
             final.placed.plans,
             final.placed.allocation,
             budget_bytes,
-            done.written,
+            dataclasses.replace(done.written, unchanged=done.written.unchanged and not sized),
             output,
             verification,
             (

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from memsched.commands.optimize.permissions import MOST_EXTRA_MACS
 from memsched.errors import UsageError
 from memsched.formats.blocks import Range
+from memsched.formats.files import read_source
 from memsched.formats.known import format_in
 from memsched.formats.module import LoadOptions
-from memsched.formats.stated_sizes import as_length
-from memsched.runtimes.known import observer_of
+from memsched.formats.stated_sizes import as_length, stated
+from memsched.runtimes.known import observer_of, resized
 from memsched.units import Percentage, parse_budget
 
-__all__ = ["budget_of", "check_percentages", "load_options", "split_ranges"]
+__all__ = ["budget_of", "check_percentages", "load_options", "sized_source", "split_ranges"]
 
 _RANDOM_FEEDS: Final = "random"
+
+
+def sized_source(
+    source: str | os.PathLike[str] | bytes, shapes: Mapping[str, Sequence[int]] | None
+) -> tuple[bytes, str, bool]:
+    """Return a model's bytes, the path that names it, and whether the bytes were resized to other shapes of inputs.
+
+    Raises:
+        ModelError: It cannot be read.
+        UsageError: It states its shapes, and cannot be resized to those.
+    """
+    data, path = read_source(source)
+    options = stated(shapes, None)
+    sized = resized(data, format_in(data).name, options.input_shapes)
+    return sized, path, sized is not data
 
 
 def load_options(data: bytes, path: str, stated: LoadOptions, feeds: str | None, seed: int = 0) -> LoadOptions:

@@ -1,0 +1,85 @@
+"""A TFLite model with inputs of other shapes, as LiteRT resizes it: what follows from these is asked of the runtime."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from memsched.errors import UsageError
+from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
+from memsched.formats.tflite.model import FileModel, parse
+from memsched.formats.tflite.schema import TensorSlot
+from memsched.runtimes.child import run_in_child
+from memsched.runtimes.litert.runner import LiteRtRunner
+
+__all__ = ["resize", "shapes_at"]
+
+_TIMEOUT: Final = 300.0
+
+
+def resize(data: bytes, shapes: Mapping[str, Sequence[int]]) -> bytes:
+    """Return a model whose file states these shapes of inputs, and those that LiteRT finds to follow from them.
+
+    The file itself is returned if it states these shapes, or has no such input.
+
+    Raises:
+        RuntimeUnavailableError: LiteRT is not installed.
+        UsageError: It cannot be resized so.
+    """
+    model = parse(data)
+    main = model.subgraphs[0]
+    inputs = {main.tensors[tensor].name: tensor for tensor in main.inputs}
+    wanted = {
+        name: tuple(shape)
+        for name, shape in shapes.items()
+        if name in inputs and tuple(shape) != main.tensors[inputs[name]].shape
+    }
+    if not wanted:
+        return data
+    LiteRtRunner().installed()
+    said = ", ".join(f"--input-shape {name}" for name in wanted)
+    if any(operator.bodies for operator in main.operators):
+        raise UsageError(f"{said}: the shapes within bodies of control flow stay as stored; convert the model again")
+    ranks = [name for name, shape in wanted.items() if len(shape) != len(main.tensors[inputs[name]].shape)]
+    if ranks:
+        raise UsageError(f"--input-shape {ranks[0]}: this input has {len(main.tensors[inputs[ranks[0]]].shape)} axes")
+    request = {"model": data, "shapes": {str(inputs[name]): list(shape) for name, shape in wanted.items()}}
+    result = run_in_child(f"{__name__}:shapes_at", request, _TIMEOUT)
+    if not result.ok:
+        raise UsageError(f"{said}: LiteRT cannot resize the model: {' '.join((result.reason or '').split())[:300]}")
+    return _restated(model, {int(tensor): tuple(shape) for tensor, shape in result.value.items()}, said)
+
+
+def shapes_at(request: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return the shapes of all tensors after a run on zeros; called in a child process."""
+    import numpy as np
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    interpreter = Interpreter(
+        model_content=request["model"],
+        experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+    )
+    for tensor, shape in request["shapes"].items():
+        interpreter.resize_tensor_input(int(tensor), shape)
+    interpreter.allocate_tensors()
+    for detail in interpreter.get_input_details():
+        interpreter.set_tensor(detail["index"], np.zeros(detail["shape"], detail["dtype"]))
+    # Some shapes are known only after a run.
+    interpreter.invoke()
+    return {str(one["index"]): [int(size) for size in one["shape"]] for one in interpreter.get_tensor_details()}
+
+
+def _restated(model: FileModel, shapes: Mapping[int, tuple[int, ...]], said: str) -> bytes:
+    """Return the file with other numbers in its shapes, and nothing else changed."""
+    data, file = bytearray(model.data), FlatFile(model.data)
+    written: dict[int, tuple[int, ...]] = {}
+    for number, tensor in enumerate(model.subgraphs[0].tensors):
+        shape = shapes.get(number, tensor.shape)
+        vector = FlatbufferTable(file, tensor.table).vector(TensorSlot.SHAPE, 4)
+        if tensor.has_data or vector is None:
+            continue
+        if len(shape) != vector.count or written.setdefault(vector.start, shape) != shape:
+            raise UsageError(f"{said}: the file has no room for the new shape of '{tensor.name}'; convert it again")
+        struct.pack_into(f"<{vector.count}i", data, vector.start, *shape)
+    return bytes(data)
