@@ -163,6 +163,7 @@ def _optimize(
     model: str, asked: OptimizeOptions, dask: str | None, display: Display, outputs: _Outputs, words: tuple[str, ...]
 ) -> int:
     from memsched.commands.optimize.optimize import optimize
+    from memsched.commands.optimize.reserve import KEPT
     from memsched.commands.results import OutputsDifferError, save_outputs
     from memsched.search.dask import executor_at
 
@@ -172,6 +173,8 @@ def _optimize(
         def tell(news: Progress) -> None:
             if news.stage == "verification":
                 end.passed()
+            if news.stage.endswith(KEPT) and not display.quiet:
+                click.echo(f"memsched: {news.stage}", err=True)
             progress.tell(news)
 
         try:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from memsched.report.text import shortened
 
@@ -31,6 +31,11 @@ __all__ = [
 
 _REFRESHES_PER_SECOND = 4
 
+_CLOSED: Final = b"\0"
+"""What ends the thread that listens for signals: none has this number."""
+
+_ACKNOWLEDGED: Final = b"memsched: interrupted: ending with the best so far; Ctrl-C again ends at once\n"
+
 
 def make_console(*, stderr: bool, no_color: bool, quiet: bool = False) -> Console:
     """Return a console; without colours where ``no_color``, NO_COLOR or a pipe says so."""
@@ -42,25 +47,34 @@ def make_console(*, stderr: bool, no_color: bool, quiet: bool = False) -> Consol
 class InterruptHandler:
     """Turns the first Ctrl-C during a search into a polite request, and every later one into `KeyboardInterrupt`.
 
-    The search may be inside native code in which no Python signal handler runs, so `stop`, which may be called from
-    any thread, also looks at the pipe into which Python's C-level handler writes every signal at once.
+    The search may be inside native code in which no Python signal handler runs, so a thread reads the pipe into which
+    Python's C-level handler writes every signal at once. It says within a moment that the search is ending, and tells
+    `stop`, which may be called from any thread.
     """
 
     def __init__(self) -> None:
         self.requested = False
         self._searching = False
         self._handled = False
+        self._told = False
         self._reader, self._writer = os.pipe()
-        os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
+        self._listener = threading.Thread(target=self._listen, name="interrupts", daemon=True)
+        self._listener.start()
 
     def stop(self) -> bool:
         """Return whether the search has to end with the best result so far."""
         self._searching = True
-        with contextlib.suppress(OSError):
-            if os.read(self._reader, 64):
-                self.requested = True
         return self.requested
+
+    def _listen(self) -> None:
+        # Signals that came just before the end are read with it.
+        while not os.read(self._reader, 64).endswith(_CLOSED):
+            self.requested = True
+            if self._searching and not self._told:
+                self._told = True
+                with contextlib.suppress(OSError):
+                    os.write(2, _ACKNOWLEDGED)
 
     def search_ended(self) -> None:
         """Let an interrupt end what is running from here on."""
@@ -89,6 +103,8 @@ class InterruptHandler:
 
     def close(self) -> None:
         """Release the pipe."""
+        os.write(self._writer, _CLOSED)
+        self._listener.join()
         os.close(self._reader)
         os.close(self._writer)
 

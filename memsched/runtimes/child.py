@@ -8,7 +8,8 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -17,14 +18,36 @@ from memsched.frozen import FrozenValue
 from memsched.search.messages import Channel, LostError
 from memsched.search.processes import Death, start_process
 
-__all__ = ["ChildResult", "run_in_child", "temporary_folder"]
+__all__ = ["ChildEndedError", "ChildResult", "children_until", "run_in_child", "temporary_folder"]
 
 _STDERR_CHARACTERS = 8000
+
+_POLL_SECONDS: Final = 0.1
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 _LEAST_ROOM: Final = 16384
 """Free bytes of a disk without which a process may fail, or measure wrongly, for want of room."""
+
+
+class ChildEndedError(Exception):
+    """A child was ended, or not started, because `children_until` said so."""
+
+
+_until: ContextVar[Callable[[], bool] | None] = ContextVar("children_until", default=None)
+
+
+@contextlib.contextmanager
+def children_until(over: Callable[[], bool]) -> Iterator[None]:
+    """Within, end children as soon as ``over``, which another thread asks often, returns True.
+
+    `run_in_child` then raises `ChildEndedError`: a limit of time, or a user, ends what many functions run.
+    """
+    before = _until.set(over)
+    try:
+        yield
+    finally:
+        _until.reset(before)
 
 
 class ChildResult(FrozenValue, frozen=True):
@@ -63,9 +86,13 @@ def run_in_child(function_path: str, payload: Any, timeout_seconds: float | None
         timeout_seconds: The child is killed after this time; None waits for ever.
 
     Raises:
+        ChildEndedError: See `children_until`.
         OutputError: There is no room for the temporary files of the child.
         TypeError: ``payload`` cannot be sent.
     """
+    over = _until.get()
+    if over is not None and over():
+        raise ChildEndedError
     with temporary_folder() as folder:
         _check_room(folder)
         log = folder / "log"
@@ -78,16 +105,30 @@ def run_in_child(function_path: str, payload: Any, timeout_seconds: float | None
             process.kill()
 
         timer = threading.Timer(timeout_seconds or 0.0, end)
+        done, ended = threading.Event(), threading.Event()
+
+        def watch() -> None:
+            while not done.wait(_POLL_SECONDS):
+                if over is not None and over():
+                    ended.set()
+                    process.kill()
+                    return
+
         try:
+            if over is not None:
+                threading.Thread(target=watch, name="child watch", daemon=True).start()
             if timeout_seconds is not None:
                 timer.start()
             answer = _conversation(channel, function_path, payload)
             process.wait()
         finally:
             timer.cancel()
+            done.set()
             process.kill()
             process.wait()
             channel.close()
+        if ended.is_set():
+            raise ChildEndedError
         death = Death(process.returncode, log)
         if late.is_set():
             said = death.last_words(_STDERR_CHARACTERS)

@@ -93,7 +93,7 @@ class Run:
 
     def over(self) -> bool:
         """Whether to end: time or work are used up, or the user wants the best result now."""
-        return self.late() or self.effort() == 0 or self.stop()
+        return self.effort() == 0 or self.stop() or self.late()
 
     def tell(self, stage: str, best_peak: int, lower_bound: int | None) -> None:
         """Say how far the search is; bytes."""

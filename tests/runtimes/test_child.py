@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from memsched.runtimes.child import run_in_child
+from memsched.runtimes.child import ChildEndedError, children_until, run_in_child
+
+
+def test_a_child_is_ended_as_soon_as_what_began_it_is_over() -> None:
+    asked = itertools.count()
+    begun = time.monotonic()
+    with children_until(lambda: next(asked) > 2), pytest.raises(ChildEndedError):
+        run_in_child("time:sleep", 600)
+    assert time.monotonic() - begun < 300
+    with children_until(lambda: True), pytest.raises(ChildEndedError):
+        run_in_child("no.such:function", None)
 
 
 def test_values_travel_both_ways() -> None:

@@ -73,7 +73,7 @@ def _interrupted(model: Path, budget: str, moment: float, folder: Path) -> bool:
         errors = process.stderr.read() if process.stderr is not None else ""
     written = sorted(path.name for path in (folder / "outputs").iterdir())
     whole = written == ["out.json", f"out{model.suffix}"] or (not written and errors.endswith("nothing was written\n"))
-    wrong = not ended and not (process.returncode == 130 and whole and errors.count("\n") == 1)
+    wrong = not ended and not (process.returncode == 130 and whole and errors.count("\n") in {1, 2})
     places = "; ".join(f"{count * _EVERY_SECONDS:.1f} s {place}" for place, count in _places(stacks).most_common(6))
     print(
         f"{model.name} after {moment:g} s{' (ended before)' if ended else ''}: {seconds:.1f} s more, code "

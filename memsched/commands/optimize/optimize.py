@@ -24,6 +24,7 @@ from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.possible import possible
 from memsched.commands.optimize.reading import budget_of, check_percentages, load_options, sized_source, split_ranges
 from memsched.commands.optimize.report import Outcome, build
+from memsched.commands.optimize.reserve import search_of, search_until_verification
 from memsched.commands.optimize.session import SessionName, SessionRequest, optimize_for_session
 from memsched.commands.optimize.session_candidates import SessionSource
 from memsched.commands.optimize.suggested import suggested
@@ -47,9 +48,6 @@ from memsched.search.run import Run
 from memsched.targets.model import BudgetFor
 
 __all__ = ["load", "optimize", "verify"]
-
-_MOST_RESERVED = 0.25
-"""Largest share of the time limit for checking and writing what was found."""
 
 _NOT_CUT = (
     "layers are not cut: a size that was stated or seen in a run follows from no input, so that a runtime could not "
@@ -214,7 +212,7 @@ def optimize(
         )
         return hold_to_budget(
             optimize_over_sizes(
-                *(data, path, stated(input_shapes, fixed), Request(_search_of(run), solver, partitions)),
+                *(data, path, stated(input_shapes, fixed), Request(search_of(run), solver, partitions)),
                 RangeRequest(ranges, target, in_place, fuse, reassociate, asked, max_slowdown, verify, seed, output),
             ),
             keep_best,
@@ -225,7 +223,7 @@ def optimize(
         rules = target_named(target, format_in(data).name, path)
         permitted = dataclasses.replace(asked_for, free=False)
         asked_session = SessionRequest(session, rules, in_place, asked, permitted, verify, seed, output)
-        within = _search_of(run)
+        within = search_of(run)
         request = Request(within, solver, partitions, Opening("session"), within.deadline(), slowdown=max_slowdown)
         return hold_to_budget(optimize_for_session(data, path, options, request, asked_session), keep_best)
     module = load_module(data, path, options)
@@ -237,7 +235,7 @@ def optimize(
     prepared = prepare(module, rules, in_place=in_place)
     budget_bytes, budget_notes = budget_in_bytes(asked, module, prepared, Opening(opened))
     opening = Opening(opened, plan)
-    within = _search_of(run)
+    within = search_until_verification(run, module, data, options, prepared) if verify else search_of(run)
     request = Request(within, solver, partitions, opening, within.deadline(), slowdown=max_slowdown)
     permitted = possible(asked_for, module, options, rules, opening)
     final = find(module, data, prepared, options, request, budget_bytes, permitted)
@@ -260,7 +258,7 @@ def optimize(
     main = final.placed.plans[0]
     pools = plan_pools(main, prepared.target, run.quiet())
     helpful: tuple[SuggestionRow, ...] = ()
-    if words and time_limit != 0:
+    if words and time_limit != 0 and not run.late():
         names = named(solver != "file", in_place, tile, remat, fuse, io, algebra, reassociate, branch)
         trial = TrialRequest(names, tuple(words), permitted, budget_bytes, limits)
         tried = RunOutcome(module, rules, prepared, final.placed, options, request, trial, final.whole)
@@ -319,15 +317,6 @@ def optimize(
         ),
         keep_best,
     )
-
-
-def _search_of(run: Run) -> Run:
-    """Return a run that ends so early that checking and writing end in time: they take about as long as reading did."""
-    limit = run.limits.time_limit
-    if limit is None:
-        return run
-    left = limit - min(run.elapsed(), _MOST_RESERVED * limit)
-    return dataclasses.replace(run, limits=dataclasses.replace(run.limits, time_limit=left))
 
 
 @checked

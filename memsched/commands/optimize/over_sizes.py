@@ -15,6 +15,7 @@ from typing import Final
 from memsched.commands.optimize.place import Request, place, prepare, target_named
 from memsched.commands.optimize.range_orders import OpenFile, RangeOrders, order_over_range
 from memsched.commands.optimize.ranged_trials import (
+    ENDED,
     GivenFile,
     RangedSizes,
     RangedTrials,
@@ -34,17 +35,22 @@ from memsched.formats.staging import STANDARD_STREAM
 from memsched.frozen import FrozenValue
 from memsched.planning.orders import plan_allocation
 from memsched.report.values.blocks import BlockKernelRow, BlockLoopRow, BlocksSection, RangeRow, SizeRow
+from memsched.runtimes.child import ChildEndedError, children_until
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.onnxruntime.ranged import RangedRun, TimeRatio
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.values import Verification
+from memsched.search.run import Run
 from memsched.units import Percentage
 
 __all__ = ["RangeRequest", "optimize_over_sizes"]
 
 _LARGEST_VALUE: Final = 768 << 20
 """Bytes of a value of the model as given, at the largest size at which it is run."""
+
+_TRIALS_SHARE: Final = 0.7
+"""Fraction of the limit until which files with loops are tried; the rest is for the order of the best one."""
 
 _SMALL: Final = 512
 """The length at which a file must be no worse than the one given, where no value is larger than `_SMALL_VALUE` then."""
@@ -117,15 +123,15 @@ def optimize_over_sizes(
     prepared = prepare(module, rules, in_place=asked.in_place)
     form = format_of(module)
     given_file = GivenFile(Path(path), Path(path).parent if form.external_files(module) else None, form)
-    measured = _measure(opened, given_file, large, asked)
+    measured = _measure(opened, given_file, large, asked, request.run.until(_TRIALS_SHARE))
     base = data if measured.best is None else measured.best.model
     orders = RangeOrders(None, None)
-    if request.solver != "file" and not request.stopped():
+    if request.solver != "file" and not request.over():
         # What a written file fixes is no dimension of it.
         stated = options if measured.best is None else dataclasses.replace(options, dims={})
         file = OpenFile(base, path, opened, stated, rules, asked.in_place, large)
         orders = order_over_range(file, request)
-    measured, orders = _kept(opened, given_file, measured, orders, asked)
+    measured, orders = _kept(opened, given_file, measured, orders, asked, request.run)
     placed = place(module, prepared, dataclasses.replace(request, solver="file"))
     best, given = measured.best, measured.large.process
     needed = given if best is None else best.large.process
@@ -179,8 +185,10 @@ def _shrunk(opened: OpenModel, most: Mapping[str, int], limit: int) -> dict[str,
         part /= 2
 
 
-def _measure(opened: OpenModel, given: GivenFile, large: Mapping[str, int], asked: RangeRequest) -> RangedTrials:
-    """Run the model as given and files with loops, and choose."""
+def _measure(
+    opened: OpenModel, given: GivenFile, large: Mapping[str, int], asked: RangeRequest, run: Run
+) -> RangedTrials:
+    """Run the model as given and files with loops, and choose, until ``run`` is over."""
     shorter = {name: min(size, opened.ranges[name].nearest(_SMALL)) for name, size in large.items()}
     small = _shrunk(opened, shorter, _SMALL_VALUE)
     short = {name: min(size, opened.ranges[name].nearest(_SHORT)) for name, size in small.items()}
@@ -202,7 +210,7 @@ def _measure(opened: OpenModel, given: GivenFile, large: Mapping[str, int], aske
         told = ", ".join(f"{name} = {large[name]:,}" for name in beyond)
         notes.append(f"measured at {told}: at larger sizes the model as given takes gigabytes")
     sizes = RangedSizes(large, small, short, tuple(_sizes(opened, large)))
-    found = try_points(opened, given, points, sizes, asked.seed, asked.slowdown)
+    found = try_points(opened, given, points, sizes, asked.seed, asked.slowdown, run)
     return dataclasses.replace(found, notes=(*notes, *found.notes))
 
 
@@ -229,12 +237,16 @@ def _sizes(opened: OpenModel, large: Mapping[str, int]) -> list[Mapping[str, int
 
 
 def _kept(
-    opened: OpenModel, given: GivenFile, measured: RangedTrials, orders: RangeOrders, asked: RangeRequest
+    opened: OpenModel, given: GivenFile, measured: RangedTrials, orders: RangeOrders, asked: RangeRequest, run: Run
 ) -> tuple[RangedTrials, RangeOrders]:
     """Return the best file in the order that was found for it, where it is no worse in its process, too."""
     if orders.model is None:
         return measured, orders
-    found = try_order(opened, given, measured, orders.model, asked.seed, asked.slowdown)
+    try:
+        with children_until(run.over):
+            found = try_order(opened, given, measured, orders.model, asked.seed, asked.slowdown)
+    except ChildEndedError:
+        return measured, orders.refused(ENDED)
     if isinstance(found, str):
         return measured, orders.refused(found)
     return dataclasses.replace(measured, best=found), orders

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from memsched import __version__
-from memsched.commands.optimize.place import Request, place, prepare
+from memsched.commands.optimize.place import GivenUpError, Request, place, prepare
+from memsched.commands.optimize.ranged_trials import ENDED
 from memsched.commands.range_sizes import Sizes, distinct, sizes_at
 from memsched.errors import MemschedError, UnknownShapeError
 from memsched.formats.blocks import OpenModel
@@ -27,6 +28,7 @@ from memsched.planning.orders import plan_module
 from memsched.planning.over_range import OrderSpan, RangedChoice, choose_order
 from memsched.planning.values import TargetModule
 from memsched.report.values.blocks import OrderPeakRow, OrderSpanRow, RangeOrderRow, RangeOrdersSection
+from memsched.runtimes.child import ChildEndedError, children_until
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.onnxruntime.guarantee import plans_as_stored, required_as_stored
 from memsched.runtimes.onnxruntime.verification import verify
@@ -40,6 +42,10 @@ _FOUND_AT: Final = (0.0, 1 / 3, 2 / 3, 1.0)
 """Parts of the range at which orders are looked for."""
 
 _TYPICAL: Final = 0.5
+
+_SEARCH_SHARE: Final = 0.4
+"""Fraction of the time that is left for finding orders; the rest is for judging and running the best."""
+
 _JUDGED: Final = 9
 """Sizes along a line at which orders are judged, before it is looked for where the best one changes; a range of no more
 lengths is judged at all of them."""
@@ -103,7 +109,9 @@ def order_over_range(file: OpenFile, request: Request) -> RangeOrders:
     """Return the order of a file that needs least over its ranges, and is nowhere seen to need more than its own."""
     try:
         candidates = _candidates(file, request)
-        choice = _choose(file, candidates)
+        choice = _choose(file, candidates, request)
+    except GivenUpError:
+        return RangeOrders(None, None, (ENDED,))
     except UnknownShapeError:
         return RangeOrders(None, None)  # within loops, sizes are known at run time alone
     except MemschedError as error:
@@ -120,7 +128,11 @@ def order_over_range(file: OpenFile, request: Request) -> RangeOrders:
     given = plan_module(module, prepared.lowered, Run(request.run.limits), solver="file")
     plans = plans_as_stored(module, prepared.lowered, given, orders)
     model = _written(file, module, orders)
-    against = _run(file, module, model, plans, request.run.limits.seed)
+    try:
+        with children_until(request.run.over):
+            against = _run(file, module, model, plans, request.run.limits.seed)
+    except ChildEndedError:
+        against = ENDED
     if against is not None:
         return refused(against)
     return RangeOrders(model, _section(file, candidates, choice), (), plans, refused)
@@ -128,7 +140,8 @@ def order_over_range(file: OpenFile, request: Request) -> RangeOrders:
 
 def _candidates(file: OpenFile, request: Request) -> list[tuple[_Orders, Sizes | None]]:
     """Return the order of the file, and others with the first size at which each was found."""
-    run = request.run.anew(request.run.limits.time_limit)
+    timed = request.run.limits.time_limit is not None
+    run = request.run.anew(_SEARCH_SHARE * request.run.remaining() if timed else None)
     found: dict[_Orders, Sizes | None] = {}
     places = distinct(sizes_at(file.opened, part) for part in _FOUND_AT)
     for number, sizes in enumerate(places):
@@ -140,10 +153,12 @@ def _candidates(file: OpenFile, request: Request) -> list[tuple[_Orders, Sizes |
     return list(found.items())
 
 
-def _choose(file: OpenFile, candidates: Sequence[tuple[_Orders, Sizes | None]]) -> RangedChoice:
+def _choose(file: OpenFile, candidates: Sequence[tuple[_Orders, Sizes | None]], request: Request) -> RangedChoice:
     ranges = file.opened.ranges
 
     def judge(point: tuple[int, ...]) -> tuple[int, ...]:
+        if request.remaining() <= 0 or request.stopped():
+            raise GivenUpError
         module, prepared = file.at(dict(zip(ranges, point, strict=True)))
         return tuple(required_as_stored(module, prepared.lowered, "default", orders) for orders, _ in candidates)
 

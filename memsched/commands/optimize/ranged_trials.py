@@ -17,9 +17,27 @@ from memsched.formats.blocks import BlockPoint, OpenModel
 from memsched.formats.format import Format
 from memsched.frozen import FrozenValue
 from memsched.report.outputs import TOLERANCE
+from memsched.runtimes.child import ChildEndedError, children_until
 from memsched.runtimes.onnxruntime.ranged import AtSize, RangedRun, TimeRatio, compare_at, draw_at, race, run_on
+from memsched.search.run import Run
 
-__all__ = ["BlockFile", "GivenFile", "RangedSizes", "RangedTrials", "distance", "most_times", "try_order", "try_points"]
+__all__ = [
+    "ENDED",
+    "BlockFile",
+    "GivenFile",
+    "RangedSizes",
+    "RangedTrials",
+    "distance",
+    "most_times",
+    "try_order",
+    "try_points",
+]
+
+ENDED: Final = "the search was ended before it was through: a longer --time-limit may find more"
+"""What is said if a limit or a user ended the trials."""
+
+_MEMORY_SHARE: Final = 0.4
+"""Fraction of the limit until which the memory of files is measured; the rest is for judging the best of them."""
 
 _LARGE_ROUNDS, _SMALL_ROUNDS, _SHORT_ROUNDS = 2, 10, 30
 _CHANCES: Final = 3
@@ -156,8 +174,9 @@ def try_points(
     sizes: RangedSizes,
     seed: int,
     slowdown: float | None,
+    run: Run,
 ) -> RangedTrials:
-    """Run the model as given and the files of ``points``, and choose.
+    """Run the model as given and the files of ``points``, and choose, until ``run`` is over.
 
     Raises:
         UsageError: The model as given does not run.
@@ -167,12 +186,18 @@ def try_points(
     with tempfile.TemporaryDirectory(prefix="memsched-") as held:
         folder = Path(held)
         trial = _trial(opened, given, sizes, seed, slowdown, folder)
-        for point, file in _by_memory(trial, points, folder, notes):
-            found = _tried(trial, _lightest(trial, file))
-            if not isinstance(found, str):
-                best = found
-                break
-            notes.append(f"not written {point.name}: {found}")
+        try:
+            for point, file in _by_memory(trial, points, folder, notes, run.until(_MEMORY_SHARE)):
+                if run.over():
+                    raise ChildEndedError
+                with children_until(run.over):
+                    found = _tried(trial, _lightest(trial, file))
+                if not isinstance(found, str):
+                    best = found
+                    break
+                notes.append(f"not written {point.name}: {found}")
+        except ChildEndedError:
+            notes.append(ENDED)
     notes += [_BUSY_NOTE] if trial.busy else []
     return RangedTrials(sizes, trial.large, trial.short[0], best, tuple(notes))
 
@@ -222,14 +247,24 @@ def _stored(model: bytes | None, path: Path) -> Path | None:
 
 
 def _by_memory(
-    trial: _PointTrial, points: Sequence[BlockPoint], folder: Path, notes: list[str]
+    trial: _PointTrial, points: Sequence[BlockPoint], folder: Path, notes: list[str], until: Run
 ) -> list[tuple[BlockPoint, _PointFile]]:
-    """Return the files that need less than the model as given at the large size, the least first."""
+    """Return the files that need less than the model as given at the large size, the least first.
+
+    Those that are not run until ``until`` is over are left out.
+    """
     found: list[tuple[BlockPoint, _PointFile]] = []
     for number, point in enumerate(points):
+        if until.over():
+            notes.append(f"not tried {', '.join(one.name for one in points[number:])}: {ENDED}")
+            break
         path = folder / f"{number}.onnx"
         path.write_bytes(point.build())
-        run = run_on(path, trial.feeds[0], folder=trial.given.folder)
+        try:
+            with children_until(until.over):
+                run = run_on(path, trial.feeds[0], folder=trial.given.folder)
+        except ChildEndedError:
+            continue
         if isinstance(run, str):
             notes.append(f"not written {point.name}: {run}")
         elif run.process >= trial.large.process:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 import re
+import signal
+import subprocess
+import sys
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -32,10 +36,14 @@ from memsched.runtimes.onnxruntime.ranged import (
     draw_at,
     run_on,
 )
+from memsched.search.limits import Limits
+from memsched.search.run import Run
 from tests.formats.onnx.blocks.layers import Layers
 from tests.formats.onnx.blocks.rows.compare import differences
 from tests.formats.onnx.blocks.rows.images import Images
 from tests.formats.onnx.decoders.nets import decoder
+
+UNLIMITED = Run(Limits(None))
 
 
 def _transformer() -> ModelProto:
@@ -60,6 +68,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--budget",
         "1KB",
         "--keep-best",
+        "--effort",
+        "10",
         *out,
     ]
     printed = io.StringIO()
@@ -99,7 +109,9 @@ def test_the_report_says_what_was_measured(written: Path) -> None:
 
 
 def test_kernels_for_attention_are_tried_where_they_are_permitted(written: Path) -> None:
-    result = memsched.optimize(written / "net.onnx", dims={"length": (1, 1024)}, max_slowdown=None, fuse=True)
+    result = memsched.optimize(
+        written / "net.onnx", dims={"length": (1, 1024)}, max_slowdown=None, fuse=True, effort=10
+    )
     section = result.report["blocks"]
     assert section["way"].startswith("attention by kernels")
     assert [len(row["ops"]) for row in section["kernels"]] == [4]
@@ -145,7 +157,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     last = net.op("Add", net.op("Relu", net.conv(raised, 16)), first)
     onnx.save(net.model(net.conv(last, 1)), folder / "net.onnx")
     ranges = {"height": (32, 640, 2), "width": (32, 640, 2)}
-    result = memsched.optimize(folder / "net.onnx", dims=ranges, max_slowdown=900)
+    result = memsched.optimize(folder / "net.onnx", dims=ranges, max_slowdown=900, effort=10)
     (folder / "out.onnx").write_bytes(result.model)
     (folder / "out.json").write_text(result.report.to_json())
     return folder
@@ -224,7 +236,7 @@ def _grows_nowhere() -> ModelProto:
 def test_a_model_in_which_nothing_grows_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     onnx.save(_grows_nowhere(), path)
-    result = memsched.optimize(path, dims={"n": (1, 4096)})
+    result = memsched.optimize(path, dims={"n": (1, 4096)}, effort=10)
     assert result.model == path.read_bytes()
     assert result.report["output"]["unchanged"]
     assert any("nothing grows" in note for note in result.report["notes"])
@@ -305,7 +317,7 @@ def test_dimensions_without_names_stay_open_too(tmp_path: Path) -> None:
     for dim in model.graph.input[0].type.tensor_type.shape.dim[:2]:
         dim.ClearField("dim_param")
     onnx.save(model, path)
-    result = memsched.optimize(path, dims={"x[1]": (2, 1024)}, max_slowdown=None)
+    result = memsched.optimize(path, dims={"x[1]": (2, 1024)}, max_slowdown=None, effort=10)
     section = result.report["blocks"]
     assert section["measured"][0]["sizes"] == {"x[0]": 1, "x[1]": 1024}
     assert section["way"] is not None
@@ -350,7 +362,9 @@ def test_on_a_busy_machine_times_are_what_a_thread_computes(
     _with_first(monkeypatch)
     at = {"n": 9}
     sizes = RangedSizes(at, at, at, (at,))
-    found = try_points(opened, GivenFile(path, None, OnnxFormat()), _points("most", "least", "more"), sizes, 0, 10)
+    found = try_points(
+        opened, GivenFile(path, None, OnnxFormat()), _points("most", "least", "more"), sizes, 0, 10, UNLIMITED
+    )
     assert (found.best and found.best.point and found.best.point.name) == written
     assert any("other programs" in note for note in found.notes) == (busy > 1.1)
     # The others are not timed where the one that takes least is good.
@@ -387,7 +401,7 @@ def test_a_file_takes_no_more_at_a_short_length(
     opened = _opened()
     _with_first(monkeypatch)
     sizes = RangedSizes(large, small, short, (large,))
-    found = try_points(opened, GivenFile(path, None, OnnxFormat()), _points("least", "most"), sizes, 0, 10)
+    found = try_points(opened, GivenFile(path, None, OnnxFormat()), _points("least", "most"), sizes, 0, 10, UNLIMITED)
     assert (found.best and found.best.point and found.best.point.name) == written
     assert any("but 136 MB at a short one" in note for note in found.notes) == (written == "most")
 
@@ -418,7 +432,65 @@ def test_large_weights_come_first_where_no_process_takes_more_so(
     opened = _opened()
     _with_first(monkeypatch, b"file, weights first")
     sizes = RangedSizes({"n": 900}, {"n": 60}, {"n": 60}, ({"n": 900},))
-    found = try_points(opened, GivenFile(path, None, OnnxFormat()), _points("file"), sizes, 0, 10)
+    found = try_points(opened, GivenFile(path, None, OnnxFormat()), _points("file"), sizes, 0, 10, UNLIMITED)
     assert found.best is not None
     assert found.best.model.decode() == written
     assert found.best.large.process == (large if "," in written else 300) << 20
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_trials_end_with_what_is_known_when_the_run_is_over(
+    asked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def run(path: Path, *_: object, **__: object) -> RangedRun:
+        if path.read_text() != "given":
+            tried.append(path.read_text())
+        return RangedRun(100 << 20 if path.read_text() == "given" else 50 << 20, 0.1)
+
+    monkeypatch.setattr(ranged_trials, "draw_at", lambda *_, **__: None)
+    monkeypatch.setattr(ranged_trials, "run_on", run)
+    path = tmp_path / "given.onnx"
+    path.write_text("given")
+    at = {"n": 9}
+    _with_first(monkeypatch)
+    run_over = dataclasses.replace(UNLIMITED, stop=lambda: len(tried) >= asked)
+    sizes = RangedSizes(at, at, at, (at,))
+    given = GivenFile(path, None, OnnxFormat())
+    found = try_points(_opened(), given, _points("most", "least"), sizes, 0, 10, run_over)
+    assert (found.best, found.large.process) == (None, 100 << 20)
+    assert len(tried) == asked
+    assert any(ranged_trials.ENDED in note for note in found.notes)
+
+
+TRYING = """
+import sys
+import memsched.commands.optimize.ranged_trials as trials
+from memsched.runtimes.child import ChildEndedError, children_until, run_in_child
+
+def waits(trial, points, folder, notes, until):
+    until.over()
+    print("trying", file=sys.stderr, flush=True)
+    with children_until(until.over):
+        run_in_child("time:sleep", 600)
+
+trials._by_memory = waits
+from memsched.cli.main import main
+sys.exit(main())
+"""
+
+
+def test_ctrl_c_ends_the_trials_over_a_range_and_keeps_what_there_is(tmp_path: Path) -> None:
+    onnx.save(_transformer(), tmp_path / "net.onnx")
+    command = [sys.executable, "-c", TRYING, "optimize", str(tmp_path / "net.onnx"), "--dim", "length=1..64"]
+    command += ["--effort", "5"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "trying\n"
+        process.send_signal(signal.SIGINT)
+        assert "ending with the best so far" in process.stderr.readline()
+        process.communicate(timeout=100)
+    assert process.returncode == 130
+    assert (tmp_path / "net_memsched.onnx").read_bytes() == (tmp_path / "net.onnx").read_bytes()
+    assert json.loads((tmp_path / "net_memsched.json").read_text())["result"]["interrupted"] is True

@@ -1,0 +1,79 @@
+"""How much of a limit of time a search leaves for verification: as much as runs of the model as given tell."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from pathlib import Path
+from typing import Final
+
+from memsched.errors import MemschedError, RuntimeUnavailableError
+from memsched.formats.module import LoadOptions, Module
+from memsched.formats.staging import STANDARD_STREAM
+from memsched.planning.values import TargetModule
+from memsched.runtimes.known import runners_for
+from memsched.search.run import Run
+from memsched.targets.model import Target
+
+__all__ = ["KEPT", "search_of", "search_until_verification"]
+
+KEPT: Final = "of the time limit are kept for verification"
+"""What a stage ends with that says so."""
+
+_MOST_RESERVED: Final = 0.25
+"""Largest fraction of the time limit for checking and writing what was found."""
+
+_MOST_FOR_RUNS: Final = 0.5
+"""Largest fraction of the time limit for runs of both models, where one takes so long."""
+
+_COMPARISONS: Final = 4.0
+"""Verification runs both models on three inputs, and at a second size: as often as so many comparisons on one."""
+
+_SHORT: Final = 0.1
+"""Fraction of the time limit up to which verification, as foreseen, needs no run beforehand."""
+
+_MACS_PER_SECOND: Final = 50e6
+"""That a runtime's reference kernels do on a slow machine, as `memsched relay` foresees it."""
+
+_RUNS: Final = 14
+"""Runs of a model that take as long as verification does, as `memsched relay` foresees it."""
+
+
+def search_of(run: Run) -> Run:
+    """Return a run that ends so early that checking and writing end in time: they take about as long as reading did."""
+    limit = run.limits.time_limit
+    return run if limit is None else _shorter(run, limit, min(run.elapsed(), _MOST_RESERVED * limit))
+
+
+def search_until_verification(
+    run: Run, module: Module, data: bytes, options: LoadOptions, prepared: TargetModule
+) -> Run:
+    """Return what `search_of` does, and leave the time that verification takes.
+
+    Where that may be long, the model as given is first run in its runtime; progress then says what is left.
+    """
+    limit, within = run.limits.time_limit, search_of(run)
+    foreseen = _RUNS * sum(op.macs for graph in module.graphs for op in graph.ops) / _MACS_PER_SECOND
+    if not limit or foreseen <= _SHORT * limit:
+        return within
+    begun = run.clock()
+    with contextlib.suppress(MemschedError):
+        _compare(module, data, options, prepared.target, run.limits.seed)
+    seconds = min(_COMPARISONS * (run.clock() - begun), _MOST_FOR_RUNS * limit)
+    peak = prepared.baselines["file_order"].schedule.peak
+    run.tell(f"{seconds:.1f} s, {100 * seconds / limit:.0f} %, {KEPT}", peak, None)
+    return _shorter(within, within.limits.time_limit or 0.0, seconds)
+
+
+def _shorter(run: Run, limit: float, seconds: float) -> Run:
+    left = max(0.0, limit - seconds)
+    return dataclasses.replace(run, limits=dataclasses.replace(run.limits, time_limit=left))
+
+
+def _compare(module: Module, data: bytes, options: LoadOptions, target: Target, seed: int) -> None:
+    """Run the model as given beside itself, on one input, in the first runtime that is installed."""
+    source = data if module.path == STANDARD_STREAM else Path(module.path)
+    for runner in runners_for(module, target):
+        with contextlib.suppress(RuntimeUnavailableError):
+            runner.compare(source, source, options, runs=1, rtol=0.0, atol=0.0, seed=seed, borders=())
+            return
