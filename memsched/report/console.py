@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import UNSET
 
 from memsched.report.algebra import algebra_lines
@@ -14,6 +12,7 @@ from memsched.report.border import border_lines
 from memsched.report.chains import chain_lines
 from memsched.report.chart import print_footprints
 from memsched.report.frontier import frontier_rows
+from memsched.report.guarantees import guarantee_lines
 from memsched.report.interpreter import interpreter_lines, kept_for_interpreter
 from memsched.report.outputs import compared, was_rewritten
 from memsched.report.pools import pool_lines, two_arena_lines
@@ -36,7 +35,6 @@ from memsched.report.text import SAME_OUTPUTS, WITHHELD, print_line, shortened
 from memsched.report.tiling import tiling_lines
 from memsched.report.values.optimize import BudgetSection, FileOrderSection, OptimizeReport, ResultSection
 from memsched.report.values.rewrites import OnChipSection
-from memsched.report.values.runtime import GuaranteeSection
 from memsched.report.values.shared import FiguresSection, VerificationSection
 from memsched.runtimes.values import MOST_OFF, SAME_SEEDS
 from memsched.units import counted, format_size
@@ -53,15 +51,6 @@ _WHOLE_NAMES = 10**6
 
 _MOST_GAPS = 0.005
 """Share of an arena that gaps may take without being named."""
-
-_GUARANTEES = {
-    "given": "the file as given",
-    "none": "none",
-    "default": "default",
-    "pins": "pins",
-    "session_without_reuse": "session",
-    "session": "session with enable_mem_reuse",
-}
 
 
 def print_summary(
@@ -172,7 +161,7 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
         lines.extend(block_lines(report.blocks))
         lines.extend(rewrites)
         lines.extend(size_lines(report))
-        lines.extend(_guarantee_lines(report.order_guarantee))
+        lines.extend(guarantee_lines(report))
     if report.blocks is None:
         lines.append((_bound_text(report), None))
     if report.on_chip is not None:
@@ -321,16 +310,6 @@ def _litert_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
         return []
     after = f", {taken.after:,} B as optimised" if report.command == "optimize" else ""
     return [(f"LiteRT's own planner leaves gaps: it takes {taken.before:,} B as given{after}", "yellow")]
-
-
-def _guarantee_lines(guarantee: GuaranteeSection | None) -> list[tuple[str, str | None]]:
-    """Say what each order guarantee gives in ONNX Runtime, the one in use first."""
-    if guarantee is None or guarantee.predicted_peak_bytes is None:
-        return []
-    peaks: Mapping[str, int] = msgspec.structs.asdict(guarantee.predicted_peak_bytes)
-    used = "session_without_reuse" if guarantee.kind == "session" else guarantee.kind
-    rest = ", ".join(f"{_GUARANTEES[name]} {peaks[name]:,}" for name in _GUARANTEES if name != used)
-    return [(f"peak predicted with --order-guarantee {guarantee.kind}: {peaks[used]:,} B ({rest})", None)]
 
 
 def _budget_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
