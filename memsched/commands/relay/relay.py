@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 
+from memsched.commands.failures import Failures
 from memsched.commands.optimize.place import prepare
 from memsched.commands.options import RelayOptions
 from memsched.commands.relay.border import CutModel, as_cut
@@ -15,6 +16,7 @@ from memsched.formats.files import load_module, read_source
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.segments import check_segments
+from memsched.formats.staging import STANDARD_STREAM
 from memsched.frozen import FrozenValue
 from memsched.planning.orders import plan_module
 from memsched.planning.values import TargetModule
@@ -145,11 +147,28 @@ def relay(
 ) -> RelayModel:
     """Cut a model into files that run one after the other in one block of memory, and run them against the whole.
 
-    A limit of time is for all of that: the search leaves what verification is foreseen to take.
+    A limit of time is for all of that: the search leaves what verification is foreseen to take. Stages whose outputs
+    differ make way for stages whose layers and border stay as they are.
 
     Raises:
         MemschedError: The subclass and its message say which file, operator or option is at fault.
     """
+    plain = tuple(name for name in options.allow if name in {"reorder", "inplace"})
+    if plain == tuple(options.allow) or source == STANDARD_STREAM:
+        return _relay(source, options, stop, on_progress)
+    failures = Failures()
+    with failures.left_out("stages with rewritten layers or another border"):
+        return _relay(source, options, stop, on_progress)
+    found = _relay(source, dataclasses.replace(options, allow=plain), stop, on_progress)
+    return dataclasses.replace(found, notes=(*(one.told() for one in failures.found), *found.notes))
+
+
+def _relay(
+    source: str | bytes,
+    options: RelayOptions,
+    stop: Callable[[], bool] | None,
+    on_progress: Callable[[Progress], None] | None,
+) -> RelayModel:
     started = time.monotonic()
     limits = Limits(None if options.effort is not None else options.time_limit, options.seed, effort=options.effort)
     run = Run.of(limits, started, stop=stop, on_progress=on_progress)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from memsched.commands.failures import DEFECTS
 from memsched.commands.options import RelayOptions
 from memsched.commands.relay.relay import relay
 from memsched.commands.relay.report import relay_names, relay_report
@@ -61,12 +62,21 @@ def test_the_caller_is_told_what_to_give() -> None:
 @needs_tflm
 def test_a_wrong_formula_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def told(given: Sequence[Border]) -> list[dict[str, Any]]:
+        if not given:
+            return []
         steps = [dataclasses.replace(step, zero_point=step.zero_point + 1) for step in given[0].steps]
         return borders.told([dataclasses.replace(given[0], steps=tuple(steps)), *given[1:]])
 
     monkeypatch.setattr(tflm_relay, "told", told)
     with pytest.raises(VerificationError, match="differ"):
         relay(FLOATS, RelayOptions(allow=ALLOW, effort=1))
+    # For a user, stages with the border as given take their place.
+    monkeypatch.delenv(DEFECTS)
+    found = relay(FLOATS, RelayOptions(allow=ALLOW, effort=1))
+    assert found.io is None
+    assert found.verification is not None
+    assert found.verification.verification.outputs_equal
+    assert any("differ" in note and "report it" in note for note in found.notes)
 
 
 def test_it_has_to_be_permitted_by_name() -> None:
