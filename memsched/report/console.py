@@ -14,7 +14,7 @@ from memsched.report.chart import print_footprints
 from memsched.report.frontier import frontier_rows
 from memsched.report.guarantees import guarantee_lines
 from memsched.report.interpreter import interpreter_lines, kept_for_interpreter
-from memsched.report.outputs import compared, was_rewritten
+from memsched.report.outputs import compared, kept_why, was_rewritten
 from memsched.report.pools import pool_lines, two_arena_lines
 from memsched.report.predicted import OTHER_SIZES, measured_instead, missed_by, within_without_options
 from memsched.report.refusals import plan_lines, refusal_lines, unknown_lines
@@ -198,8 +198,7 @@ def _saving_line(report: OptimizeReport) -> tuple[str, str | None]:
         computed = f"{'large ' if some else ''}values are computed {report.blocks.way},"
         return f"{computed} {'the rest ' if some else ''}in {order} order", "green"
     if report.output is not None and report.output.unchanged:
-        why = "nothing better was found" if report.held_back is None else "the better one needs session options"
-        return kept_for_interpreter(report) or f"the file's order is kept: {why}", None
+        return kept_for_interpreter(report) or f"the file's order is kept: {kept_why(report)}", None
     if report.blocks is not None and report.blocks.orders is not None:
         return best_saving(report.blocks.orders), "green"
     measured = measured_instead(report)

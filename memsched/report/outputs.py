@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from memsched.report.requirement import needed_memory
 from memsched.report.values.optimize import OptimizeReport
 from memsched.runtimes.values import EXECUTED_TOLERANCE
+from memsched.units import format_size
 
-__all__ = ["TOLERANCE", "compared", "may_differ", "was_rewritten"]
+__all__ = ["TOLERANCE", "compared", "kept_why", "may_differ", "was_rewritten"]
 
 TOLERANCE = 1e-5
 """Error of outputs that rewritten layers may have, relative to the largest magnitude: a piece may add up its products
@@ -15,6 +17,17 @@ in another order."""
 def was_rewritten(report: OptimizeReport) -> bool:
     """Whether layers were rewritten: then bounds hold for the rewritten model, not for the one given."""
     return may_differ(report) or (report.io is not None and report.io.applied)
+
+
+def kept_why(report: OptimizeReport) -> str:
+    """Return why the file as given is the result."""
+    if report.held_back is not None:
+        return "the better one needs session options"
+    saved = None if report.output is None else report.output.slight_bytes
+    if saved is None:
+        return "nothing better was found"
+    percent = 100 * saved / max(needed_memory(report).given, 1)
+    return f"the best file found saves {format_size(saved)}, {percent:.2f} %: below 1 % none is written"
 
 
 def may_differ(report: OptimizeReport) -> bool:

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from memsched.report.blocks import curve_answer
 from memsched.report.console import figure_rows, findings
 from memsched.report.frontier import frontier_rows
-from memsched.report.outputs import compared
+from memsched.report.outputs import compared, kept_why
 from memsched.report.page_curve import curve_table
 from memsched.report.page_data import PageData
 from memsched.report.page_layers import layer_table
@@ -156,6 +156,8 @@ def _lead(report: OptimizeReport) -> str:
         )
     elif report.held_back is not None:
         how = "The file as given is kept: " + " ".join(text for text, _ in held_back_lines(report)) + "."
+    elif report.output is not None and report.output.slight_bytes is not None:
+        how = f"The file as given is kept: {kept_why(report)}."
     elif result.peak_bytes >= before.peak_bytes:
         how = f"Its peak is {_bytes(result.peak_bytes)}, as in the file's order; no order with a lower one was found."
     else:

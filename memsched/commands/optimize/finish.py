@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.interpreter_rows import interpreter_section, refused_row
 from memsched.commands.optimize.place import Request, place, required_as_given
+from memsched.commands.optimize.worth import slight
 from memsched.commands.session_rows import LEAST_SHOWN, SessionFile, measured_sessions
 from memsched.commands.verify import verify_written
 from memsched.formats.known import format_of
@@ -46,7 +47,7 @@ class FinishRequest(FrozenValue, frozen=True):
         options: What is stated of the sizes of ``module``, the model as given, whose bytes are ``data``.
         run: The user's.
         control_dependencies: Write the order for delegates, too.
-        promised: What is required was compared with a budget.
+        budget: What is required was compared with so many bytes; None: with none.
         verify: Run both models.
         guarded: The user named no session.
         exact: Layers in pieces are written only where both models were seen to give the same bits.
@@ -60,7 +61,7 @@ class FinishRequest(FrozenValue, frozen=True):
     opening: Opening
     run: Run
     control_dependencies: bool
-    promised: bool
+    budget: int | None
     verify: bool
     guarded: bool
     exact: bool
@@ -81,6 +82,7 @@ class FinishedModel(FrozenValue, frozen=True):
         verification: None where it was not asked for, or was ended.
         ended: By the user.
         held_back: What was found and is not written: pieces, or all of it.
+        slight: What a file would have saved that is not written, as it is not worth that, bytes.
         sessions: What sessions on both files took.
         interpreter: What LiteRT's default interpreter took; None if it was not measured.
     """
@@ -96,6 +98,7 @@ class FinishedModel(FrozenValue, frozen=True):
     held_back: HeldBackSection | None = None
     sessions: tuple[SessionRow, ...] = ()
     interpreter: InterpreterSection | None = None
+    slight: int | None = None
 
     @property
     def wrong(self) -> bool:
@@ -106,21 +109,24 @@ class FinishedModel(FrozenValue, frozen=True):
 
 
 def finish(final: FinalModel, request: Request, asked: FinishRequest) -> FinishedModel:
-    """Return the file of what was found, run beside the model as given, or that one where only named sessions gain."""
+    """Return the file of what was found, run beside the model as given, or that one where only named sessions gain.
+
+    Where little is gained it is that one, too.
+    """
     found = _for_sessions(final, request, asked)
     interpreter = default_interpreter_of(asked.module, asked.prepared.target)
     return found if interpreter is None else _for_interpreter(found, request, asked, interpreter)
 
 
 def _for_sessions(final: FinalModel, request: Request, asked: FinishRequest) -> FinishedModel:
-    found = _finished(final, asked)
-    if asked.exact and final.rewritten and not _same_bits(found):
-        found = _left_whole(found, asked)
+    found = _worthwhile(final, request, asked)
+    if asked.exact and found.final.rewritten and not _same_bits(found):
+        found = _left_whole(found, request, asked)
     held = _held_back(found) if asked.guarded else None
     if held is None:
         return _with_sessions(found, asked)
     if asked.exact and found.final.rewritten:
-        found = _left_whole(found, asked)
+        found = _left_whole(found, request, asked)
         if _held_back(found) is None:
             return dataclasses.replace(_with_sessions(found, asked), held_back=held)
     return dataclasses.replace(_original(request, asked), held_back=held)
@@ -128,8 +134,7 @@ def _for_sessions(final: FinalModel, request: Request, asked: FinishRequest) -> 
 
 def _original(request: Request, asked: FinishRequest) -> FinishedModel:
     """Return the original file."""
-    placed = place(asked.module, asked.prepared, dataclasses.replace(request, solver="file"))
-    return _finished(FinalModel(asked.module, asked.data, asked.prepared, placed, options=asked.options), asked)
+    return _finished(_given(request, asked), asked)
 
 
 def _for_interpreter(
@@ -155,7 +160,7 @@ def _for_interpreter(
             section = interpreter_section(found.needed[0].total, given, tuple(refused), seen)
             return dataclasses.replace(found, interpreter=section)
         refused.append(refused_row(seen, found.needed[1].total, found.final.extra_work))
-        found = _left_whole(found, asked) if found.final.rewritten else _original(request, asked)
+        found = _left_whole(found, request, asked) if found.final.rewritten else _original(request, asked)
     if given is None:
         return found
     return dataclasses.replace(
@@ -174,10 +179,29 @@ def _comparable(found: FinishedModel) -> bool:
     return not refuted(seen, inexact=found.final.rewrites.inexact)
 
 
+def _given(request: Request, asked: FinishRequest) -> FinalModel:
+    placed = place(asked.module, asked.prepared, dataclasses.replace(request, solver="file"))
+    return FinalModel(asked.module, asked.data, asked.prepared, placed, options=asked.options)
+
+
+def _worthwhile(final: FinalModel, request: Request, asked: FinishRequest) -> FinishedModel:
+    """Return the file of what was found, or the one given where that saves too little; both are run.
+
+    What was asked for by name is written whatever it saves: pins, an order for delegates, a memory plan.
+    """
+    opening = asked.opening
+    if asked.control_dependencies or opening.memory_plan or opening.guarantee == "pins":
+        return _finished(final, asked)
+    required = required_as_given(asked.module, asked.prepared, opening).total
+    saved = slight(required, final.placed.requirement.total, asked.budget)
+    if saved is None:
+        return _finished(final, asked)
+    return dataclasses.replace(_original(request, asked), slight=saved)
+
+
 def as_given(request: Request, asked: FinishRequest) -> FinishedModel:
     """Return the file as given, of which nothing better could be written."""
-    placed = place(asked.module, asked.prepared, dataclasses.replace(request, solver="file"))
-    given = FinalModel(asked.module, asked.data, asked.prepared, placed, options=asked.options)
+    given = _given(request, asked)
     kind = asked.opening.guarantee
     written = ModelBytes(asked.data, True, Guarantee(kind, pins=0 if kind == "pins" else None))
     runtime = runtime_of(asked.module, asked.prepared.target, asked.opening)
@@ -191,13 +215,13 @@ def _same_bits(found: FinishedModel) -> bool:
     return seen is not None and seen.outputs_equal is True and not refuted(seen, inexact=False)
 
 
-def _left_whole(found: FinishedModel, asked: FinishRequest) -> FinishedModel:
+def _left_whole(found: FinishedModel, request: Request, asked: FinishRequest) -> FinishedModel:
     """Return the file of the best order found, with no layer in pieces."""
     placed = found.final.whole or found.final.placed
     final = FinalModel(asked.module, asked.data, asked.prepared, placed, options=asked.options)
     if not found.ended:
-        return _finished(final, asked)
-    whole = _finished(final, dataclasses.replace(asked, verify=False))
+        return _worthwhile(final, request, asked)
+    whole = _worthwhile(final, request, dataclasses.replace(asked, verify=False))
     return dataclasses.replace(whole, notes=found.notes, ended=True)
 
 
@@ -273,7 +297,7 @@ def _write(final: FinalModel, asked: FinishRequest) -> tuple[ModelBytes, TflmFac
         control_dependencies=asked.control_dependencies,
         target=final.prepared.target.name,
         keep=chosen is not None and chosen.keep,
-        promised=asked.promised,
+        promised=asked.budget is not None,
     )
     if chosen:
         written = dataclasses.replace(written, guarantee=chosen.describe(written.guarantee))

@@ -15,7 +15,8 @@ from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.place import Request, required_as_given
 from memsched.commands.optimize.session import written_for_session
 from memsched.commands.optimize.session_candidates import SessionCandidate, SessionSource, candidates
-from memsched.commands.optimize.trials import LEAST_GAIN, TrialRequest
+from memsched.commands.optimize.trials import TrialRequest
+from memsched.commands.optimize.worth import LEAST_GAIN
 from memsched.commands.session_rows import SessionFile, measured_sessions
 from memsched.errors import MemschedError
 from memsched.report.values.optimize import SuggestionRow

@@ -246,7 +246,7 @@ def optimize(
         FinishRequest(
             *(module, data, prepared, options, opening, run),
             control_dependencies=control_dependencies,
-            promised=budget_bytes is not None,
+            budget=budget_bytes,
             verify=verify,
             guarded=order_guarantee is None,
             exact=permitted.only_free,
@@ -296,6 +296,7 @@ def optimize(
         session=done.figures.get("session"),
         held_back=done.held_back if done.written.unchanged else None,
         interpreter=done.interpreter,
+        slight=done.slight,
         sessions=done.sessions,
         suggestions=helpful,
     )

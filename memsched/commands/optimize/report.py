@@ -156,6 +156,7 @@ class Outcome:
     held_back: HeldBackSection | None = None
     interpreter: InterpreterSection | None = None
     sessions: Sequence[SessionRow] = ()
+    slight: int | None = None
     executed: ExecutedSection | None = None
     blocks: BlocksSection | None = None
     curve: CurveSection | None = None
@@ -176,7 +177,7 @@ def build(outcome: Outcome, *, seed: int, seconds: float, rows: bool = True) -> 
         memsched_version=__version__,
         command=outcome.command,
         model=model_section(outcome.module),
-        output=None if written is None else _output_section(written, outcome.output),
+        output=None if written is None else _output_section(written, outcome),
         target=_target_section(outcome.prepared),
         baselines=_baselines_section(outcome.prepared.baselines),
         graph=main.graph,
@@ -297,11 +298,12 @@ def model_section(module: Module) -> ModelSection:
     )
 
 
-def _output_section(written: ModelBytes, path: str | None) -> OutputSection:
+def _output_section(written: ModelBytes, outcome: Outcome) -> OutputSection:
     return OutputSection(
-        path=path,
+        path=outcome.output,
         sha256=hashlib.sha256(written.model).hexdigest(),
         unchanged=written.unchanged,
+        slight_bytes=outcome.slight if written.unchanged else None,
         fixed_dimensions=tuple(FixedDimensionRow(dimension=name, size=size) for name, size in written.fixed.items()),
     )
 

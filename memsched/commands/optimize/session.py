@@ -15,6 +15,7 @@ from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.place import Request, place, required_as_given
 from memsched.commands.optimize.report import Outcome, build
 from memsched.commands.optimize.session_candidates import SessionCandidate, SessionSource, candidates
+from memsched.commands.optimize.worth import LEAST_GAIN, slight
 from memsched.commands.results import OptimizeResult, OutputsDifferError
 from memsched.commands.session_rows import SessionFile, measured_sessions
 from memsched.errors import UsageError, VerificationError
@@ -103,7 +104,10 @@ def optimize_for_session(
         if verification.at_stated_sizes and shown[0] is not None and shown[1] is not None:
             given, needed = shown[0], max(needed, shown[1])
     saved, final = module, chosen.final
-    if held is None or needed + placed.requirement.structures >= given:
+    needs = needed + placed.requirement.structures
+    budget = asked.budget.of(given) if isinstance(asked.budget, Percentage) else asked.budget
+    little = None if held is None or run.saves_process() else slight(given, needs, budget)
+    if held is None or needs >= given or little is not None:
         final = plain.final
         placed = place(module, prepared, dataclasses.replace(request, solver="file"))
         written, saved = ModelBytes(data, True, Guarantee("session")), load_module(data, path, options)
@@ -114,7 +118,6 @@ def optimize_for_session(
             notes = (*notes, told)
         needed, verification = given, None
     main = placed.plans[0]
-    budget = asked.budget.of(given) if isinstance(asked.budget, Percentage) else asked.budget
     outcome = Outcome(
         *("optimize", module, prepared, placed.plans, placed.allocation, budget, written, asked.output, verification),
         notes=notes,
@@ -127,6 +130,7 @@ def optimize_for_session(
         runtime=runtime_of(module, prepared.target).name,
         session=(given, needed),
         sessions=run.sessions,
+        slight=little,
         executed=None if written.unchanged else _section(executed, asked),
     )
     report = build(outcome, seed=asked.seed, seconds=time.monotonic() - request.run.started)
@@ -203,6 +207,12 @@ class _SessionRun(FrozenValue, frozen=True):
             return True
         measured = shown.measured_peak_after_bytes if shown.at_stated_sizes else None
         return not _refuted(shown) and (measured is None or measured < plain.final.placed.required)
+
+    def saves_process(self) -> bool:
+        """Whether the process was measured to need so much less that the file is worth it, whatever the arena needs."""
+        taken = {row.file: row.process_bytes for row in reversed(self.sessions)}
+        given, written = taken.get("given"), taken.get("written")
+        return given is not None and written is not None and written <= (1 - LEAST_GAIN) * given
 
     def objection(self) -> str:
         """Return in words what was measured that speaks against the candidate."""

@@ -25,6 +25,7 @@ from memsched.commands.optimize.place import ModulePlan, Request, place, prepare
 from memsched.commands.optimize.possible import MOST_OPS, too_large
 from memsched.commands.optimize.rewrite import RewriteBase
 from memsched.commands.optimize.rewritten import attempt
+from memsched.commands.optimize.worth import LEAST_GAIN
 from memsched.errors import MemschedError
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
@@ -38,10 +39,7 @@ from memsched.runtimes.known import runtime_of
 from memsched.search.limits import QUICK, Limits
 from memsched.targets.model import Target
 
-__all__ = ["LEAST_GAIN", "RunOutcome", "Suggestion", "TrialRequest", "suggestions"]
-
-LEAST_GAIN = 0.01
-"""Share of what is required: a smaller gain is not worth another run."""
+__all__ = ["RunOutcome", "Suggestion", "TrialRequest", "suggestions"]
 
 _MOST_NAMED = 3
 

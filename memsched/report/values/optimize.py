@@ -64,8 +64,10 @@ class OutputSection(Section, frozen=True, kw_only=True):
 
     Attributes:
         path: Where the model was written; null when the caller did not say, or nothing was written.
-        unchanged: Nothing better was found, and the output is the input, byte for byte; false where layers were
-            rewritten.
+        unchanged: Nothing better was found that is worth another file, and the output is the input, byte for byte;
+            false where layers were rewritten.
+        slight_bytes: What the best file that was found would have saved, less than one percent of what is required: it
+            is not written.
         fixed_dimensions: Dimensions of inputs that the model as given leaves open and the one written does not: it
             holds for these sizes alone, and runtimes refuse others.
     """
@@ -73,6 +75,7 @@ class OutputSection(Section, frozen=True, kw_only=True):
     path: str | None
     sha256: Sha256
     unchanged: bool
+    slight_bytes: Count | None = None
     fixed_dimensions: tuple[FixedDimensionRow, ...] = ()
 
 
