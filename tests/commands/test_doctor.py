@@ -151,6 +151,14 @@ def test_what_is_chosen() -> None:
     assert [one.row for one in choices_of(rows[:1], 10.0)] == [0]
 
 
+def test_what_chance_may_give_is_no_choice() -> None:
+    """A process that takes 0.3 % less is one that takes as much."""
+    bare = msgspec.structs.replace(PLAIN, mem_reuse=False)
+    rows = [a_row(1000, 1.0), a_row(997, 1.0, bare), a_row(990, 1.05)]
+    assert [one.row for one in choices_of(rows, 10.0) if one.reason != "on the Pareto set, too"] == [0]
+    assert choices_of([*rows, a_row(900, 1.0)], 10.0)[0].row == 3
+
+
 def test_the_pareto_set() -> None:
     assert pareto([(3, 1), (2, 2), (3, 2), (1, 3), (2, 2)]) == {0, 1, 3, 4}
 

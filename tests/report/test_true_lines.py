@@ -1,0 +1,130 @@
+"""Every line of a summary is true in every state in which it is printed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+import memsched
+from memsched.commands.optimize.report import Outcome, _notes
+from memsched.commands.optimize.suggested import suggested
+from memsched.commands.optimize.trials import RunOutcome
+from memsched.report.console import findings
+from memsched.report.tiling import tiling_lines
+from memsched.report.values.optimize import OptimizeReport
+from memsched.report.values.rewrites import RefusalRow, TilingSection
+from memsched.report.values.runtime import RefusedOpRow
+from memsched.runtimes.tflm.arena import TflmFacts
+from tests import small_models
+from tests.formats import tflite_builder
+
+changed = msgspec.structs.replace
+
+
+def said(report: OptimizeReport) -> str:
+    return "\n".join(text for text, _ in findings(report, 80, verbose=False))
+
+
+@pytest.fixture(scope="module")
+def found() -> OptimizeReport:
+    """A file in another order, which is not verified."""
+    report = memsched.optimize(small_models.branches(), verify=False).report.values
+    assert report.output is not None
+    assert not report.output.unchanged
+    return report
+
+
+@pytest.fixture(scope="module")
+def for_firmware() -> OptimizeReport:
+    data = tflite_builder.build(tflite_builder.branches(4))
+    report = memsched.optimize(data, target="tflm", verify=False, budget="1MB").report.values
+    assert report.tflm is not None
+    assert "budget met" in said(report)
+    return report
+
+
+def test_another_file_is_not_said_to_keep_its_order(found: OptimizeReport) -> None:
+    """Its peak is the same, and what the runtime allocates is less by 5.8 %; or nothing is."""
+    assert found.requirement is not None
+    before = found.baselines.file_order
+    same = changed(found.result, peak_bytes=before.peak_bytes, arena_bytes=before.arena_bytes, reduction_percent=0.0)
+    given = found.requirement.given_bytes
+    for needed, gain in ((given - given * 58 // 1000, True), (given, False), (given + 64, False)):
+        report = changed(found, result=same, requirement=changed(found.requirement, bytes=needed))
+        text = said(report)
+        assert "order is kept" not in text
+        assert "saves 0 B" not in text
+        assert ("less than as given" in text) is gain
+        higher = changed(report, result=changed(same, peak_bytes=before.peak_bytes + 64))
+        assert "order is kept" not in said(higher)
+        assert "saves -" not in said(higher)
+
+
+def test_a_search_that_ended_early_is_not_said_to_be_interrupted(found: OptimizeReport) -> None:
+    """Its effort, its memory or a person ended it: the report does not know which."""
+    report = changed(found, result=changed(found.result, interrupted=True))
+    assert "interrupted" not in said(report)
+    assert "ended early" in said(report)
+
+
+def test_a_model_that_is_refused_has_no_gain(for_firmware: OptimizeReport) -> None:
+    assert for_firmware.tflm is not None
+    refused = RefusedOpRow(subgraph=0, operator=0, type="X", name="x", reason="it is not there")
+    report = changed(for_firmware, tflm=changed(for_firmware.tflm, refused=(refused,)))
+    assert "saves" in said(for_firmware)
+    text = said(report)
+    assert "refuses this model" in text
+    for gain in ("saves", "% less", "budget met"):
+        assert gain not in text
+    green = [line for line, style in findings(report, 80, verbose=False) if style == "green"]
+    assert not green
+
+
+def test_nothing_helps_a_model_that_is_refused() -> None:
+    facts = TflmFacts(None, words="Didn't find op for builtin opcode")
+    assert suggested(cast(RunOutcome, None), facts=facts) == ()
+
+
+@pytest.mark.parametrize(("peak", "word"), [(50, "fell"), (100, "is the same"), (150, "grew")])
+def test_a_larger_arena_is_told_with_what_the_peak_did(peak: int, word: str) -> None:
+    given = SimpleNamespace(arena=100, schedule=SimpleNamespace(peak=100))
+    plan = SimpleNamespace(checked=SimpleNamespace(peak=peak), schedule=SimpleNamespace(method="exact"))
+    outcome: Any = SimpleNamespace(
+        module=SimpleNamespace(notes=(), bodies=(), graphs=(None,)),
+        written=None,
+        notes=(),
+        failures=(),
+        rewritten=None,
+        prepared=SimpleNamespace(baselines={"file_order": given}),
+        allocation=SimpleNamespace(arena=160),
+        plans=(plan,),
+        interrupted=False,
+        command="optimize",
+    )
+    (note,) = _notes(cast(Outcome, outcome))
+    assert "the arena grew from 100 to 160 B" in note
+    assert f"the peak {word}" in note
+
+
+def test_what_could_not_be_written_is_not_said_to_be_impossible() -> None:
+    row = RefusalRow(op="a", type="Conv", reason="a defect of memsched, please report it: x", form="pieces", found=True)
+    section = cast(
+        TilingSection,
+        SimpleNamespace(
+            applied=False,
+            max_extra_macs_percent=0.0,
+            exhausted=True,
+            lower_bound_bytes=None,
+            refusals=(row, changed(row, reason="it has a state", found=False)),
+        ),
+    )
+    lines = [text for text, _ in tiling_lines(section, 80, verbose=False)]
+    cut = next(number for number, line in enumerate(lines) if "cannot be cut" in line)
+    assert "it has a state" in lines[cut + 1]
+    defect = next(number for number, line in enumerate(lines) if "could not be written" in line)
+    assert "a defect of memsched" in lines[defect + 1]
+    assert "1 operator " in lines[cut]
+    assert "1 operator " in lines[defect]
