@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def test_a_file_is_written_from_one_percent_on(tmp_path: Path, count: int, worth
 
 def test_a_budget_that_needs_those_bytes_gets_them() -> None:
     data = waiting(100)
-    options = {"order_guarantee": "session", "verify": False}
+    options: dict[str, Any] = {"order_guarantee": "session", "verify": False}
     found = memsched.optimize(data, **options)
     given, saved = found.report["requirement"]["given_bytes"], found.report["output"]["slight_bytes"]
     met = memsched.optimize(data, budget=given - saved, **options)
