@@ -53,6 +53,10 @@ class _InterruptedError(Exception):
     """KeyboardInterrupt in a form for which click prints no empty line."""
 
 
+class _UnexpectedEndError(Exception):
+    """EOFError in a form that click leaves as it is."""
+
+
 class _NoCommandError(Exception):
     """No command was given; holds the help."""
 
@@ -92,6 +96,9 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise _InterruptedError from None
+        except EOFError as error:
+            # click would take it for Ctrl-C.
+            raise _UnexpectedEndError(f"EOFError: {error}") from error
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import resource
 from collections.abc import Iterator
+from pathlib import Path
 
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, Verdict, option
 from scripts.bench.runner.processes import optimized
@@ -20,6 +22,13 @@ _CASES = {
     "person_detect, 19353": ["models/person_detect.tflite", "--target", "tflm", *_REWRITES, "--budget", "19353"],
     "person_detect, 1 KB": ["models/person_detect.tflite", "--target", "tflm", *_REWRITES, "--budget", "1KB"],
 }
+
+_MODES = {
+    "-O1": ["-O1"],
+    "loops": ["--allow", "reorder,inplace,tile"],
+    "all": ["--allow", "all"],
+}
+"""Options with which the models of a folder are optimised, and verified."""
 
 
 def _spin() -> None:
@@ -41,8 +50,35 @@ def _busy(count: int) -> Iterator[None]:
             other.join()
 
 
+def _used() -> float:
+    """Return the processor time of all processes that have ended, seconds."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _of_folder(folder: Path, limits: list[float]) -> Iterator[Part]:
+    """Yield what each model of a folder takes, its verification included, by the clock and of the processor."""
+    yield Heading("model", "options", "limit", "~clock, s", "~processor, s", "~effort: processor, s")
+    for model in sorted(path for path in folder.iterdir() if path.suffix in {".onnx", ".tflite"}):
+        for mode, options in _MODES.items():
+            for limit in limits:
+                before = _used()
+                try:
+                    took = optimized(model, [*options, "--time-limit", str(limit)]).seconds
+                    middle = _used()
+                    optimized(model, [*options, "--effort", str(limit)])
+                except SystemExit as error:
+                    yield model.name, mode, f"{limit:g}", str(error), "", ""
+                    continue
+                times = took, middle - before, _used() - middle
+                yield model.name, mode, f"{limit:g}", *(f"{one:.1f}" for one in times)
+
+
 def tables(values: Values) -> Iterator[Part]:
     """Yield a row per model, budget and limit."""
+    if values.folder is not None:
+        yield from _of_folder(Path(values.folder), values.seconds)
+        return
     late = 0
     yield Heading("model, budget", "limit, s", "busy beside", "~took, s", "~beyond, s")
     for count in values.busy:
@@ -62,6 +98,7 @@ BENCH = Benchmark(
     tables,
     (
         option("--seconds", type=float, nargs="+", default=[5.0, 10.0, 20.0], help="time limits"),
+        option("--folder", metavar="DIR", help="the models of a folder instead, with effort as well"),
         option("--busy", type=int, nargs="+", default=[0, 2], help="processes that compute beside"),
     ),
     docs="docs/benchmarks/trust.md",

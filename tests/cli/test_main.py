@@ -128,6 +128,17 @@ def test_a_budget_in_percent_is_of_what_the_file_as_given_requires(run: Run, mod
     assert run("batch", model, "--budget", "12.5%", "-o", model.with_name("zoo"), "-q").code == 3
 
 
+def test_data_that_end_too_early_are_no_interrupt(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ends(*_: object, **__: object) -> None:
+        raise EOFError("marshal data too short")
+
+    monkeypatch.setattr("memsched.commands.optimize.analysis.load_module", ends)
+    done = run("analyze", model)
+    assert done.code == 1
+    assert "interrupted" not in done.err
+    assert "marshal data too short" in done.err
+
+
 def test_version(run: Run) -> None:
     assert run("--version").out == f"memsched {memsched.__version__}\n"
 

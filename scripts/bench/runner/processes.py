@@ -78,7 +78,7 @@ def optimized(
     """
     with tempfile.TemporaryDirectory() as name:
         output, report = Path(name) / f"out{model.suffix}", Path(name) / "report.json"
-        written = ["-o", str(output), "--report", str(report), "--quiet"]
+        written = ["-o", str(output), "--report", str(report), "--keep-best", "--quiet"]
         done = ended(["optimize", str(model.resolve()), *written, *options], environment=environment)
         if done.code not in codes:
             raise SystemExit(f"{model.name}: exit {done.code}: {done.errors}")
