@@ -47,7 +47,7 @@ __all__ = ["first_stated_axis", "fixed_axes", "fixed_dimensions", "open_axes", "
 
 _SHAPED: Final = frozenset({"BROADCAST_TO", "RESHAPE", "TRANSPOSE_CONV"})
 """Operators that a constant or an option tells the shape of their output."""
-_SIZED: Final = frozenset({"BROADCAST_TO", "RESHAPE", "SLICE", "STRIDED_SLICE"})
+_SIZED: Final = frozenset({"BROADCAST_TO", "IF", "RESHAPE", "SLICE", "STRIDED_SLICE", "WHILE"})
 """Operators that state sizes along every axis if a rewrite adds them."""
 _SIZES: Final = frozenset({"begin", "end", "size", "size_splits", *STRIDED_SLICE_MASKS})
 """Attributes that state sizes along every axis."""
@@ -110,19 +110,29 @@ def _stated_by(op: Op, origin: Op | None, graph: Graph, given: Graph) -> int | N
     return 1 if changed & _PADS else None
 
 
-def with_guards(given: Module, data: bytes) -> bytes:
-    """Return a file made from ``given`` with operators that refuse other sizes along the axes that it closed.
+def with_guards(given: Module, module: Module, data: bytes) -> bytes:
+    """Return ``data``, the file of ``module``, with operators that refuse sizes at which it differs from ``given``.
 
-    They stand before all others: there LiteRT executes them with delegates, too. The file is returned as it is if it
-    closed no axis. An input of a type that GATHER does not take has no guard: a strict caller is refused all the same.
+    These are other sizes along the axes that it closed, and other batches if it states the batch: LiteRT resizes an
+    input to another batch even if its signature states one. The guards stand before all other operators: there LiteRT
+    executes them with delegates, too. An input of a type that GATHER does not take has no guard: a strict caller is
+    refused all the same.
 
     Raises:
         ModelError: The file is of a later schema.
     """
-    written = parse(data)
     native: TfliteNative = given.native
-    closed = fixed_axes(native.model, written)
-    return _GuardWriter(written).file(closed) if any(closed) else data
+    written = parse(data)
+    main = written.subgraphs[0]
+    stated = first_stated_axis(module.graph, given.graph) == 0
+    guarded: list[Sequence[int]] = []
+    for number, before, fixed in zip(
+        main.inputs, open_axes(native.model), fixed_axes(native.model, written), strict=True
+    ):
+        # A vector has no batch; what leaves its batch open has closed it where that is stated.
+        batch = stated and 0 not in before and number >= 0 and len(main.tensors[number].shape) > 1
+        guarded.append((0, *fixed) if batch else fixed)
+    return _GuardWriter(written).file(guarded) if any(guarded) else data
 
 
 class _GuardWriter:

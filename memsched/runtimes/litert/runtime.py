@@ -78,7 +78,7 @@ class LiteRt(TargetRules, frozen=True):
         given: Module | None,
     ) -> tuple[ModelBytes, None]:
         """Return the file with operators that refuse sizes for which it does not hold; see `Runtime.finish`."""
-        del module, plans, options, plan
+        del plans, options, plan
         if given is None:
             return written, None
-        return replace(written, model=with_guards(given, written.model)), None
+        return replace(written, model=with_guards(given, module, written.model)), None
