@@ -41,10 +41,11 @@ def role(geometry: Geometry, axis: int, first: int) -> str:
         first: Position of the first activation.
 
     Returns:
-        "window": they are cut with margins, or padding of their own; "line": along their last axis. "groups": they are
-        cut into whole groups of channels. "moved": elements change places. Where axes are summed up: "channels" where
-        the first activation stays whole, "inner" where it is cut behind one that is summed up. Otherwise "each" where
-        all operands are cut, and "rows" where some are. ">128" is added where an element is a sum of more terms.
+        "window": they are cut with margins, or padding of their own, along rows ("point": windows of one row); "line":
+        the same along other axes. "groups": they are cut into whole groups of channels. "moved": elements change
+        places. Where axes are summed up: "channels" where the first activation stays whole, "inner" where it is cut
+        behind one that is summed up. Otherwise "each" where all operands are cut, and "rows" where some are. ">128" is
+        added where an element is a sum of more terms.
     """
     word = _word(geometry, axis, first)
     return word + LONG if word != "moved" and _terms(geometry, first) > SHORT else word
@@ -70,7 +71,7 @@ def _word(geometry: Geometry, axis: int, first: int) -> str:
     }
     rules = [one.rule for found in maps.values() for one in found]
     if any(isinstance(one, Window | TransposedWindow) for one in rules):
-        return "line" if geometry.operands[first][-1].output == axis else "window"
+        return _along(geometry, axis, first)
     if any(isinstance(one, ChannelGroups) for one in rules):
         return "groups"
     if any(not isinstance(one, Pointwise) for one in rules):
@@ -83,6 +84,14 @@ def _word(geometry: Geometry, axis: int, first: int) -> str:
         if summed[first] and summed[first][0] < mine:
             return "inner"
     return "each" if all(maps.values()) else "rows"
+
+
+def _along(geometry: Geometry, axis: int, first: int) -> str:
+    operand = geometry.operands[first]
+    windowed = {one.output: one.rule for one in operand if isinstance(one.rule, Window | TransposedWindow)}
+    if next(iter(windowed), -1) != axis or operand[-1].output == axis:
+        return "line"
+    return "window" if windowed[axis].kernel > 1 else "point"
 
 
 def _summed(geometry: Geometry, position: int) -> list[int]:
@@ -98,10 +107,11 @@ def verdict(kind: str, word: str, dtype: str) -> Verdict:
     short, stated = word.removesuffix(LONG), dtype or _UNSTATED
     seen: list[Verdict] = []
     for cuts in _tables().values():
-        # Where only shorter or longer sums were compared, these say it.
-        found = (cuts.get((kind, one, stated)) for one in (word, short, short + LONG))
+        # Where only shorter or longer sums, or larger windows, were compared, these say it.
+        words = (word, short, short + LONG, *(("window", f"window{LONG}") if short == "point" else ()))
+        found = (cuts.get((kind, one, stated)) for one in words)
         seen += [one for one in found if one is not None][:1]
-    return max(seen, key=VERDICTS.index, default="exact")
+    return max(seen, key=VERDICTS.index, default="differs")
 
 
 @cache

@@ -15,6 +15,9 @@ import flatbuffers
 from memsched.graph import dag
 from memsched.graph.model import Graph
 
+_VERSIONS: dict[str | int, int] = {"BROADCAST_TO": 2}
+"""Of operators that have no version 1."""
+
 MODELS = Path(__file__).resolve().parents[2] / "models"
 
 
@@ -98,7 +101,7 @@ def _code(model: Any, kind: str | int, codes: dict[str | int, int]) -> int:
         code = schema.OperatorCodeT()
         custom = isinstance(kind, str) and kind.startswith("CUSTOM:")
         number = kind if isinstance(kind, int) else getattr(schema.BuiltinOperator, kind.partition(":")[0])
-        code.builtinCode, code.deprecatedBuiltinCode, code.version = number, min(number, 127), 1
+        code.builtinCode, code.deprecatedBuiltinCode, code.version = number, min(number, 127), _VERSIONS.get(kind, 1)
         code.customCode = str(kind).partition(":")[2] if custom else None
         codes[kind] = len(model.operatorCodes)
         model.operatorCodes.append(code)

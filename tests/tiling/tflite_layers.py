@@ -13,13 +13,13 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from memsched.formats.module import LoadOptions
 from memsched.formats.tflite import reader
 from memsched.graph.model import Op, Region
-from memsched.regions.ranges import PieceNeeds, backward
+from memsched.regions.ranges import PieceNeeds
 from memsched.regions.rules import Refusal
 from memsched.regions.windows import same_padding
 from tests.formats.tflite_builder import O, Sub, T, build, options
 from tests.tiling.onnx_layer import shape_of, whole_numbers
 from tests.tiling.onnx_layers import met_at_ends
-from tests.tiling.onnx_pieces import Verdict, random_region
+from tests.tiling.onnx_pieces import Verdict, deduced, random_region
 
 Array = Any
 R = random.Random
@@ -247,7 +247,7 @@ def judge(seed: int, count: int, pieces: int = 3, layers: Sequence[Layer] | None
         verdict.kinds[layer.kind] += 1
         for _ in range(pieces):
             region = random_region(r, result.shape)
-            found = backward(graph, number, region)
+            found = deduced(graph, number, region)
             verdict.pieces += 1
             piece = None if isinstance(found, Refusal) else _piece(layer, graph.ops[number], found, region)
             if isinstance(found, Refusal) or piece is None:

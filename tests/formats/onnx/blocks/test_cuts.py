@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from memsched.formats.blocks import Range
 from memsched.formats.onnx.blocks.cuts import Cut, needs
@@ -23,13 +23,21 @@ def _length(said: str) -> Polynomial:
     return Polynomial(((symbols, Fraction(digits or "1")),))
 
 
-def _needs(kind: str, shapes: dict[str, str], cut: Cut, *, integers: tuple[int, ...] = (), **attributes: Any) -> Any:
+def _needs(
+    kind: str,
+    shapes: dict[str, str],
+    cut: Cut,
+    *,
+    integers: tuple[int, ...] = (),
+    elements: dict[str, int] | None = None,
+    **attributes: Any,
+) -> Any:
     """Return what a node needs; ``shapes``: of its inputs, then of its output, as words."""
     *inputs, output = shapes
     node = helper.make_node(kind, inputs, [output], **attributes)
     lengths = {name: tuple(map(_length, told.split())) for name, told in shapes.items()}
     known = {inputs[-1]: tuple(_length(str(one)) if one else Polynomial(()) for one in integers)} if integers else {}
-    values = OpenValues(_RANGES, {}, lengths, {}, known, frozenset(), {})
+    values = OpenValues(_RANGES, {}, lengths, elements or {}, known, frozenset(), {})
     return needs(kind, node, cut, values)
 
 
@@ -90,3 +98,10 @@ def test_lengths_are_fitted() -> None:
     assert found is not None
     assert found.at({"b": 10, "n": 100}) == 10015
     assert fit([-(-one["n"] // 2) for one in probes], probes) is None
+
+
+@pytest.mark.parametrize(("element", "cut"), [(TensorProto.FLOAT, False), (TensorProto.INT32, True)])
+def test_blocks_of_maxima_of_floats_would_lose_nan_elsewhere(element: int, cut: bool) -> None:
+    shapes = {"x": "B 4 N 8", "a": "1", "y": "B N 8"}
+    found = _needs("ReduceMax", shapes, Cut(1), integers=(1,), elements={"x": element}, keepdims=0)
+    assert found == ((Cut(2), None) if cut else None)
