@@ -118,7 +118,8 @@ class BatchOptions(_ModelOptions):
         10.0,
         "With pieces or values computed again, for ONNX Runtime: time that may be added, as estimated for one "
         "thread and the same session options, in percent; -O1 counts several threads and takes half. What a session "
-        "takes for each further node counts as well. none: memory and --max-extra-macs alone decide.",
+        "takes for each further node counts as well. For LiteRT: time that a file may add in the default interpreter, "
+        "as measured. none: memory and --max-extra-macs alone decide.",
         "slowdown",
         metavar="PCT|none",
     )

@@ -150,7 +150,7 @@ def _tiled_branches() -> bytes:
     tensors, ops, narrow = [T("x", (1, 32, 32, 4))], [], []
     for branch in range(2):
         source = 0
-        for layer, (stride, before, after) in enumerate(((1, 4, 16), (8, 16, 4))):
+        for layer, (stride, before, after) in enumerate(((1, 4, 64), (4, 64, 4))):
             weights = rng.standard_normal((after, 3, 3, before)).astype(np.float32)
             read, side = len(tensors), 32 // stride
             tensors += [
@@ -162,7 +162,7 @@ def _tiled_branches() -> bytes:
             ops.append(O("CONV_2D", [source, read, read + 1], [read + 2], stated))
             source = read + 2
         narrow.append(source)
-    tensors.append(T("sum", (1, 4, 4, 4)))
+    tensors.append(T("sum", (1, 8, 8, 4)))
     ops.append(O("ADD", narrow, [len(tensors) - 1], options("AddOptions")))
 
     return build(Sub(tensors, [ops[0], ops[2], ops[1], ops[3], ops[4]], [0], [len(tensors) - 1]))
