@@ -130,8 +130,9 @@ def optimize_over_sizes(
         # What a written file fixes is no dimension of it.
         stated = options if measured.best is None else dataclasses.replace(options, dims={})
         file = OpenFile(base, path, opened, stated, rules, asked.in_place, large)
-        orders = order_over_range(file, request)
-    measured, orders = _kept(opened, given_file, measured, orders, asked, request.run)
+        with request.failures.left_out("another order of the operators for every size"):
+            found = order_over_range(file, request)
+            measured, orders = _kept(opened, given_file, measured, found, asked, request.run)
     placed = place(module, prepared, dataclasses.replace(request, solver="file"))
     best, given = measured.best, measured.large.process
     needed = given if best is None else best.large.process
@@ -148,6 +149,7 @@ def optimize_over_sizes(
     outcome = Outcome(
         *("optimize", module, prepared, plans, allocation, budget, written, asked.output),
         verification=_verification(measured),
+        failures=request.failures.found,
         notes=(*measured.notes, *orders.notes),
         interrupted=request.stopped(),
         requirement=(Requirement(given), Requirement(needed)),
