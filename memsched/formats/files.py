@@ -42,7 +42,7 @@ def _read(path: str) -> bytes:
     def judge(head: bytes, size: int) -> None:
         form = next((one for one in FORMATS if one.begins(head)), None)
         if head and form is None:
-            raise ModelError(f"{describe(path)} begins as no ONNX or TFLite model does: give one of these")
+            raise ModelError(f"{describe(path)} is not an ONNX model, nor TFLite: it begins as neither")
         if form is not None and size > form.most_bytes:
             most = f"{form.most_bytes:,} bytes"
             raise ModelError(f"{describe(path)} is larger than the {most} that a file of its format can have")
