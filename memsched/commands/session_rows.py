@@ -53,7 +53,7 @@ def measured_sessions(
         options: What is stated of the sizes of inputs.
         seed: Of the inputs.
         again: Tells of the rows, after so many processes of each, whether one more is run: the least counts, as what a
-            process takes is partly chance. None: one of each.
+            process takes, and how long it computes, is partly chance. None: one of each.
     """
     rows = []
     with tempfile.TemporaryDirectory(prefix="memsched-") as held:
@@ -64,25 +64,33 @@ def measured_sessions(
         except (ModelError, UsageError):
             return ()
         for one in sessions:
-            beside = (given, DEFAULT) if (one.file, one.point) != ("given", DEFAULT) else None
-            path = given if one.file == "given" else made
-            found = maker.measure(path, feeds, one.point, beside, rounds=_ROUNDS)
-            if isinstance(found, str):
-                continue
-            rows.append(session_row(one.file, one.point, found, one.predicted))
+            found = _measured(maker, given, made, one, feeds)
+            if not isinstance(found, str):
+                rows.append(session_row(one.file, one.point, found, one.predicted))
         done = 1
         while again is not None and len(rows) == len(sessions) and again(rows, done):
             for place, one in enumerate(sessions):
-                found = maker.measure(given if one.file == "given" else made, feeds, one.point)
+                found = _measured(maker, given, made, one, feeds)
                 if not isinstance(found, str):
-                    rows[place] = _with_less(rows[place], max(0, found.process))
+                    rows[place] = _with_less(rows[place], session_row(one.file, one.point, found))
             done += 1
     return tuple(rows)
 
 
-def _with_less(row: SessionRow, process: int) -> SessionRow:
-    known = row.process_bytes
-    return msgspec.structs.replace(row, process_bytes=process if known is None else min(known, process))
+def _measured(
+    maker: OnnxRuntimeSessions, given: Path, made: Path, one: SessionFile, feeds: Path
+) -> MeasuredSession | str:
+    beside = (given, DEFAULT) if (one.file, one.point) != ("given", DEFAULT) else None
+    return maker.measure(given if one.file == "given" else made, feeds, one.point, beside, rounds=_ROUNDS)
+
+
+def _with_less(row: SessionRow, other: SessionRow) -> SessionRow:
+    """Return a row with the least process and the least time of two processes."""
+    process, ratio = (
+        min((one for one in pair if one is not None), default=None)
+        for pair in ((row.process_bytes, other.process_bytes), (row.cpu_ratio, other.cpu_ratio))
+    )
+    return msgspec.structs.replace(row, process_bytes=None if process is None else round(process), cpu_ratio=ratio)
 
 
 def session_row(
@@ -110,4 +118,6 @@ def session_row(
         first_run_bytes=None if found is None else max(0, found.first_run),
         cpu_ms=None if found is None else round(1000 * found.cpu_seconds, 3),
         cpu_ratio=None if found is None or found.ratio is None else round(found.ratio, 3),
+        runs=None if found is None else found.runs,
+        settled=found is None or found.settled,
     )

@@ -14,7 +14,7 @@ from memsched.report.chart import print_footprints
 from memsched.report.frontier import frontier_rows
 from memsched.report.guarantees import guarantee_lines
 from memsched.report.interpreter import interpreter_lines, kept_for_interpreter
-from memsched.report.outputs import compared, kept_why, was_rewritten
+from memsched.report.outputs import compared, compared_in, kept_why, was_rewritten
 from memsched.report.pools import pool_lines, two_arena_lines
 from memsched.report.predicted import OTHER_SIZES, measured_instead, missed_by, within_without_options
 from memsched.report.refusals import plan_lines, refusal_lines, unknown_lines
@@ -375,7 +375,7 @@ def _verification_line(report: OptimizeReport) -> tuple[str, str | None]:
         f"{verification.runs} random inputs" if verification.feeds is None else f"the inputs in {verification.feeds}"
     )
     seeds = ", drawing with the same seeds" if any(SAME_SEEDS in note for note in verification.notes) else ""
-    text = f"verified in {runtime}: outputs {equal} on {inputs}{seeds}"
+    text = f"verified in {runtime}: outputs {equal} on {inputs}{compared_in(report)}{seeds}"
     text += measured_text(report, verification)
     surprise = _surprise(verification)
     text += surprise
@@ -427,7 +427,8 @@ def _print_files(console: Console, report: OptimizeReport, report_path: str | No
     if html_path is not None:
         print_line(console, f"page:   {html_path}", whole=True)
     if guarantee is not None and guarantee.session_options:
-        print_line(console, "to execute this order, open the session so:")
+        wanted = "to execute this order" if guarantee.kind == "session" else "for the least memory"
+        print_line(console, f"{wanted}, open the session so:")
         for option in guarantee.session_options:
             print_line(console, f"  {option}", whole=True)
 

@@ -7,7 +7,7 @@ from memsched.report.values.optimize import OptimizeReport
 from memsched.runtimes.values import EXECUTED_TOLERANCE
 from memsched.units import format_size
 
-__all__ = ["TOLERANCE", "compared", "kept_why", "may_differ", "was_rewritten"]
+__all__ = ["TOLERANCE", "compared", "compared_in", "kept_why", "may_differ", "was_rewritten"]
 
 TOLERANCE = 1e-5
 """Error of outputs that rewritten layers may have, relative to the largest magnitude: a piece may add up its products
@@ -51,3 +51,17 @@ def compared(report: OptimizeReport) -> tuple[bool | None, str]:
     if report.executed is not None and error is not None and error <= EXECUTED_TOLERANCE:
         return True, f"equal within {EXECUTED_TOLERANCE:g} (largest relative error {error:.1e})"
     return False, "different"
+
+
+def compared_in(report: OptimizeReport) -> str:
+    """Return in which sessions outputs were compared, to follow what was found; empty where there is one kind."""
+    if report.blocks is not None:
+        return ", in a session without options"
+    verification = report.verification
+    apart = None if verification is None else verification.default_apart
+    if verification is None or apart is None or report.executed is not None:
+        return ""
+    plain = " (in a session without options, too)"
+    if apart:
+        plain = f" (in a session without options apart by {apart:.1e} of their largest magnitude)"
+    return plain

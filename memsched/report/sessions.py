@@ -145,11 +145,16 @@ def held_back_lines(report: OptimizeReport) -> list[Line]:
     held = report.held_back
     if held is None:
         return []
-    figures = f"{held.default_peak_before_bytes:,} -> {held.default_peak_after_bytes:,} B"
-    text = (
-        f"not written, as {_DEFAULT_SESSION} would need more than before ({figures}): a file that needs "
-        f"{held.requirement_bytes:,} B with the options of --order-guarantee session; name the session that you open"
+    file = (
+        f"a file that needs {held.requirement_bytes:,} B with the options of --order-guarantee session; name the "
+        "session that you open"
     )
+    figures = f"{held.default_peak_before_bytes:,} -> {held.default_peak_after_bytes:,} B"
+    why = f"would need more than before ({figures})"
+    if held.process_before_bytes is not None and held.process_after_bytes is not None:
+        figures = f"{format_size(held.process_before_bytes)} -> {format_size(held.process_after_bytes)}"
+        why = f"would take {figures} of the process, measured, at {held.cpu_ratio or 1:.2f} x the processor time"
+    text = f"not written, as {_DEFAULT_SESSION} {why}: {file}"
     return [(text, "yellow")]
 
 
@@ -174,11 +179,14 @@ def process_lines(report: OptimizeReport) -> list[Line]:
     if not rows or rows[0].process_bytes is None:
         return []
     first, lines = rows[0].process_bytes, []
-    text = f"the process, measured: {format_size(first)} for the file as given in a session without options"
+    growing = "" if rows[0].settled else f", still growing after {rows[0].runs} runs,"
+    text = f"the process, measured: {format_size(first)}{growing} for the file as given in a session without options"
     for row in rows[1:]:
         if row.file == "written" and row.process_bytes is not None and row.cpu_ratio is not None:
-            how = "in one, too" if row.level == "all" and row.execution_order == "default" else "with the options below"
-            figures = f"{format_size(row.process_bytes)} at {row.cpu_ratio:.2f} x the processor time"
+            plain = row.level == "all" and row.execution_order == "default" and row.mem_pattern
+            how = "in one, too" if plain else "with the options below"
+            growing = "" if row.settled else f", still growing after {row.runs} runs,"
+            figures = f"{format_size(row.process_bytes)}{growing} at {row.cpu_ratio:.2f} x the processor time"
             lines.append((f"this file {how}: {figures}", row.cpu_ratio > 1 + _SLOWER))
     told = [part for part, _ in lines]
     slow = any(slower for _, slower in lines)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, Literal, Protocol
 
 from memsched.frozen import FrozenValue
 
 __all__ = ["EXECUTED_TOLERANCE", "MOST_OFF", "SAME_SEEDS", "MeasuredArena", "OtherSize", "RunnerName", "Verification"]
-__all__ += ["missed_by", "peaks_off"]
+__all__ += ["as_opened", "missed_by", "peaks_off"]
 
 RunnerName = Literal["onnxruntime", "litert", "tflm"]
 """What runs models, as the command line has it."""
@@ -139,6 +140,8 @@ class Verification(FrozenValue, frozen=True):
         default_relative_error: Largest difference of any output of the model as given in a session without options to
             that of the optimised model in the session that is promised, by its largest magnitude; None where both are
             the same session, or one was not run.
+        default_apart: The same of the optimised model to the model as given, both in a session without options: 0 for
+            equal bits; None where one was not run there.
         outputs_vary: Whether the outputs of the model as given differ from input to input, so that equal outputs say
             something; None when that is unknown, as with a single run.
         other_sizes: How the optimised model fares at other sizes.
@@ -168,6 +171,7 @@ class Verification(FrozenValue, frozen=True):
     default_peak_before_bytes: int | None = None
     default_peak_after_bytes: int | None = None
     default_relative_error: float | None = None
+    default_apart: float | None = None
     other_sizes: tuple[OtherSize, ...] = ()
     arenas: tuple[MeasuredArena, ...] = ()
     refused: str | None = None
@@ -189,3 +193,17 @@ class Verification(FrozenValue, frozen=True):
         if self.outputs_equal is None:
             return None
         return self.outputs_equal or (self.max_abs_error is not None and self.max_abs_error <= atol)
+
+
+def as_opened(found: Verification) -> Verification:
+    """Return ``found`` for a file that is opened without the options that were verified: such a session counts."""
+    return replace(
+        found,
+        measured_peak_before_bytes=found.default_peak_before_bytes,
+        measured_peak_after_bytes=found.default_peak_after_bytes,
+        predicted_peak_before_bytes=None,
+        predicted_peak_after_bytes=None,
+        default_relative_error=None,
+        executed_order_matches=None,
+        measured_with=("session = onnxruntime.InferenceSession(path)",),
+    )

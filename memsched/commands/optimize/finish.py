@@ -7,12 +7,13 @@ need more for is not written.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.interpreter_rows import interpreter_section, refused_row
+from memsched.commands.optimize.opening import OpenedFile, in_doubt, opened_file, opening_lines, takes_less
 from memsched.commands.optimize.place import Request, place, required_as_given
 from memsched.commands.optimize.worth import slight
 from memsched.commands.session_rows import LEAST_SHOWN, SessionFile, measured_sessions
@@ -28,11 +29,12 @@ from memsched.report.values.interpreter import InterpreterSection, RefusedFileRo
 from memsched.report.values.sessions import HeldBackSection, SessionRow
 from memsched.runtimes.known import default_interpreter_of, runtime_of, session_maker_of
 from memsched.runtimes.litert.default_interpreter import DefaultInterpreter, InterpreterMemory
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED
+from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED, PATTERNLESS, SessionPoint
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.runtime import Opening, Requirement
-from memsched.runtimes.values import Verification
+from memsched.runtimes.values import Verification, as_opened
 from memsched.search.run import Run
+from memsched.units import format_size
 
 if TYPE_CHECKING:
     from memsched.runtimes.tflm.arena import TflmFacts
@@ -122,13 +124,14 @@ def _for_sessions(final: FinalModel, request: Request, asked: FinishRequest) -> 
     found = _worthwhile(final, request, asked)
     if asked.exact and found.final.rewritten and not _same_bits(found):
         found = _left_whole(found, request, asked)
-    held = _held_back(found) if asked.guarded else None
-    if held is None:
-        return _with_sessions(found, asked)
-    if asked.exact and found.final.rewritten:
-        found = _left_whole(found, request, asked)
-        if _held_back(found) is None:
-            return dataclasses.replace(_with_sessions(found, asked), held_back=held)
+    held: HeldBackSection | None = None
+    for left in (found, None):
+        if left is None and (not found.final.rewritten or found.final.whole is None):
+            break
+        judged, refused = _opened(left or _left_whole(found, request, asked), request, asked)
+        held = held or refused
+        if refused is None:
+            return dataclasses.replace(judged, held_back=held)
     return dataclasses.replace(_original(request, asked), held_back=held)
 
 
@@ -210,6 +213,54 @@ def as_given(request: Request, asked: FinishRequest) -> FinishedModel:
     return FinishedModel(given, written, None, needed, figures, notes=(_COPIED,))
 
 
+def _opened(
+    found: FinishedModel, request: Request, asked: FinishRequest
+) -> tuple[FinishedModel, HeldBackSection | None]:
+    """Return a file with the sessions that it is opened with, and what speaks against writing it, if anything does."""
+    held = _held_back(found) if asked.guarded else None
+    if held is not None:
+        return found, held
+    found = _with_sessions(found, asked, request.slowdown)
+    seen = opened_file(found.sessions, request.slowdown) if asked.guarded and not found.ended else None
+    if seen is None:
+        return found, None
+    if seen.worse is not None:
+        return found, _held(found)
+    if found.written.guarantee.kind == "session" and seen.point != LISTED and not asked.promised:
+        return _without_list(found, seen)
+    return dataclasses.replace(found, sessions=_told(found.sessions, LISTED)), None
+
+
+def _without_list(found: FinishedModel, seen: OpenedFile) -> tuple[FinishedModel, HeldBackSection | None]:
+    """Return the same file for sessions that keep no order, as the options that keep it are not worth their time."""
+    shown, (given, *_, listed) = found.verification, found.sessions
+    before, after = (None, None) if shown is None else (shown.default_peak_before_bytes, shown.default_peak_after_bytes)
+    if shown is None or before is None or after is None or (after >= before and not takes_less(seen.row, given)):
+        return found, _held(found)
+    told = (
+        f"with the options of --order-guarantee session, this file takes {format_size(listed.process_bytes or 0)} of "
+        f"the process at {listed.cpu_ratio or 1:.2f} x the processor time"
+    )
+    lines = opening_lines(seen.point)
+    guarantee = dataclasses.replace(found.written.guarantee, kind="none", session_options=lines, requested=None)
+    opened = dataclasses.replace(
+        found,
+        written=dataclasses.replace(found.written, guarantee=guarantee),
+        verification=as_opened(shown),
+        needed=(Requirement(before), Requirement(after)),
+        figures={**found.figures, "session": (before, after)},
+        sessions=_told(found.sessions, seen.point),
+        notes=(*found.notes, told),
+    )
+    return opened, None
+
+
+def _told(rows: Sequence[SessionRow], point: SessionPoint) -> tuple[SessionRow, ...]:
+    """Return the rows of sessions without options, and that of the one to recommend."""
+    wanted = {(DEFAULT.order, DEFAULT.pattern), (point.order, point.pattern)}
+    return tuple(row for row in rows if (row.execution_order, row.mem_pattern) in wanted)
+
+
 def _same_bits(found: FinishedModel) -> bool:
     seen = found.verification
     return seen is not None and seen.outputs_equal is True and not refuted(seen, inexact=False)
@@ -237,18 +288,26 @@ def _finished(final: FinalModel, asked: FinishRequest) -> FinishedModel:
     return dataclasses.replace(done, verification=verification, notes=notes, ended=ended)
 
 
-def _with_sessions(found: FinishedModel, asked: FinishRequest) -> FinishedModel:
+def _with_sessions(found: FinishedModel, asked: FinishRequest, slowdown: float | None) -> FinishedModel:
     """Measure sessions on both files where there is something to see, and the files can be opened one by one."""
     path = asked.module.path
     opened = found.written.guarantee.kind in _OPENED and not found.written.unchanged
     if not opened or not opened_alone(found, asked.module):
         return found
     sessions = [SessionFile("given", DEFAULT), SessionFile("written", DEFAULT)]
+    if asked.guarded:
+        sessions.append(SessionFile("written", PATTERNLESS))
     if found.written.guarantee.kind == "session":
         sessions.append(SessionFile("written", LISTED, found.needed[1].total))
     maker = session_maker_of(asked.module.format)
+
+    def again(rows: Sequence[SessionRow], done: int) -> bool:
+        return asked.guarded and done < _PROCESSES and in_doubt(rows, slowdown)
+
     try:
-        rows = measured_sessions(maker, Path(path), found.written.model, asked.options, sessions, seed=asked.seed)
+        rows = measured_sessions(
+            maker, Path(path), found.written.model, asked.options, sessions, seed=asked.seed, again=again
+        )
     except KeyboardInterrupt:
         if not asked.may_end:
             raise
@@ -265,6 +324,9 @@ def opened_alone(found: FinishedModel, module: Module) -> bool:
 
 
 _COPIED: Final = "no file that memsched made could be used: the file as given was copied, and nothing was run"
+
+_PROCESSES: Final = 3
+"""Processes of each session at most, where what one of them takes may be chance."""
 
 _OPENED: Final = frozenset({"session", "pins", "default"})
 """Guarantees that say how a session is opened."""
@@ -284,6 +346,20 @@ def _held_back(found: FinishedModel) -> HeldBackSection | None:
         extra_macs_percent=round(float(100 * found.final.extra_work), 2),
         default_peak_before_bytes=before,
         default_peak_after_bytes=after,
+    )
+
+
+def _held(found: FinishedModel) -> HeldBackSection:
+    """Return what speaks against writing the file: what a session without options was measured to take for it."""
+    seen, (given, plain, *_) = found.verification, found.sessions
+    return HeldBackSection(
+        requirement_bytes=found.needed[1].total,
+        extra_macs_percent=round(float(100 * found.final.extra_work), 2),
+        default_peak_before_bytes=0 if seen is None else seen.default_peak_before_bytes or 0,
+        default_peak_after_bytes=0 if seen is None else seen.default_peak_after_bytes or 0,
+        process_before_bytes=given.process_bytes,
+        process_after_bytes=plain.process_bytes,
+        cpu_ratio=plain.cpu_ratio,
     )
 
 

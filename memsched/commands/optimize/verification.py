@@ -13,7 +13,7 @@ __all__ = ["verification_section"]
 def verification_section(verification: Verification) -> VerificationSection:
     """Return the section of a report that says what running the models showed."""
     error, relative = verification.max_abs_error, verification.relative_error
-    apart = verification.default_relative_error
+    apart, in_default = verification.default_relative_error, verification.default_apart
     return VerificationSection(
         runtime=verification.runtime,
         outputs_equal=verification.outputs_equal,
@@ -32,6 +32,7 @@ def verification_section(verification: Verification) -> VerificationSection:
         default_peak_before_bytes=verification.default_peak_before_bytes,
         default_peak_after_bytes=verification.default_peak_after_bytes,
         default_relative_error=apart if apart is not None and apart < float("inf") else None,
+        default_apart=in_default if in_default is not None and in_default < float("inf") else None,
         other_sizes=tuple(OtherSizeRow(**dataclasses.asdict(one)) for one in verification.other_sizes),
         arena_before=next(map(_arena_section, verification.arenas[:1]), None),
         arena_after=next(map(_arena_section, verification.arenas[1:]), None),

@@ -7,9 +7,9 @@ same, as the order of weights in a file says nothing of what is computed.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from memsched.commands.optimize.finish import FinishedModel, FinishRequest
 from memsched.commands.session_rows import SessionFile, measured_sessions
@@ -17,13 +17,13 @@ from memsched.commands.verify import compare
 from memsched.formats.known import format_of
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.known import session_maker_of
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED
+from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED, PATTERNLESS, SessionPoint
 from memsched.units import format_size
 
 __all__ = ["in_best_order"]
 
-_RowsByOrder = Mapping[Literal["file", "default"], SessionRow]
-"""What sessions took, by the order in which they execute."""
+_RowsByPoint = Mapping[SessionPoint, SessionRow]
+"""What sessions took, by how they are opened."""
 
 _GAIN: Final = 0.97
 """Share of the process that a file may take at most of what it takes in the order that it has."""
@@ -31,7 +31,7 @@ _GAIN: Final = 0.97
 
 def in_best_order(found: FinishedModel, asked: FinishRequest) -> FinishedModel:
     """Return the same with large weights first where sessions without options take less so, and no other more."""
-    before = {row.execution_order: row for row in found.sessions if row.file == "written"}
+    before = _by_point(found.sessions)
     if found.ended or not before:
         return found
     data = format_of(asked.module).weights_first(found.written.model)
@@ -43,7 +43,7 @@ def in_best_order(found: FinishedModel, asked: FinishRequest) -> FinishedModel:
         if not asked.may_end:
             raise
         return dataclasses.replace(found, ended=True)
-    gain = _gain(before, {row.execution_order: row for row in after})
+    gain = _gain(before, _by_point(after))
     if gain is None or not compare(found.written.model, data, asked.options, runs=1, rtol=0.0, atol=0.0, seed=0).same:
         return found
     told = f"large weights are first in the file: ONNX Runtime then takes {format_size(gain)} less to open it"
@@ -52,24 +52,26 @@ def in_best_order(found: FinishedModel, asked: FinishRequest) -> FinishedModel:
     return dataclasses.replace(found, written=written, sessions=(*given, *after), notes=(*found.notes, told))
 
 
-def _measured(data: bytes, before: _RowsByOrder, asked: FinishRequest) -> tuple[SessionRow, ...]:
+def _by_point(rows: Sequence[SessionRow]) -> dict[SessionPoint, SessionRow]:
+    kinds = {(one.order, one.pattern): one for one in (DEFAULT, PATTERNLESS, LISTED)}
+    return {kinds[row.execution_order, row.mem_pattern]: row for row in rows if row.file == "written"}
+
+
+def _measured(data: bytes, before: _RowsByPoint, asked: FinishRequest) -> tuple[SessionRow, ...]:
     """Return what the sessions that were measured on the file take on the same in another order."""
-    files = [
-        SessionFile("written", LISTED if order == "file" else DEFAULT, row.predicted_bytes)
-        for order, row in before.items()
-    ]
+    files = [SessionFile("written", point, row.predicted_bytes) for point, row in before.items()]
     maker = session_maker_of(asked.module.format)
     return measured_sessions(maker, Path(asked.module.path), data, asked.options, files, seed=asked.seed)
 
 
-def _gain(before: _RowsByOrder, after: _RowsByOrder) -> int | None:
+def _gain(before: _RowsByPoint, after: _RowsByPoint) -> int | None:
     """Return by how many bytes less a session without options takes; None where it or another gains nothing."""
-    if before.keys() != after.keys() or "default" not in before:
+    if before.keys() != after.keys() or DEFAULT not in before:
         return None
     taken = {name: (row.process_bytes, after[name].process_bytes) for name, row in before.items()}
     if any(old is None or new is None or _GAIN * new > old for old, new in taken.values()):
         return None
-    old, new = taken["default"]
+    old, new = taken[DEFAULT]
     if old is None or new is None or new > _GAIN * old:
         return None
     return old - new

@@ -26,8 +26,10 @@ class SessionRow(Section, frozen=True, kw_only=True):
         threads: ``intra_op_num_threads``; 0 is ONNX Runtime's own choice.
         predicted_bytes: Activations that it should request at most; null where nothing predicts it.
         measured_bytes: Those that it requested; null where the profile does not show it.
-        process_bytes: Peak of the process in a steady run, above what it was before the session; null where the
-            system does not show it.
+        process_bytes: Peak of the process in all runs after the first until two further ones added nothing, above what
+            it was before the session; null where the system does not show it.
+        runs: So many there were.
+        settled: Whether the last two added nothing; otherwise time ended them.
         first_run_bytes: The same until the first run's end, loading included.
         cpu_ms: Milliseconds of processor time of one run: a measurement of one machine, for comparison with the other
             rows alone.
@@ -51,6 +53,8 @@ class SessionRow(Section, frozen=True, kw_only=True):
     first_run_bytes: Count | None = None
     cpu_ms: Amount | None = None
     cpu_ratio: Amount | None = None
+    runs: Count | None = None
+    settled: bool = True
 
 
 class ExecutedSection(Section, frozen=True, kw_only=True):
@@ -78,9 +82,16 @@ class HeldBackSection(Section, frozen=True, kw_only=True):
         extra_macs_percent: Work that the model as given does not have.
         default_peak_before_bytes: What a session without options was measured to need for the model as given.
         default_peak_after_bytes: The same for what was found.
+        process_before_bytes: What its process was measured to take for the model as given; null where activations alone
+            spoke against what was found.
+        process_after_bytes: The same for what was found.
+        cpu_ratio: Processor time of what was found to that of the model as given there.
     """
 
     requirement_bytes: Count
     extra_macs_percent: Amount
     default_peak_before_bytes: Count
     default_peak_after_bytes: Count
+    process_before_bytes: Count | None = None
+    process_after_bytes: Count | None = None
+    cpu_ratio: Amount | None = None

@@ -100,6 +100,8 @@ class VerificationSection(Section, frozen=True, kw_only=True):
         default_relative_error: The largest difference of any output of the model as given in a session without options
             to that of the model written in the session promised, by its largest magnitude: such a session rewrites
             operators. null where both are the same session, or one was not run. Absent in reports of older versions.
+        default_apart: The same of the model written to the one given, both in a session without options: 0 for equal
+            bits; null where one was not run there, or it is infinite. Absent in reports of older versions.
         other_sizes: How the model written fares at sizes that it was not optimised for, where the model as given leaves
             dimensions open and accepts them.
         outputs_vary: Whether outputs differ from input to input, so that equal ones say something; null when that is
@@ -130,6 +132,7 @@ class VerificationSection(Section, frozen=True, kw_only=True):
     default_peak_before_bytes: Count | None = None
     default_peak_after_bytes: Count | None = None
     default_relative_error: Amount | None = None
+    default_apart: Amount | None = None
     other_sizes: tuple[OtherSizeRow, ...] = ()
     arena_before: MeasuredArenaSection | None = None
     arena_after: MeasuredArenaSection | None = None

@@ -11,6 +11,7 @@ from memsched.errors import UsageError
 from memsched.formats.decoders import Decoder
 from memsched.frozen import FrozenValue
 from memsched.runtimes.child import run_in_child
+from memsched.runtimes.onnxruntime.session_points import STEADY_SECONDS
 
 __all__ = ["DecoderFile", "GenerationRun", "TextComparison", "compare_texts", "race_texts", "run_text"]
 
@@ -39,13 +40,17 @@ class GenerationRun(FrozenValue, frozen=True):
         opened: Bytes of the process at most while the session was opened; all are above what it had before that.
         idle: What it takes then.
         process: At most while it ran; caches are in it.
-        seconds: Of each step.
+        seconds: Of each step, in the quickest of several passes over all of them.
+        runs: Such passes until the process stopped growing.
+        settled: Whether it did.
     """
 
     opened: int
     idle: int
     process: int
     seconds: tuple[float, ...]
+    runs: int = 0
+    settled: bool = True
 
 
 class TextComparison(FrozenValue, frozen=True):
@@ -70,10 +75,11 @@ def run_text(file: DecoderFile, past: int, steps: Sequence[int], *, seed: int) -
         UsageError: It does not run.
     """
     request = {"file": _told(file), "past": past, "steps": list(steps), "seed": seed}
+    request["seconds"] = STEADY_SECONDS
     result = run_in_child(f"{_PROCESS}:measure", request, _TIMEOUT)
     if not result.ok:
         raise UsageError(f"'{file.path.name}' does not run {steps[0]} tokens behind {past}: {_line(result.reason)}")
-    taken = {name: result.value[name] for name in ("opened", "idle", "process")}
+    taken = {name: result.value[name] for name in ("opened", "idle", "process", "runs", "settled")}
     return GenerationRun(**taken, seconds=tuple(result.value["seconds"]))
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from memsched.runtimes.compare import compare, relative_error
 from memsched.runtimes.inputs import random_values
-from memsched.runtimes.measure import forget_highest, process_bytes
+from memsched.runtimes.measure import forget_highest, process_bytes, run_until_steady
 from memsched.runtimes.onnxruntime.inputs import dtype_of
 from memsched.runtimes.onnxruntime.sessions import find_data
 
@@ -31,11 +31,13 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
     """Put tokens behind random ones in steps, and say what the process and each step took.
 
     Args:
-        request: "file"; "past": random tokens before; "steps": how many are put behind them in each; "seed".
+        request: "file"; "past": random tokens before; "steps": how many are put behind them in each; "seed";
+            "seconds": that further passes over all steps may take, as `run_until_steady` has them.
 
     Returns:
         "opened": the highest memory while the session was opened, "idle": what it takes then, "process": the highest
-        while it ran, all above what the process had before that, bytes; "seconds": of each step.
+        while it ran until that was steady, all above what the process had before that, bytes; "seconds": of each step,
+        in the quickest pass; "runs": passes, and whether they "settled".
     """
     past, steps = request["past"], request["steps"]
     text = _TokenFeeds(request["file"], past + sum(steps), request["seed"])
@@ -48,14 +50,20 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
     text.know(model.session)
     gc.collect()
     forget_highest()
-    seconds = []
-    for begin, count in _steps(past, steps):
-        feed = text.feed(begin, count)
-        started = time.perf_counter()
-        model.step(feed, begin, count)
-        seconds.append(time.perf_counter() - started)
-    taken = {"opened": opened, "idle": idle, "process": process_bytes("VmHWM:")}
-    return {name: max(0, size - before) for name, size in taken.items()} | {"seconds": seconds}
+    seconds = [float("inf")] * len(steps)
+
+    def run(_: int) -> None:
+        model.start(past, request["seed"])
+        for place, (begin, count) in enumerate(_steps(past, steps)):
+            feed = text.feed(begin, count)
+            started = time.perf_counter()
+            model.step(feed, begin, count)
+            seconds[place] = min(seconds[place], time.perf_counter() - started)
+
+    found = run_until_steady(run, before, seconds=request["seconds"])
+    taken = {"opened": opened, "idle": idle, "process": found.peak}
+    sizes = {name: max(0, size - before) for name, size in taken.items()}
+    return {**sizes, "seconds": seconds, "runs": found.runs, "settled": found.settled}
 
 
 def race(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from memsched.errors import UsageError
 from memsched.frozen import FrozenValue
 from memsched.runtimes.child import run_in_child
+from memsched.runtimes.onnxruntime.session_points import STEADY_SECONDS, least_runs
 
 __all__ = [
     "AtSize",
@@ -43,10 +44,14 @@ class RangedRun(FrozenValue, frozen=True):
     Attributes:
         process: Bytes of the process at most, above what it had before the runtime was imported.
         seconds: Of the quickest run but the first.
+        runs: Until the process stopped growing.
+        settled: Whether it did.
     """
 
     process: int
     seconds: float
+    runs: int = 0
+    settled: bool = True
 
 
 class TimeRatio(FrozenValue, frozen=True):
@@ -106,14 +111,30 @@ def draw_at(path: Path, sizes: Mapping[str, int], file: Path, *, seed: int) -> N
         raise UsageError(f"the model has no random inputs at {dict(sizes)}: {_line(result.reason)}")
 
 
-def run_on(path: Path, feeds: Path, *, folder: Path | None = None, even: bool = False) -> RangedRun | str:
+def run_on(
+    path: Path,
+    feeds: Path,
+    *,
+    folder: Path | None = None,
+    even: bool = False,
+    beside: Sequence[Path] = (),
+    least: int | None = None,
+) -> RangedRun | str:
     """Return what a model takes on inputs that were stored, in a process of its own; or why it does not run.
 
     Args:
         folder: Where weights lie that the file names, if not beside it.
         even: In a process that gives back what is freed at once, so that chance has no part in what it takes.
+        beside: Inputs of other sizes, which take turns with these.
+        least: Runs at least; None for what `least_runs` says.
     """
-    request = {**_model(path, folder), "feeds": str(feeds), "runs": 1, "even": even}
+    request = {
+        **_model(path, folder),
+        "feeds": [str(one) for one in (*beside, feeds)],
+        "least": least_runs(path) if least is None else least,
+        "seconds": STEADY_SECONDS,
+        "even": even,
+    }
     result = run_in_child(_MEASURE, request, _TIMEOUT)
     return RangedRun(**result.value) if result.ok else _line(result.reason)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from memsched.formats.onnx.types import length_of
 from memsched.runtimes.compare import compare, relative_error
-from memsched.runtimes.measure import forget_highest, process_bytes
+from memsched.runtimes.measure import forget_highest, process_bytes, run_until_steady
 from memsched.runtimes.onnxruntime.draws import same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_arrays
 from memsched.runtimes.onnxruntime.sessions import find_data, run_once
@@ -42,29 +42,37 @@ def draw(request: Mapping[str, Any]) -> None:
 
 
 def measure(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a model on inputs that were stored, and say what the process and the later runs took.
+    """Run a model on inputs that were stored until its memory is steady, and say what the process and the runs took.
 
     Args:
-        request: "path", "folder" as `_opened` has them; "feeds": what `draw` stored; "runs": timed after the first;
-            "even": whether freed memory is given back at once.
+        request: "path", "folder" as `_opened` has them; "feeds": files that `draw` stored, of which the last is the
+            one whose time is told; they take turns; "least": runs, and "seconds" that they may take, as
+            `run_until_steady` has them; "even": whether freed memory is given back at once.
 
     Returns:
-        "process": the highest memory above that before the runtime was imported, bytes; "seconds": of the quickest run.
+        "process": the highest memory above that before the runtime was imported, bytes; "seconds": of the quickest run;
+        "runs", and whether they "settled".
     """
     if request["even"]:
         give_back_at_once()
-    feed = read_arrays(request["feeds"])
+    feeds = [read_arrays(file) for file in request["feeds"]]
     gc.collect()
     forget_highest()
     before = process_bytes("VmRSS:")
     session, _ = _opened(request["path"], request["folder"], described=False)
-    session.run(None, feed)
-    times = []
-    for _ in range(request["runs"]):
-        started = time.perf_counter()
-        session.run(None, feed)
-        times.append(time.perf_counter() - started)
-    return {"process": process_bytes("VmHWM:") - before, "seconds": min(times)}
+
+    def run(number: int) -> None:
+        session.run(None, feeds[number])
+
+    sizes = len(feeds)
+    found = run_until_steady(run, before, least=request["least"], sizes=sizes, seconds=request["seconds"])
+    times = found.clock[sizes - 1 :: sizes]
+    return {
+        "process": found.peak - before,
+        "seconds": min(times[1:] or times),
+        "runs": found.runs,
+        "settled": found.settled,
+    }
 
 
 def race(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from memsched.graph.border import Border
 from memsched.graph.model import Graph
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.package import ONNXRUNTIME
-from memsched.runtimes.values import RunnerName, Verification
+from memsched.runtimes.values import RunnerName, Verification, as_opened
 
 __all__ = ["OnnxRuntimeRunner"]
 
@@ -77,7 +77,7 @@ class OnnxRuntimeRunner:
             return found
         if written.unchanged:
             kept = promised.kind in {"pins", "default"} or written.opened_with_options
-            return found if kept else _as_opened(found)
+            return found if kept else as_opened(found)
         sizes, notes = verification.try_other_sizes(data, written.model, tolerance=tolerance, **how)
         return replace(found, other_sizes=sizes, notes=(*found.notes, *notes))
 
@@ -136,17 +136,3 @@ class OnnxRuntimeRunner:
         shapes = {graph.tensors[tensor].name: graph.tensors[tensor].shape for tensor in graph.inputs}
         folder = None if module.path == STANDARD_STREAM else str(Path(module.path).absolute().parent)
         return {"folder": folder, "input_shapes": {name: list(one) for name, one in shapes.items() if one is not None}}
-
-
-def _as_opened(found: Verification) -> Verification:
-    """Return ``found`` for an unchanged file: no options are needed, so a session without options counts."""
-    return replace(
-        found,
-        measured_peak_before_bytes=found.default_peak_before_bytes,
-        measured_peak_after_bytes=found.default_peak_after_bytes,
-        predicted_peak_before_bytes=None,
-        predicted_peak_after_bytes=None,
-        default_relative_error=None,
-        executed_order_matches=None,
-        measured_with=("session = onnxruntime.InferenceSession(path)",),
-    )

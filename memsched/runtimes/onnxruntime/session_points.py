@@ -11,15 +11,19 @@ from typing import Any, Final, Literal
 from memsched.errors import ModelError, UsageError
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import run_in_child
+from memsched.runtimes.measure import LEAST_RUNS, LEAST_RUNS_OF_BODIES
 
-__all__ = ["DEFAULT", "EXECUTED", "LISTED", "MeasuredSession", "MemorySplit", "SessionPoint", "draw_feeds"]
-__all__ += ["measure_session", "split_of"]
+__all__ = ["DEFAULT", "EXECUTED", "LISTED", "PATTERNLESS", "MeasuredSession", "MemorySplit", "SessionPoint"]
+__all__ += ["draw_feeds"]
+__all__ += ["STEADY_SECONDS", "least_runs", "measure_session", "split_of"]
 
 _DRAW: Final = "memsched.runtimes.onnxruntime.session_process:draw"
 _MEASURE: Final = "memsched.runtimes.onnxruntime.session_process:measure"
-_RUNS: Final = 3
 _ROUNDS: Final = 9
 _TIMEOUT: Final = 600.0
+
+STEADY_SECONDS: Final = 60.0
+"""After which no further run of one process begins: figures that did not settle until then say so."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,6 +57,9 @@ class SessionPoint:
 
 DEFAULT: Final = SessionPoint()
 """A session without options."""
+
+PATTERNLESS: Final = SessionPoint(pattern=False)
+"""The one option that takes less of most processes and costs no time."""
 
 EXECUTED: Final = SessionPoint("disabled", "file", reuse=False, pattern=False)
 """For files that hold what is executed, in its order."""
@@ -141,12 +148,14 @@ class MeasuredSession:
     """What a session took, bytes; None where the runtime or the system does not show it.
 
     Attributes:
-        requested: Activations that were requested at most, of the arena, in the first run or the next.
-        process: Peak of the process in a later run, above what it was before the session.
+        requested: Activations that were requested at most, of the arena, in the first run or a later one.
+        process: Peak of the process in all later runs, above what it was before the session.
         first_run: The same until the end of the first run, loading included.
         cpu_seconds: Of one run, all threads together.
         ratio: Of processor time to that of the session it took turns with; None where there was none.
         split: None where the runtime does not show it.
+        runs: Until the process stopped growing.
+        settled: Whether it did.
     """
 
     requested: int | None
@@ -155,6 +164,8 @@ class MeasuredSession:
     cpu_seconds: float
     ratio: float | None = None
     split: MemorySplit | None = None
+    runs: int = 0
+    settled: bool = True
 
 
 def draw_feeds(data: bytes, folder: Path | None, options: LoadOptions, file: Path, *, seed: int) -> None:
@@ -189,6 +200,7 @@ def measure_session(
     beside: tuple[Path, SessionPoint] | None = None,
     *,
     rounds: int = _ROUNDS,
+    least: int | None = None,
 ) -> MeasuredSession | str:
     """Return what a session on a file took in a process of its own; or why it did not run.
 
@@ -196,9 +208,11 @@ def measure_session(
         feeds: What `draw_feeds` stored.
         beside: A file and a session that it takes turns with in being timed.
         rounds: In which they do.
+        least: Runs at least; None for what `least_runs` says.
     """
     options = _told(point)
-    request = {"path": str(path.absolute()), "feeds": str(feeds.absolute()), "options": options, "runs": _RUNS}
+    request: dict[str, Any] = {"path": str(path.absolute()), "feeds": str(feeds.absolute()), "options": options}
+    request |= {"least": least_runs(path) if least is None else least, "seconds": STEADY_SECONDS}
     if beside is not None:
         other = {"path": str(beside[0].absolute()), "options": _told(beside[1])}
         request |= {"beside": other, "rounds": rounds}
@@ -213,7 +227,22 @@ def measure_session(
         cpu_seconds=found["cpu_seconds"],
         ratio=found["ratio"],
         split=split_of(found, lasting=point.arena and not point.shrinkage),
+        runs=found["runs"],
+        settled=found["settled"],
     )
+
+
+def least_runs(path: Path) -> int:
+    """Return in how many runs at least the process of a model may still grow, by what the file holds."""
+    import onnx
+
+    from memsched.formats.onnx.structure import graphs_of
+
+    try:
+        graph = onnx.load_model(path, load_external_data=False).graph
+    except Exception:  # whatever it is, the runtime says it better
+        return LEAST_RUNS
+    return LEAST_RUNS if len(graphs_of(graph)) == 1 else LEAST_RUNS_OF_BODIES
 
 
 def _told(point: SessionPoint) -> dict[str, Any]:

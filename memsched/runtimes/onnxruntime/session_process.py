@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from memsched.runtimes.measure import forget_highest, process_bytes
+from memsched.runtimes.measure import LEAST_RUNS, SteadyRuns, forget_highest, process_bytes, run_until_steady
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_arrays
 from memsched.runtimes.onnxruntime.sessions import find_data, open_session, read_profile, run_once, session_options
 
@@ -73,14 +73,16 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         request: "path" of the model; "feeds": an .npz file; "options" as `session_options` takes them, with "arena",
-            "shrinkage", "prepacking" and "threads"; "runs": timed after the first;
-            "beside": {"path", "options"} of a session that takes turns with it in being timed, or None.
+            "shrinkage", "prepacking" and "threads"; "least": runs, and "seconds" that they may take, as
+            `run_until_steady` has them; "beside": {"path", "options"} of a session that takes turns with it in being
+            timed, or None.
 
     Returns:
         Bytes above the process as it was before the session: "first" (peak until the first run's end), "steady" (peak
-        of a later run); of the arena "requested" (at most, of the first run) and "lasting" (of the next too), None
-        where they were not shown; "cpu_seconds" of a run; "ratio" of these to those of "beside", the median;
-        "parts": counters of the process from which the split is made; "arena": those of the arena.
+        of all later ones); "runs", and whether they "settled"; of the arena "requested" (at most, of the first run) and
+        "lasting" (of later ones too), None where they were not shown; "cpu_seconds" of a run; "ratio" of these to those
+        of "beside", the median; "parts": counters of the process from which the split is made; "arena": those of the
+        arena.
     """
     import onnxruntime
 
@@ -93,12 +95,7 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
     session = open_session(onnxruntime, request["path"], _options(onnxruntime, wanted), wanted)
     opened = _counters()
     told = _run_options(onnxruntime, wanted)
-    session.run(None, feed, told)
-    first = _highest()
-    session.run(None, feed, told)
-    forget_highest()
-    seconds = min(_cpu_seconds(session, feed, told) for _ in range(request["runs"]))
-    steady = _highest()
+    first, found = _run(session, feed, told, request, before)
     rest = _counters()
     del session
     shown = _profiled(onnxruntime, request["path"], wanted, feed)
@@ -111,10 +108,28 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
             "weights": _weights(onnxruntime, request["path"], wanted),
         },
         "first": first - before,
-        "steady": steady - before,
-        "cpu_seconds": seconds,
+        "steady": found.peak - before,
+        "runs": found.runs,
+        "settled": found.settled,
+        "cpu_seconds": min(found.processor[1:]),
         **shown,
     }
+
+
+def _run(
+    session: Any, feed: Mapping[str, Any], told: Any, request: Mapping[str, Any], before: int
+) -> tuple[int, SteadyRuns]:
+    """Run until the memory is steady; return the highest until the first run's end, and all runs: the peak of later."""
+    first: list[int] = []
+
+    def run(_: int) -> None:
+        session.run(None, feed, told)
+        if not first:
+            first.append(_highest())
+            forget_highest()
+
+    found = run_until_steady(run, before, least=request["least"], seconds=request["seconds"])
+    return first[0], found
 
 
 def _options(onnxruntime: Any, wanted: Mapping[str, Any]) -> Any:
@@ -142,13 +157,13 @@ def _cpu_seconds(session: Any, feed: Mapping[str, Any], told: Any, runs: int = 1
 
 
 def _profiled(onnxruntime: Any, path: str, wanted: Mapping[str, Any], feed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a profile shows of the arena in two runs."""
+    """Return what a profile shows of the arena."""
     options = _options(onnxruntime, wanted)
     options.enable_profiling = True
     options.profile_file_prefix = "profile"
     session = open_session(onnxruntime, path, options, wanted)
     told = _run_options(onnxruntime, wanted)
-    for _ in range(2):
+    for _ in range(LEAST_RUNS):
         session.run(None, feed, told)
     file = Path(session.end_profiling())
     events = json.loads(file.read_text(encoding="utf-8"))

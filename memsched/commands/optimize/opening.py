@@ -1,0 +1,112 @@
+"""How the file that is written is opened where the user named no session: what was measured decides.
+
+Sessions without options are what most files are opened with: what they take more of the process or of time for is not
+written. Options are recommended where they take less of the process at no more than the time that is permitted, and
+``enable_mem_pattern = False`` alone before a longer list that takes no less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from memsched.frozen import FrozenValue
+from memsched.report.values.sessions import SessionRow
+from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED, PATTERNLESS, SessionPoint
+
+__all__ = ["POINTS", "OpenedFile", "in_doubt", "most_times", "opened_file", "opening_lines", "takes_less"]
+
+POINTS: Final = (DEFAULT, PATTERNLESS, LISTED)
+"""Sessions on the written file that are measured, the one with the fewest options first."""
+
+_SPARE_BYTES: Final = 4 << 20
+"""By so much processes of one session differ by chance, or by the following share of them."""
+
+_CHANCE: Final = 0.05
+_NOISE: Final = 0.05
+"""Share of the time that is chance where both sessions execute the same: none was permitted, and none is added."""
+
+_DOUBT: Final = 0.25
+_FEWEST: Final = 3
+_GAIN: Final = 0.97
+"""Share of the process that further options must leave at most."""
+
+
+class OpenedFile(FrozenValue, frozen=True):
+    """What sessions on a written file were seen to do.
+
+    Attributes:
+        worse: In which respect a session without options is worse than on the file as given; None: in none.
+        point: The session to recommend.
+        row: What it took.
+    """
+
+    worse: Literal["process", "time"] | None
+    point: SessionPoint
+    row: SessionRow
+
+
+def most_times(slowdown: float | None) -> float:
+    """Return how many times as long as without the file a session may take.
+
+    Args:
+        slowdown: Time that may be added, in percent; None for any.
+    """
+    return math.inf if slowdown is None else 1 + max(_NOISE, slowdown / 100)
+
+
+def opened_file(rows: Sequence[SessionRow], slowdown: float | None) -> OpenedFile | None:
+    """Return what rows say: that of the file as given, then those of `POINTS` or of the first of them; None: too few.
+
+    Args:
+        slowdown: As `most_times` has it.
+    """
+    if len(rows) < _FEWEST or any(row.process_bytes is None for row in rows):
+        return None
+    given, plain, *_ = rows
+    most = most_times(slowdown)
+    worse: Literal["process", "time"] | None = None
+    if _process(plain) > _process(given) + max(_SPARE_BYTES, _CHANCE * _process(given)):
+        worse = "process"
+    elif _times(plain) > most:
+        worse = "time"
+    best = plain
+    for row in rows[2:]:
+        if _times(row) <= most and takes_less(row, best):
+            best = row
+    return OpenedFile(worse, POINTS[list(rows[1:]).index(best)], best)
+
+
+def in_doubt(rows: Sequence[SessionRow], slowdown: float | None) -> bool:
+    """Whether another process of each may show that chance spoke against the written file, or one of its sessions."""
+    found = opened_file(rows, slowdown)
+    if found is None:
+        return False
+    most = most_times(slowdown)
+    near = (most < _times(row) <= most + _DOUBT for row in rows[1:])
+    return found.worse == "process" or any(near)
+
+
+def takes_less(row: SessionRow, other: SessionRow) -> bool:
+    """Whether a session takes less of the process than another one, by more than chance."""
+    return _process(row) < _GAIN * _process(other)
+
+
+def _process(row: SessionRow) -> int:
+    return row.process_bytes or 0
+
+
+def _times(row: SessionRow) -> float:
+    return 1.0 if row.cpu_ratio is None else row.cpu_ratio
+
+
+def opening_lines(point: SessionPoint) -> tuple[str, ...]:
+    """Return the lines of Python by which a session without other options than the memory pattern's is opened."""
+    if point != PATTERNLESS:
+        return ()
+    return (
+        "options = onnxruntime.SessionOptions()",
+        "options.enable_mem_pattern = False",
+        "session = onnxruntime.InferenceSession(path, options)",
+    )
