@@ -212,7 +212,7 @@ def test_files_are_judged_by_what_a_process_takes_in_the_end(
     opened = _opened()
     _with_first(monkeypatch)
     sizes = RangedSizes({"n": 9}, {"n": 5}, {"n": 5}, ({"n": 9},))
-    found = try_points(opened, GivenFile(path, None, OnnxFormat()), _points("file"), sizes, 0, 10)
+    found = try_points(opened, GivenFile(path, None, OnnxFormat()), _points("file"), sizes, 0, 10, UNLIMITED)
     assert (found.best and found.best.point and found.best.point.name) == written
     assert found.best is None or found.best.large.process == 40 << 20
 
