@@ -226,7 +226,7 @@ def _opened(
         return found, None
     if seen.worse is not None:
         return found, _held(found)
-    if found.written.guarantee.kind == "session" and seen.point != LISTED and not asked.promised:
+    if found.written.guarantee.kind == "session" and seen.point != LISTED and asked.budget is None:
         return _without_list(found, seen)
     return dataclasses.replace(found, sessions=_told(found.sessions, LISTED)), None
 
