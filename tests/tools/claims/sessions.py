@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["run_default_interpreter", "run_onnxruntime", "run_tflm", "turns_of_default_interpreter"]
+__all__ = ["run_default_interpreter", "run_onnxruntime", "run_session", "run_tflm", "turns_of_default_interpreter"]
+__all__ += ["turns_of_sessions"]
 
 _RUNS = 3
 _TOLERANCE = 1e-5
@@ -67,6 +68,56 @@ def _peak(events: Sequence[Mapping[str, Any]]) -> int | None:
     return None if base is None else highest
 
 
+def run_session(request: Mapping[str, Any]) -> int:
+    """Open the file "path" in ONNX Runtime as "session", a row of a report, says, and run it 20 times on "feeds".
+
+    Returns:
+        Bytes of the process at most from the second run on, beyond those before the session.
+    """
+    feeds = dict(np.load(io.BytesIO(request["feeds"])))
+    before = _status("VmRSS")
+    run = _session(request["path"], request["session"], feeds)
+    run()
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    for _ in range(_INTERPRETED - 1):
+        run()
+    return _status("VmHWM") - before
+
+
+def turns_of_sessions(request: Mapping[str, Any]) -> float:
+    """Return how much longer "path" as "session" takes than "original" in a default session, the median of 20 turns."""
+    feeds = dict(np.load(io.BytesIO(request["feeds"])))
+    original = _session(request["original"], None, feeds)
+    return _turns(original, _session(request["path"], request["session"], feeds))
+
+
+def _session(path: str, row: Mapping[str, Any] | None, feeds: Mapping[str, Any]) -> Callable[[], object]:
+    """Return what runs a file once in the session of a report's row; None for one without options."""
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    options, disabled = onnxruntime.SessionOptions(), None
+    if row is not None:
+        levels = {
+            "disabled": "DISABLE_ALL",
+            **{name: f"ENABLE_{name.upper()}" for name in ("basic", "extended", "all")},
+        }
+        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_{levels[row['level']]}")
+        if row["execution_order"] == "file":
+            options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
+        options.enable_mem_reuse, options.enable_mem_pattern = row["mem_reuse"], row["mem_pattern"]
+        options.enable_cpu_mem_arena, options.intra_op_num_threads = row["arena"], row["threads"]
+        disabled = row["disabled_optimizers"] or None
+        for entry, kept in (("prepacking", row["prepacking"]), ("quant_qdq", row["quant_qdq"])):
+            if not kept:
+                options.add_session_config_entry(f"session.disable_{entry}", "1")
+    session = onnxruntime.InferenceSession(
+        path, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
+    )
+    read = {one.name: feeds[one.name] for one in session.get_inputs()}
+    return lambda: session.run(None, read)
+
+
 def run_default_interpreter(request: Mapping[str, Any]) -> dict[str, int]:
     """Open the file "path" in LiteRT's default interpreter and run it 20 times.
 
@@ -87,7 +138,11 @@ def turns_of_default_interpreter(request: Mapping[str, Any]) -> float:
     """Return how much longer the second of the files "paths" takes of the processor, the median of 20 turns."""
     from ai_edge_litert.interpreter import Interpreter
 
-    first, second = (_interpreted(Interpreter, path) for path in request["paths"])
+    return _turns(*(_interpreted(Interpreter, path) for path in request["paths"]))
+
+
+def _turns(first: Callable[[], object], second: Callable[[], object]) -> float:
+    """Return how much longer the second takes of the processor, the median of 20 turns."""
     ratios, runs = [], 1
     while _seconds(first, runs) < _TURN:
         runs *= 2
@@ -114,7 +169,7 @@ def _interpreted(kind: Any, path: str) -> Callable[[], None]:
     return run
 
 
-def _seconds(run: Callable[[], None], runs: int) -> float:
+def _seconds(run: Callable[[], object], runs: int) -> float:
     started = time.process_time()
     for _ in range(runs):
         run()
