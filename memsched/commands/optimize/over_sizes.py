@@ -110,6 +110,7 @@ def optimize_over_sizes(
     Raises:
         MemschedError: The subclass and its message say which file or option is at fault.
     """
+    opened = format_in(data).open_model(data, path, options.dims, asked.ranges)
     rules = target_named(asked.target, format_in(data).name, path)
     if not rules.orders_itself:
         raise UsageError(f"--dim with a range is for --target onnxruntime, not for '{rules.name}'")
@@ -117,7 +118,6 @@ def optimize_over_sizes(
         raise UsageError("--dim with a range chooses by measurement: it takes a file, and no --no-verify")
     if options.input_shapes:
         raise UsageError("--dim with a range takes no --input-shape: name the other dimensions with --dim")
-    opened = format_in(data).open_model(data, path, options.dims, asked.ranges)
     large = _measurable(opened, options.dims)
     module = load_module(data, path, opened.at(large, options))
     prepared = prepare(module, rules, in_place=asked.in_place)

@@ -41,7 +41,7 @@ def test_optimize_bytes() -> None:
 def test_the_example_of_the_manual(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(small_models.branches())
-    result = memsched.optimize(str(path), target="tflm", budget="256KB", verify=False)
+    result = memsched.optimize(str(path), target="onnxruntime", budget="256KB", verify=False)
     result.save(str(tmp_path / "out.onnx"))
     result.report.save(str(tmp_path / "out.json"))
     assert result.budget_met is True

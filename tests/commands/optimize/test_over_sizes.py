@@ -23,7 +23,7 @@ import memsched
 from memsched.cli.main import main
 from memsched.commands.optimize import ranged_trials
 from memsched.commands.optimize.ranged_trials import GivenFile, RangedSizes, try_points
-from memsched.errors import MemschedError, UsageError
+from memsched.errors import UsageError
 from memsched.formats.blocks import BlockPoint, OpenModel, Range
 from memsched.formats.onnx.format import OnnxFormat
 from memsched.runtimes.onnxruntime.ranged import (
@@ -263,7 +263,8 @@ def test_a_model_in_which_nothing_grows_stays_as_it_is(tmp_path: Path) -> None:
         (["--dim", "length=1..8", "--budget-for", "arena"], "leave --budget-for arena out"),
         (["--dim", "length=1..8", "--tflm-plan"], "leave --tflm-plan out"),
         (["--dim", "length=1..8", "--control-dependencies"], "leave --control-dependencies out"),
-        (["--dim", "length=1..8", "--target", "tflm"], "is for --target onnxruntime"),
+        (["--dim", "length=1..8", "--target", "ideal"], "is for --target onnxruntime"),
+        (["--dim", "length=1..8", "--target", "tflm"], "give a TFLite model, or --target onnxruntime"),
         (["--dim", "length=1..8", "--allow", "reorder,inplace,tile"], "leave --allow tile out"),
         (["--dim", "length=1..8", "--allow", "reorder,inplace,remat"], "leave --allow remat out"),
         (["--dim", "length=1..8", "--allow", "reorder,inplace,io"], "leave --allow io out"),
@@ -297,8 +298,9 @@ def test_past_tokens_may_be_none_and_a_mask_is_as_long_as_both() -> None:
 def test_python_takes_a_pair(written: Path) -> None:
     with pytest.raises(UsageError, match="a range is the least length"):
         memsched.optimize(written / "net.onnx", dims={"length": (0, 0)})
-    with pytest.raises(MemschedError, match="states every size"):
-        memsched.optimize("models/person_detect.tflite", dims={"n": (1, 5)}, target="onnxruntime")
+    for target in ("litert", "ideal", "onnxruntime", None):
+        with pytest.raises(UsageError, match="states every size"):
+            memsched.optimize("models/person_detect.tflite", dims={"n": (1, 5)}, target=target)
     wrong: list[dict[str, Any]] = [{"tile": True}, {"remat": True}, {"io": True}, {"max_extra_macs": 50.0}]
     wrong += [{"budget_for": "arena"}, {"tflm_plan": True}, {"session": "default"}]
     for values in wrong:

@@ -11,7 +11,7 @@ from memsched.commands.optimize.permissions import percent_left
 from tests.tools.mixed_models import onnx_model
 
 
-@pytest.mark.parametrize("seed", [3, 9, 12])
+@pytest.mark.parametrize("seed", [3, 9, 30])
 def test_pieces_and_repetitions_together_stay_within_what_is_permitted(seed: int) -> None:
     data, most = onnx_model(seed), 30.0
     report = memsched.optimize(

@@ -123,7 +123,7 @@ _DEFAULT = SessionRow(file="given", level="all", execution_order="default", mem_
 
 def with_figures(shown: SessionRow, wanted: SessionRow) -> SessionRow:
     """Return ``wanted`` with the figures of ``shown``."""
-    figures = ("predicted_bytes", "measured_bytes", "process_bytes", "first_run_bytes", "cpu_ms")
+    figures = ("predicted_bytes", "measured_bytes", "process_bytes", "first_run_bytes", "cpu_ms", "runs", "settled")
     return msgspec.structs.replace(wanted, **{name: getattr(shown, name) for name in figures})
 
 
