@@ -138,10 +138,9 @@ def test_the_hook_runs_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.M
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a model and its report, as VS Code opens it."""
     monkeypatch.chdir(tmp_path)
-    for name in ("models", "memory"):
-        Path(name).mkdir()
+    Path("models").mkdir()
     Path("models/net.tflite").write_bytes(tflite_builder.build(tflite_builder.branches(3)))
-    command = [str(MEMSCHED), "analyze", "models/net.tflite", "--report", "memory/net.json", "-q"]
+    command = [str(MEMSCHED), "analyze", "models/net.tflite", "--report", "models/net.json", "-q"]
     subprocess.run(command, check=True)
     return tmp_path
 

@@ -7,6 +7,7 @@ import pytest
 from memsched import errors
 
 EXIT_CODES = {
+    "BudgetError": 3,
     "GraphError": 1,
     "InternalError": 1,
     "MemschedError": 1,

@@ -27,7 +27,6 @@ from memsched.report.values.optimize import (
     BodyRow,
     BudgetSection,
     BufferRow,
-    FailureRow,
     FaultRow,
     FusionSection,
     OptimizeReport,
@@ -49,7 +48,7 @@ from memsched.report.values.rewrites import (
 )
 from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, RequirementSection, TflmSection
 from memsched.report.values.sessions import ExecutedSection, HeldBackSection, SessionRow
-from memsched.report.values.shared import ModelSection, VerificationSection
+from memsched.report.values.shared import FailureRow, ModelSection, VerificationSection
 from memsched.search.progress import PassRecord
 from memsched.targets.pool_plan import PoolPlan
 

@@ -101,7 +101,7 @@ def test_words_become_what_the_function_takes() -> None:
     words += "--budget-for activations --allow reorder,tile --max-extra-macs 7% --max-slowdown none"
     more = (
         "--effort 2 --solver exact --partitions 3 --order-guarantee pins --tflm-plan --no-verify --seed 4 --workers 2 "
-        "--shapes-from-run feeds.npz --session basic"
+        "--shapes-from-run feeds.npz --session basic --keep-best"
     )
     assert parsed(OptimizeOptions, *words.split(), *more.split(), "--workers", "2").keywords() == {
         "target": "tflm",
@@ -109,6 +109,7 @@ def test_words_become_what_the_function_takes() -> None:
         "dims": {"n": 8},
         "budget": "50%",
         "budget_for": "activations",
+        "keep_best": True,
         "in_place": False,
         "tile": True,
         "remat": False,

@@ -12,7 +12,8 @@ from memsched.commands.failures import DEFECTS, Failures
 from memsched.commands.optimize import finish, making, rewritten, session
 from memsched.commands.optimize.tile import TileRewrite
 from memsched.errors import InternalError, ModelError, UsageError
-from memsched.report.values.optimize import FailureRow, OptimizeReport
+from memsched.report.values.optimize import OptimizeReport
+from memsched.report.values.shared import FailureRow
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.values import Verification
 from tests.commands.optimize.test_choose import convolutions, skip_connection

@@ -29,7 +29,6 @@ from memsched.report.values.layers import LayerRow
 from memsched.report.values.optimize import (
     BaselinesSection,
     BodyRow,
-    FailureRow,
     FileOrderSection,
     FixedDimensionRow,
     OptimizeReport,
@@ -60,7 +59,7 @@ from memsched.report.values.runtime import (
     TflmSection,
 )
 from memsched.report.values.sessions import ExecutedSection, HeldBackSection, SessionRow
-from memsched.report.values.shared import FiguresSection, ModelSection
+from memsched.report.values.shared import FailureRow, FiguresSection, ModelSection
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Requirement

@@ -21,7 +21,7 @@ from memsched.report.values.rewrites import (
 )
 from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, RequirementSection, TflmSection
 from memsched.report.values.sessions import ExecutedSection, HeldBackSection, SessionRow
-from memsched.report.values.shared import FiguresSection, ModelSection, VerificationSection
+from memsched.report.values.shared import FailureRow, FiguresSection, ModelSection, VerificationSection
 
 __all__ = [
     "AllocationSection",
@@ -30,7 +30,6 @@ __all__ = [
     "BodyRow",
     "BudgetSection",
     "BufferRow",
-    "FailureRow",
     "FaultRow",
     "FileOrderSection",
     "FixedDimensionRow",
@@ -181,20 +180,6 @@ class BudgetSection(Section, frozen=True, kw_only=True):
     exceeded_bytes: Count
     met: bool
     withheld: bool = False
-
-
-class FailureRow(Section, frozen=True, kw_only=True):
-    """A candidate that failed, so that the next best one was taken.
-
-    Attributes:
-        what: The candidate, in words.
-        reason: What failed: writing, reading back, a check, loading, or the comparison of outputs.
-        defect: memsched is at fault.
-    """
-
-    what: str
-    reason: str
-    defect: bool
 
 
 class SuggestionRow(Section, frozen=True, kw_only=True):

@@ -6,7 +6,14 @@ from typing import Literal
 
 from memsched.report.values.base import Amount, Count, Positive, Section, Sha256
 
-__all__ = ["FiguresSection", "MeasuredArenaSection", "ModelSection", "OtherSizeRow", "VerificationSection"]
+__all__ = [
+    "FailureRow",
+    "FiguresSection",
+    "MeasuredArenaSection",
+    "ModelSection",
+    "OtherSizeRow",
+    "VerificationSection",
+]
 
 
 class ModelSection(Section, frozen=True, kw_only=True):
@@ -31,6 +38,20 @@ class ModelSection(Section, frozen=True, kw_only=True):
     macs: Count
     graphs: Positive
     constant_ops: Count
+
+
+class FailureRow(Section, frozen=True, kw_only=True):
+    """A candidate that failed, so that the next best one was taken.
+
+    Attributes:
+        what: The candidate, in words.
+        reason: What failed: writing, reading back, a check, loading, or the comparison of outputs.
+        defect: memsched is at fault.
+    """
+
+    what: str
+    reason: str
+    defect: bool
 
 
 class FiguresSection(Section, frozen=True, kw_only=True):
