@@ -27,6 +27,8 @@ SHORT: Final = 128
 
 LONG: Final = f">{SHORT}"
 
+PACKED: Final = "packed"
+
 Cuts = Mapping[tuple[str, str, str], Verdict]
 """Operator, role and element type to what was seen."""
 
@@ -34,20 +36,24 @@ _UNSTATED: Final = "float32"
 """The type of tensors of which a graph does not say it."""
 
 
-def role(geometry: Geometry, axis: int, first: int) -> str:
+def role(geometry: Geometry, axis: int, activations: Sequence[int]) -> str:
     """Return what cutting ``axis`` of an output does to its operands, in one word of the table.
 
     Args:
-        first: Position of the first activation.
+        activations: Positions of the operands that are no constants.
 
     Returns:
         "window": they are cut with margins, or padding of their own, along rows ("point": windows of one row); "line":
         the same along other axes. "groups": they are cut into whole groups of channels. "moved": elements change
         places. Where axes are summed up: "channels" where the first activation stays whole, "inner" where it is cut
-        behind one that is summed up. Otherwise "each" where all operands are cut, and "rows" where some are. ">128" is
-        added where an element is a sum of more terms.
+        behind one that is summed up. Otherwise "each" where all operands are cut, and "rows" where some are
+        ("packed": and an axis is summed up with constants alone, which ONNX Runtime packs in one way for any number of
+        rows). ">128" is added where an element is a sum of more terms.
     """
+    first = activations[0]
     word = _word(geometry, axis, first)
+    if word == "rows" and len(activations) == 1 and _summed(geometry, first):
+        word = PACKED
     return word + LONG if word != "moved" and _terms(geometry, first) > SHORT else word
 
 
@@ -104,14 +110,20 @@ def _summed(geometry: Geometry, position: int) -> list[int]:
 @cache
 def verdict(kind: str, word: str, dtype: str) -> Verdict:
     """Return the worst that runtimes showed of cuts of an operator; what was never compared counts as "differs"."""
-    short, stated = word.removesuffix(LONG), dtype or _UNSTATED
+    stated = dtype or _UNSTATED
     seen: list[Verdict] = []
     for cuts in _tables().values():
-        # Where only shorter or longer sums, or larger windows, were compared, these say it.
-        words = (word, short, short + LONG, *(("window", f"window{LONG}") if short == "point" else ()))
-        found = (cuts.get((kind, one, stated)) for one in words)
+        found = (cuts.get((kind, one, stated)) for one in _words(word))
         seen += [one for one in found if one is not None][:1]
     return max(seen, key=VERDICTS.index, default="differs")
+
+
+def _words(word: str) -> tuple[str, ...]:
+    """Return a word and those that say it where only they were compared: of other sums, larger windows, all rows."""
+    short = word.removesuffix(LONG)
+    if short == PACKED:
+        return (word, short, short + LONG, *_words(word.replace(PACKED, "rows")))
+    return (word, short, short + LONG, *(("window", f"window{LONG}") if short == "point" else ()))
 
 
 @cache

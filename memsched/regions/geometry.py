@@ -96,7 +96,7 @@ def _judged(geometry: Geometry, graph: Graph, op: int, refused: set[Verdict]) ->
     fixed = dict(geometry.fixed)
     for axis, length in enumerate(geometry.shape):
         if length > 1 and axis not in fixed and value.inputs:
-            word = role(geometry, axis, value.positions[0])
+            word = role(geometry, axis, value.positions)
             seen = verdict(value.type, word, dtype)
             if seen in refused:
                 what = "other values" if seen == "differs" else "other last bits"

@@ -6,19 +6,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper, numpy_helper
 
+from memsched.formats.files import load_module
+from memsched.formats.module import LoadOptions
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.regions.cuts import TABLE, VERDICTS, table, verdict
 from memsched.regions.geometry import RULES, describe, described
 from memsched.regions.rules import Geometry, Refusal
 from memsched.targets.text import parse_toml
+from tests.small_models import floats, model_of
 from tests.tools.cuts import onnx_cases, tflite_cases
 from tests.tools.cuts.judge import compared, judge
 from tests.tools.cuts.models import Runtime, cases_for, sessions
 from tests.tools.cuts.table import RUNTIMES, merged, read, text_of
 
 AGAIN: dict[Runtime, set[str]] = {
-    "onnxruntime": {"Relu", "Max", "ReduceMax", "MaxPool", "Concat"},
+    "onnxruntime": {"Relu", "Max", "ReduceMax", "MaxPool", "Concat", "MatMul"},
     "litert": {"MAXIMUM", "MAX_POOL_2D"},
     "tflm": {"MAXIMUM"},
 }
@@ -110,6 +114,17 @@ def test_maxima_of_floats_stay_whole_and_others_do_not() -> None:
     for kind, dtype in (("ReduceMax", "int8"), ("ReduceMean", "float32")):
         graph = reduced(kind, dtype, (2, 3))
         assert describe(graph, 0) == described(graph, 0)
+
+
+@pytest.mark.parametrize(("constant", "fixed"), [(True, {1}), (False, {0, 1})])
+def test_rows_of_a_product_with_constants_are_cut_without_another_bit(constant: bool, fixed: set[int]) -> None:
+    """ONNX Runtime packs constants in one way for any number of rows; others it divides by how many there are."""
+    ends = [floats("x", [64, 300])] if constant else [floats("x", [64, 300]), floats("w", [300, 48])]
+    weights = [numpy_helper.from_array(np.ones((300, 48), np.float32), "w")] if constant else []
+    data = model_of([helper.make_node("MatMul", ["x", "w"], ["y"])], ends, [floats("y", [64, 48])], weights)
+    found = describe(load_module(data, "net.onnx", LoadOptions()).graphs[0], 0, exact=True)
+    assert isinstance(found, Geometry)
+    assert set(found.fixed) == fixed
 
 
 def test_what_was_never_compared_is_not_cut() -> None:

@@ -229,6 +229,6 @@ def _add(cut: Cut, graph: Graph, op: int, axis: int, count: int, dialect: Any, c
             cut.groups.append(pieces)
             kind = graph.ops[op].type
             dtype = graph.tensors[graph.ops[op].inputs[0]].dtype
-            cut.keys[op] = (kind, role(geometry, axis, graph.ops[op].positions[0]), dtype)
+            cut.keys[op] = (kind, role(geometry, axis, graph.ops[op].positions), dtype)
             cut.words[op] = f"axis {axis} in {parts}"
             return
