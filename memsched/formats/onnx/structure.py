@@ -200,7 +200,8 @@ def op_type(node: NodeProto) -> str:
 
 
 def _kind(domain: str, operator: str) -> str:
-    return operator if domain in DEFAULT_DOMAINS else f"{domain}.{operator}"
+    # The protobuf library hands out text that is not UTF-8 as bytes; `checks.check_nodes` refuses it later.
+    return str(operator) if domain in DEFAULT_DOMAINS else f"{domain}.{operator}"
 
 
 def values_of(graph: GraphProto) -> Iterator[ValueInfoProto]:
