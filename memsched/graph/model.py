@@ -128,6 +128,7 @@ class Graph(FrozenValue, frozen=True):
         variables: Tensors that are always live (TFLite ``is_variable``).
         dependencies: Pairs (before, after) of ops that must keep this order although no tensor says so
             (reads and writes of one state).
+        cut_for: The runtime whose values pieces of its ops must keep, as the table of cuts names it; "" for all.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Graph(FrozenValue, frozen=True):
     outputs: tuple[int, ...]
     variables: tuple[int, ...] = ()
     dependencies: tuple[tuple[int, int], ...] = ()
+    cut_for: str = ""
 
     def shape_made(self, op: int) -> tuple[int, ...]:
         """Return the shape of an op's first output; () for an op without outputs and for an unknown shape."""

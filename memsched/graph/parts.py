@@ -71,4 +71,5 @@ def part_of(
             for before, after in graph.dependencies
             if before in position and after in position
         ),
+        cut_for=graph.cut_for,
     )

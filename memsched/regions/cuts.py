@@ -108,14 +108,17 @@ def _summed(geometry: Geometry, position: int) -> list[int]:
 
 
 @cache
-def verdict(kind: str, word: str, dtype: str) -> Verdict:
-    """Return the worst that runtimes showed of cuts of an operator; what was never compared counts as "differs"."""
+def verdict(kind: str, word: str, dtype: str, runtime: str = "") -> Verdict:
+    """Return what ``runtime`` showed of cuts of an operator; what was never compared counts as "differs".
+
+    Without a runtime, or if the operator was not compared in it, the worst that any showed is returned.
+    """
     stated = dtype or _UNSTATED
-    seen: list[Verdict] = []
-    for cuts in _tables().values():
+    seen: dict[str, Verdict] = {}
+    for name, cuts in _tables().items():
         found = (cuts.get((kind, one, stated)) for one in _words(word))
-        seen += [one for one in found if one is not None][:1]
-    return max(seen, key=VERDICTS.index, default="differs")
+        seen.update((name, one) for one in [one for one in found if one is not None][:1])
+    return seen.get(runtime) or max(seen.values(), key=VERDICTS.index, default="differs")
 
 
 def _words(word: str) -> tuple[str, ...]:

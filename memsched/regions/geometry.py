@@ -97,7 +97,7 @@ def _judged(geometry: Geometry, graph: Graph, op: int, refused: set[Verdict]) ->
     for axis, length in enumerate(geometry.shape):
         if length > 1 and axis not in fixed and value.inputs:
             word = role(geometry, axis, value.positions)
-            seen = verdict(value.type, word, dtype)
+            seen = verdict(value.type, word, dtype, graph.cut_for)
             if seen in refused:
                 what = "other values" if seen == "differs" else "other last bits"
                 fixed[axis] = f"pieces along axis {axis} give {what} than the whole ({dtype or 'any type'})"

@@ -362,7 +362,8 @@ class Intervals:
             for tensor in tensors
             if tensor in results or any(op > interval.last for op in self.readers[tensor])
         ]
-        graph = Graph("group", tuple(values), tuple(moved), tuple(range(len(members.inputs))), tuple(outputs))
+        inputs = tuple(range(len(members.inputs)))
+        graph = Graph("group", tuple(values), tuple(moved), inputs, tuple(outputs), cut_for=self.graph.cut_for)
         return graph, number
 
     @staticmethod

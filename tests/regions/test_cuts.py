@@ -132,3 +132,21 @@ def test_what_was_never_compared_is_not_cut() -> None:
     found = describe(reduced("ReduceSum", "complex64", (1,)), 0)
     assert not isinstance(found, Refusal)
     assert set(found.fixed) == {0, 2, 3}
+
+
+@pytest.mark.parametrize(("runtime", "cut"), [("tflm", True), ("litert", False), ("", False)])
+def test_pieces_are_judged_by_the_runtime_that_they_are_for(runtime: str, cut: bool) -> None:
+    """LiteRT rounds channels of an int8 depthwise convolution otherwise in pieces; TensorFlow Lite Micro does not."""
+    assert verdict("DEPTHWISE_CONV_2D", "groups", "int8", runtime) == ("exact" if cut else "differs")
+    shapes = [(1, 8, 8, 16), (1, 3, 3, 16), (1, 8, 8, 16)]
+    tensors = tuple(Tensor(name, 0, shape, "int8") for name, shape in zip("xwy", shapes, strict=True))
+    stated: dict[str, Any] = {"constant_shape_1": shapes[1], "padding": "SAME", "strides": (1, 1), "dilations": (1, 1)}
+    op = Op("op", "DEPTHWISE_CONV_2D", (0,), (2,), attributes=stated, positions=(0,))
+    found = describe(Graph("one", tensors, (op,), (0,), (2,), cut_for=runtime), 0)
+    assert isinstance(found, Geometry)
+    assert (3 not in found.fixed) is cut
+
+
+def test_what_a_runtime_was_not_compared_in_is_judged_by_the_others() -> None:
+    assert verdict("TRANSPOSE_CONV", "channels", "int8", "tflm") == "differs"
+    assert verdict("Conv", "rows", "float32", "tflm") == "exact"

@@ -113,8 +113,8 @@ def test_a_process_is_not_compared_with_a_bound_of_activations() -> None:
         values = typed(report)
         assert values.budget is not None
         verdict = budget_verdict(values, values.budget)
-        assert verdict.startswith("budget exceeded: the process, the runtime's library included, requires 9,000 B")
-        assert verdict.endswith("8,000 B too many")
+        assert "not even N = 8 fits" in verdict
+        assert "no order" not in verdict
 
 
 @pytest.mark.parametrize(("saving", "said"), [(0, False), (100, True)])

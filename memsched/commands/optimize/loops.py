@@ -66,7 +66,7 @@ class LoopRewrite:
     ) -> None:
         self._base, self._request, self._percent, self._budget = base, request, percent, budget
         self._dialect = base.dialect
-        self._start = start or LoopStart(fold_pads(base.executed, self._dialect), ())
+        self._start = start or LoopStart(fold_pads(base.to_cut, self._dialect), ())
         self.graph = self._start.graph
         self.total = sum(op.macs for op in self.graph.ops)
         target = base.prepared.target

@@ -45,6 +45,12 @@ class RewriteBase(FrozenValue, frozen=True):
         return plain(self.module).graphs[0]
 
     @property
+    def to_cut(self) -> Graph:
+        """The graph that is executed, its pieces judged by the runtime that the target is for."""
+        target = self.prepared.target
+        return replace(self.executed, cut_for="tflm" if target.planner == "tflm" else target.runtime)
+
+    @property
     def order(self) -> tuple[int, ...]:
         """The order of the main graph's ops."""
         return self.placed.plans[0].schedule.order

@@ -120,7 +120,7 @@ class TileRewrite:
         self._base, self._request = base, request
         self._percent, self._budget = percent, budget
         self._dialect = base.dialect
-        self.graph = fold_pads(base.executed, self._dialect)
+        self.graph = fold_pads(base.to_cut, self._dialect)
         self.total = sum(op.macs for op in self.graph.ops)
         self.most = int(self.total * percent / 100)
         self._meets: Callable[[RewritePoint[Group]], bool] = lambda _: True
