@@ -118,7 +118,7 @@ def verdict(kind: str, word: str, dtype: str, runtime: str = "") -> Verdict:
     for name, cuts in _tables().items():
         found = (cuts.get((kind, one, stated)) for one in _words(word))
         seen.update((name, one) for one in [one for one in found if one is not None][:1])
-    return seen.get(runtime) or max(seen.values(), key=VERDICTS.index, default="differs")
+    return seen[runtime] if runtime in seen else max(seen.values(), key=VERDICTS.index, default="differs")
 
 
 def _words(word: str) -> tuple[str, ...]:

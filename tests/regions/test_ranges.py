@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -176,7 +177,7 @@ def test_depthwise_layers_read_the_channels_they_make() -> None:
         "DEPTHWISE_CONV_2D", [(1, 9, 9, 5)], (1, 9, 9, 5), constant_shape_1=(1, 3, 3, 5), constant_shape_2=(5,),
         padding="SAME", strides=(1, 1), dilations=(1, 1),
     )  # fmt: skip
-    found = needed(graph, region((0, 1), (3, 6), (0, 9), (1, 3)))
+    found = needed(replace(graph, cut_for="tflm"), region((0, 1), (3, 6), (0, 9), (1, 3)))
     assert found.inputs[0].region == region((0, 1), (2, 7), (0, 9), (1, 3))
     assert found.inputs[0].pads == ((0, 0), (0, 0), (1, 1), (0, 0))
     assert found.weights == (WeightSlice(1, 3, 1, 3), WeightSlice(2, 0, 1, 3))
