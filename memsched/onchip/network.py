@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from memsched.frozen import FrozenValue
 from memsched.graph.model import Graph, Op, Region
-from memsched.regions.geometry import describe
+from memsched.regions.geometry import described
 from memsched.regions.ranges import deduce
 from memsched.regions.rules import (
     CONSTANT_SHAPE,
@@ -268,7 +268,7 @@ class OnChipNetwork:
     def _layer(self, op: int) -> OnChipLayer:
         one = self.graph.ops[op]
         view = bool(one.views) and len(one.views) == 1 and not one.view_offsets
-        found = _through(self.graph, op) if view else describe(self.graph, op)
+        found = _through(self.graph, op) if view else described(self.graph, op)
         refusal = found.reason if isinstance(found, Refusal) else None
         spatial, channels = False, "whole"
         if isinstance(found, Geometry):
@@ -382,7 +382,7 @@ def _through(graph: Graph, op: int) -> Geometry | Refusal:
     one = graph.ops[op]
     out, given = (graph.tensors[tensor].shape for tensor in one.views[0])
     if out is None or out != given:
-        return describe(graph, op)
+        return described(graph, op)
     position = one.positions[one.inputs.index(one.views[0][1])]
     return Geometry(out, {position: out}, {position: tuple(AxisMap(axis, POINTWISE) for axis in range(len(out)))})
 

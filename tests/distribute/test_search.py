@@ -178,7 +178,7 @@ def test_genetic_search_is_never_worse_than_its_seeds_and_repeats() -> None:
 
 def test_without_pymoo_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pymoo.optimize", None)
-    with pytest.raises(RuntimeUnavailableError, match=r"memsched\[distribute\]"):
+    with pytest.raises(RuntimeUnavailableError, match="pip install pymoo"):
         search(chain(), cluster(2), Run(Limits(None)), method="genetic")
 
 

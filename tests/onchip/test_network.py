@@ -7,7 +7,9 @@ import pytest
 from memsched.graph.model import Region
 from memsched.lowering.apply import apply_target
 from memsched.onchip.network import OnChipNetwork
-from memsched.regions.ranges import PieceNeeds, backward
+from memsched.regions.geometry import described
+from memsched.regions.ranges import PieceNeeds, deduce
+from memsched.regions.rules import Refusal
 from memsched.targets.load import load_target
 from tests.onchip.networks import Net, random_net
 
@@ -18,12 +20,14 @@ def test_rows_and_columns_are_those_of_the_shape_deduction(seed: int) -> None:
     network = OnChipNetwork(graph)
     for op, layer in enumerate(network.layers):
         shape = graph.tensors[layer.writes[0]].shape or ()
+        geometry = described(graph, op)
+        assert not isinstance(geometry, Refusal)
         for axis in (0, 1):
             for start in range(shape[axis + 2]):
                 for stop in range(start + 1, shape[axis + 2] + 1):
                     ranges = [(0, size) for size in shape]
                     ranges[axis + 2] = (start, stop)
-                    wanted = backward(graph, op, Region(tuple(ranges)))
+                    wanted = deduce(geometry, graph.ops[op], Region(tuple(ranges)))
                     found = network.needed(op, axis, start, stop)
                     if not isinstance(wanted, PieceNeeds):
                         assert found is None

@@ -208,13 +208,13 @@ def test_groups_begin_and_end_beside_an_op_that_cannot_be_cut() -> None:
     """Convolutions, a resize of aligned corners, convolutions: cut before and after it, and it is named."""
     nodes = [
         helper.make_node("Conv", ["x", "a"], ["wide"], "wide", pads=[1] * 4),
-        helper.make_node("MaxPool", ["wide"], ["low"], "low", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("AveragePool", ["wide"], ["low"], "low", kernel_shape=[2, 2], strides=[2, 2]),
         helper.make_node(
             "Resize", ["low", "", "scales"], ["high"], "high",
             mode="linear", coordinate_transformation_mode="align_corners",
         ),
         helper.make_node("Conv", ["high", "b"], ["again"], "again", pads=[1] * 4),
-        helper.make_node("MaxPool", ["again"], ["y"], "y", kernel_shape=[4, 4], strides=[4, 4]),
+        helper.make_node("AveragePool", ["again"], ["y"], "y", kernel_shape=[4, 4], strides=[4, 4]),
     ]  # fmt: skip
     values = np.random.default_rng(0)
     weights = [values.normal(size=(8, depth, 3, 3)).astype("f") for depth in (3, 8)]

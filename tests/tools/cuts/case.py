@@ -14,7 +14,7 @@ Array = Any
 
 Sets = Literal["plain", "mixed", "sparse", "tiny", "huge"]
 SETS: tuple[Sets, ...] = ("plain", "mixed", "sparse", "tiny", "huge")
-"""Sets of values: ordinary ones; with one in eight special; with a NaN and two infinities; zeros of both signs and
+"""Sets of values: ordinary ones; with one in eight special; with a few NaN and infinities; zeros of both signs and
 denormals; magnitudes that saturate."""
 
 _SPECIAL = (np.nan, -np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-40, 1e-45, 88.7, -103.5, 0.5, 2.5)
@@ -78,7 +78,7 @@ def draw(operand: Operand, values: Sets, rng: np.random.Generator) -> Array:
     elif values == "sparse" and array.size:
         flat = array.reshape(-1)
         for special in (np.nan, np.inf, -np.inf):
-            flat[rng.integers(flat.size)] = special
+            flat[rng.integers(flat.size, size=1 + flat.size // 400)] = special
     elif values == "tiny":
         array = rng.choice(_SMALL.get(operand.dtype, _TINY), operand.shape)
     elif values == "huge":

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx import rewriter as onnx_rewriter
 from memsched.formats.tflite import rewriter as tflite_rewriter
-from memsched.graph.model import Graph
+from memsched.graph.model import Graph, Region
 from memsched.regions.cuts import Verdict, role
 from memsched.regions.geometry import described
+from memsched.regions.ranges import PieceNeeds, deduce
 from memsched.regions.rules import Geometry, Refusal
 from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
 from memsched.tiling.rewrite import rewrite
@@ -24,6 +26,7 @@ from tests.tools.cuts.models import Session, model_of
 __all__ = ["Found", "judge"]
 
 Array = Any
+_JOINS = {"Concat", "CONCATENATION"}
 _COUNTS = (2, 3, 0)
 """Pieces per axis; 0: one for each element, 8 at most."""
 
@@ -100,6 +103,11 @@ def _judge(cases: Sequence[Case], sessions: Sequence[Session], seed: int, result
             for part, found in _run(cut, module, one, given):
                 for number, values in enumerate(SETS):
                     _note(part, module, cases, result, (one.name, values), expected[number], found[number])
+        for joined in _joins(module.graphs[0], cases):
+            made = joined.run(one, given)
+            for number, values in enumerate(SETS if made else ()):
+                cut = Cut(keys=joined.keys, words=joined.words)
+                _note(cut, module, cases, result, (one.name, values), expected[number], made[number])
 
 
 def _run(
@@ -176,6 +184,81 @@ def compared(first: Array, second: Array, values: Sets) -> Verdict:
     share = _ROUNDING if first.dtype.itemsize > 2 else 2.0**-9
     off = np.abs(first[~same & finite].astype(np.float64) - second[~same & finite].astype(np.float64))
     return "rounds" if off.max() <= max(largest * share, 1e-44) else "differs"
+
+
+@dataclass(frozen=True)
+class Join:
+    """A concatenation cut along the axis that it joins: each piece is one of the parts that it touches."""
+
+    op: int
+    name: str
+    case: Case
+    axis: int
+    parts: tuple[Mapping[int, Region], ...]
+    """Of each piece: the operands that it reads, and which part of each."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    """Of the pieces."""
+
+    key: Key
+
+    @property
+    def keys(self) -> dict[int, Key]:
+        """Return the op with what the table names its cut by."""
+        return {self.op: self.key}
+
+    @property
+    def words(self) -> dict[int, str]:
+        """Return the op with how it is cut."""
+        return {self.op: f"axis {self.axis} in {len(self.parts)}"}
+
+    def run(self, session: Session, given: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
+        """Return the pieces beside each other; nothing where the session does not run them."""
+        cases, feeds = [], [{} for _ in given]
+        for number, (reads, shape) in enumerate(zip(self.parts, self.shapes, strict=True)):
+            operands = []
+            for place, (position, region) in enumerate(reads.items()):
+                operand = self.case.operands[position]
+                assert operand is not None
+                cut = tuple(slice(*ends) for ends in region.ranges)
+                operands.append(replace(operand, shape=tuple(stop - start for start, stop in region.ranges)))
+                for one, values in zip(feeds, given, strict=True):
+                    one[f"x{number}_{place}"] = np.ascontiguousarray(values[f"x{self.name[1:]}_{position}"][cut])
+            output = self.case.output and replace(self.case.output, shape=shape)
+            cases.append(replace(self.case, operands=tuple(operands), output=output))
+        data = model_of(cases, feeds[0])
+        found = "it was refused" if data is None else session.run(data, feeds)
+        if isinstance(found, str):
+            return []
+        pieces = range(len(cases))
+        return [{self.name: np.concatenate([one[f"y{at}"] for at in pieces], self.axis)} for one in found]
+
+
+def _joins(graph: Graph, cases: Sequence[Case]) -> Iterator[Join]:
+    """Yield concatenations in 2 and 3 pieces along the axis that they join, which `plan_pieces` does not write."""
+    for op, value in enumerate(graph.ops):
+        geometry, name = described(graph, op), graph.tensors[value.outputs[0]].name
+        if isinstance(geometry, Refusal) or value.type not in _JOINS:
+            continue
+        for axis, length in enumerate(geometry.shape):
+            word = role(geometry, axis, value.positions[0])
+            for count in (2, 3) if word == "moved" else ():
+                ends = [length * at // count for at in range(count + 1)]
+                around = [(0, size) for size in geometry.shape]
+                wanted = [Region((*around[:axis], part, *around[axis + 1 :])) for part in itertools.pairwise(ends)]
+                needed = [deduce(geometry, value, one) for one in wanted]
+                parts = tuple(
+                    {
+                        position: read.region
+                        for position, read in zip(value.positions, one.inputs, strict=True)
+                        if read.region is not None
+                    }
+                    for one in needed
+                    if isinstance(one, PieceNeeds)
+                )
+                shapes = tuple(tuple(stop - start for start, stop in one.ranges) for one in wanted)
+                key = (value.type, word, graph.tensors[value.inputs[0]].dtype)
+                yield Join(op, name, cases[int(name[1:])], axis, parts, shapes, key)
 
 
 @dataclass
