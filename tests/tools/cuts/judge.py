@@ -214,7 +214,8 @@ class Join:
 
     def run(self, session: Session, given: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
         """Return the pieces beside each other; nothing where the session does not run them."""
-        cases, feeds = [], [{} for _ in given]
+        cases: list[Case] = []
+        feeds: list[dict[str, Array]] = [{} for _ in given]
         for number, (reads, shape) in enumerate(zip(self.parts, self.shapes, strict=True)):
             operands = []
             for place, (position, region) in enumerate(reads.items()):
@@ -241,7 +242,7 @@ def _joins(graph: Graph, cases: Sequence[Case]) -> Iterator[Join]:
         if isinstance(geometry, Refusal) or value.type not in _JOINS:
             continue
         for axis, length in enumerate(geometry.shape):
-            word = role(geometry, axis, value.positions[0])
+            word = role(geometry, axis, value.positions)
             for count in (2, 3) if word == "moved" else ():
                 ends = [length * at // count for at in range(count + 1)]
                 around = [(0, size) for size in geometry.shape]
