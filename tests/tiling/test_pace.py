@@ -28,7 +28,7 @@ def convolution() -> bytes:
     ]
     nodes = [
         helper.make_node("Conv", ["x", "w", "b"], ["c"], "conv", pads=[1, 1, 1, 1]),
-        helper.make_node("MaxPool", ["c"], ["y"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("AveragePool", ["c"], ["y"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
     ]
     return model_of(nodes, [floats("x", [1, 4, 16, 16])], [floats("y", [1, 8, 8, 8])], constants)
 
