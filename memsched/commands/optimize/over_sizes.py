@@ -110,8 +110,8 @@ def optimize_over_sizes(
     Raises:
         MemschedError: The subclass and its message say which file or option is at fault.
     """
-    opened = format_in(data).open_model(data, path, options.dims, asked.ranges)
     rules = target_named(asked.target, format_in(data).name, path)
+    opened = format_in(data).open_model(data, path, options.dims, asked.ranges)
     if not rules.orders_itself:
         raise UsageError(f"--dim with a range is for --target onnxruntime, not for '{rules.name}'")
     if path == STANDARD_STREAM or not asked.verify:
