@@ -29,8 +29,12 @@ def with_earlier(before: Rewrites, after: Rewrites, graph: Graph, macs: int) -> 
         elif tiling.applied:
             # It may have been made of a model with repetitions.
             tiling = msgspec.structs.replace(tiling, extra_macs_percent=percent_of(tiling.extra_macs, macs))
-    if before.remat is not None and remat is not None and before.remat.applied and remat is not before.remat:
-        remat = _repetitions(before.remat, remat, macs)
+    if remat is not None and remat is not before.remat:
+        if before.remat is not None and before.remat.applied:
+            remat = _repetitions(before.remat, remat, macs)
+        elif remat.applied:
+            # It may have been made of a model in pieces.
+            remat = msgspec.structs.replace(remat, extra_macs_percent=percent_of(remat.extra_macs, macs))
     return dataclasses.replace(after, tiling=tiling, remat=remat)
 
 

@@ -229,7 +229,7 @@ class RematSection(Section, frozen=True, kw_only=True):
         max_extra_work_percent: What was permitted, in percent of the work of executing every op once; what pieces had
             already cost is taken off.
         extra_macs: Multiply-accumulates of the repetitions.
-        extra_macs_percent: The same, in percent.
+        extra_macs_percent: The same, in percent of the given model's.
         extra_bytes_moved: Bytes that the repetitions read and write, constants left out.
         extra_work_percent: Multiply-accumulates and bytes moved together, each byte counted as one, in percent of the
             same for every op once.
