@@ -1,9 +1,15 @@
-"""Property tests draw the same cases in every run; `make test-random` draws others."""
+"""Property tests draw the same cases in every run; `make test-random` draws others. No measured time decides."""
 
+import math
 import os
 import sys
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
+
+from memsched.commands.optimize import opening
+from memsched.runtimes.litert.default_interpreter import InterpreterComparison
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", deadline=None, print_blob=True)
@@ -15,3 +21,21 @@ os.environ.setdefault("MEMSCHED_DEFECTS", "raise")
 # Tests start hundreds of Pythons. Where the environment forbids to keep bytecode, each would compile every module anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+_MOST_TIMES, _TAKES_LONGER = opening.most_times, InterpreterComparison.takes_longer
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _untimed() -> Iterator[None]:
+    """Let any slowdown pass: on a busy machine two runs of one file differ by more than is permitted by default."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "most_times", lambda _: math.inf)
+        patch.setattr(InterpreterComparison, "takes_longer", False)
+        yield
+
+
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judge times as users have it; the times are the test's own."""
+    monkeypatch.setattr(opening, "most_times", _MOST_TIMES)
+    monkeypatch.setattr(InterpreterComparison, "takes_longer", _TAKES_LONGER)

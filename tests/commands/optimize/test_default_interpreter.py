@@ -19,6 +19,8 @@ from memsched.runtimes.litert.default_interpreter import (
 )
 from tests.formats.tflite_builder import O, Sub, T, branches, build, options
 
+pytestmark = pytest.mark.usefixtures("timed")
+
 SIDE, CHANNELS = 24, 64
 SMALL, LARGE = (
     InterpreterMemory((1_000_000,) * 3, (2_000_000,) * 3),

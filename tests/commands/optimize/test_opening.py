@@ -22,6 +22,8 @@ from memsched.runtimes.onnxruntime.session_points import (
 from tests.commands.optimize.test_finish import LEAST
 from tests.commands.optimize.test_session import network
 
+pytestmark = pytest.mark.usefixtures("timed")
+
 _MB = 1_000_000
 _Taken = tuple[int, float]
 """Megabytes of the process, and processor time beside the file as given."""
