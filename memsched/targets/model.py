@@ -269,6 +269,11 @@ class Target(Rules, frozen=True):
         return self.default_order != "file"
 
     @property
+    def executed_by(self) -> str:
+        """The runtime that executes files for this target; "" if the target names none."""
+        return self.planner if self.planner == "tflm" else self.runtime
+
+    @property
     def kernels_keep_memory(self) -> bool:
         """Whether kernels need memory of their own by rules that are known here of single ops, as LiteRT's do."""
         return self.kernels == "litert"

@@ -47,8 +47,7 @@ class RewriteBase(FrozenValue, frozen=True):
     @property
     def to_cut(self) -> Graph:
         """The graph that is executed, its pieces judged by the runtime that the target is for."""
-        target = self.prepared.target
-        return replace(self.executed, cut_for="tflm" if target.planner == "tflm" else target.runtime)
+        return replace(self.executed, cut_for=self.prepared.target.executed_by)
 
     @property
     def order(self) -> tuple[int, ...]:
