@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.interpreter_rows import interpreter_section, refused_row
 from memsched.commands.optimize.opening import OpenedFile, in_doubt, opened_file, opening_lines, takes_less
@@ -25,6 +27,7 @@ from memsched.frozen import FrozenValue
 from memsched.planning.values import TargetModule
 from memsched.planning.write import write_model
 from memsched.report.outputs import TOLERANCE
+from memsched.report.values.border import KeptEndRow
 from memsched.report.values.interpreter import InterpreterSection, RefusedFileRow
 from memsched.report.values.sessions import HeldBackSection, SessionRow
 from memsched.runtimes.known import default_interpreter_of, runtime_of, session_maker_of
@@ -117,7 +120,24 @@ def finish(final: FinalModel, request: Request, asked: FinishRequest) -> Finishe
     """
     found = _for_sessions(final, request, asked)
     interpreter = default_interpreter_of(asked.module, asked.prepared.target)
-    return found if interpreter is None else _for_interpreter(found, request, asked, interpreter)
+    found = found if interpreter is None else _for_interpreter(found, request, asked, interpreter)
+    return _with_border_kept(found, final)
+
+
+def _with_border_kept(found: FinishedModel, final: FinalModel) -> FinishedModel:
+    """Return the same with what is reported of the border if the file with another one makes way for one without."""
+    section = final.rewrites.io
+    if section is None or found.final.rewrites.io is not None:
+        return found
+    rows = (KeptEndRow(tensor=row.given.tensor, reason=_BORDER_KEPT) for row in section.changed)
+    io = msgspec.structs.replace(
+        section, applied=False, bytes=section.given_bytes, changed=(), kept=(*section.kept, *rows)
+    )
+    rewrites = dataclasses.replace(found.final.rewrites, io=io)
+    return dataclasses.replace(found, final=dataclasses.replace(found.final, rewrites=rewrites))
+
+
+_BORDER_KEPT: Final = "the file with another form of it was not worth writing"
 
 
 def _for_sessions(final: FinalModel, request: Request, asked: FinishRequest) -> FinishedModel:
