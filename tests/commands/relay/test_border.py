@@ -48,7 +48,10 @@ def test_stages_with_another_border_compute_the_same_in_no_more(seed: int) -> No
 @needs_tflm
 def test_a_border_that_saves_less_than_one_percent_stays() -> None:
     found = relay(bordered_net(_SLIGHT), RelayOptions(allow=ALLOW, effort=1, seed=_SLIGHT))
-    assert found.io is None
+    assert found.io is not None
+    assert not found.io.applied
+    assert found.io.kept
+    assert found.module is found.source
     assert found.needed == relay(bordered_net(_SLIGHT), RelayOptions(effort=1, seed=_SLIGHT, verify=False)).needed
 
 
