@@ -75,7 +75,7 @@ def opened_file(rows: Sequence[SessionRow], slowdown: float | None) -> OpenedFil
     for row in rows[2:]:
         if _times(row) <= most and takes_less(row, best):
             best = row
-    return OpenedFile(worse, POINTS[list(rows[1:]).index(best)], best)
+    return OpenedFile(worse, _point_of(best), best)
 
 
 def in_doubt(rows: Sequence[SessionRow], slowdown: float | None) -> bool:
@@ -91,6 +91,12 @@ def in_doubt(rows: Sequence[SessionRow], slowdown: float | None) -> bool:
 def takes_less(row: SessionRow, other: SessionRow) -> bool:
     """Whether a session takes less of the process than another one, by more than chance."""
     return _process(row) < _GAIN * _process(other)
+
+
+def _point_of(row: SessionRow) -> SessionPoint:
+    """Return the session of `POINTS` that a row is of: rows of sessions that did not run are missing."""
+    opened = row.level, row.execution_order, row.mem_pattern
+    return next(one for one in POINTS if (one.level, one.order, one.pattern) == opened)
 
 
 def _process(row: SessionRow) -> int:

@@ -38,6 +38,13 @@ def _rows(given: int, *written: _Taken) -> tuple[SessionRow, ...]:
     return session_row("given", DEFAULT, MeasuredSession(None, given * _MB, given * _MB, 0.1)), *rows
 
 
+def test_a_session_that_did_not_run_is_not_taken_for_the_next_one() -> None:
+    given, default, _, listed = _rows(100, (80, 1.0), (60, 1.0), (40, 1.05))
+    found = opened_file((given, default, listed), 10.0)
+    assert found is not None
+    assert found.point == LISTED
+
+
 @pytest.mark.parametrize(
     ("default", "patternless", "listed", "chosen"),
     [
