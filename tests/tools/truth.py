@@ -104,7 +104,7 @@ def models_in(paths: Iterable[str]) -> Iterator[Path]:
 def row_of(model: Path, target: str, folder: Path) -> TruthRow:
     """Return the row of a model in the runtime of ``target``."""
     report = folder / "report.json"
-    row = Case(model, target, (), _EFFORT).row("optimize", _OPTIONS[target], folder)
+    row = Case(model, target, (), _EFFORT, times=False).row("optimize", _OPTIONS[target], folder)
     found: Mapping[str, Any] = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
     verification = found.get("verification") or {}
     given = (verification.get("predicted_peak_before_bytes"), verification.get("measured_peak_before_bytes"))

@@ -109,15 +109,15 @@ def test_what_fits_fits_with_the_copies() -> None:
     """The first plan found counts less than this, and takes more: another one is looked for, or none is written."""
     data = (NETWORKS / "unetpp.onnx").read_bytes()
     cluster = cluster_of(4, memory=6_980_000)
-    found = distribute(data, cluster, time_limit=3.0)
+    found = distribute(data, cluster, effort=3.0)
     assert max(shown(found)) <= 6_980_000
-    even = distribute(data, cluster_of(4), method="even", time_limit=3.0)
+    even = distribute(data, cluster_of(4), method="even", effort=3.0)
     small = cluster_of(4, memory=max(even.memory) - 1)
     small = replace(small, devices=tuple(replace(one, memory=max(even.plan.memory) + 1) for one in small.devices))
     assert max(even.memory) < max(even.plan.memory)
-    assert distribute(data, small, method="even", time_limit=3.0).memory == even.memory
+    assert distribute(data, small, method="even", effort=3.0).memory == even.memory
     with pytest.raises(NoPlanFitsError):
-        distribute(data, cluster_of(4, memory=6_500_000), time_limit=3.0)
+        distribute(data, cluster_of(4, memory=6_500_000), effort=3.0)
 
 
 @pytest.mark.parametrize(("seed", "memory"), [(4, 9_168), (9, 17_075), (0, 10_507)])

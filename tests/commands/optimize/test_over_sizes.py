@@ -298,7 +298,7 @@ def test_past_tokens_may_be_none_and_a_mask_is_as_long_as_both() -> None:
 def test_python_takes_a_pair(written: Path) -> None:
     with pytest.raises(UsageError, match="a range is the least length"):
         memsched.optimize(written / "net.onnx", dims={"length": (0, 0)})
-    for target in ("litert", "ideal", "onnxruntime", None):
+    for target in ("litert", "ideal", None):
         with pytest.raises(UsageError, match="states every size"):
             memsched.optimize("models/person_detect.tflite", dims={"n": (1, 5)}, target=target)
     wrong: list[dict[str, Any]] = [{"tile": True}, {"remat": True}, {"io": True}, {"max_extra_macs": 50.0}]

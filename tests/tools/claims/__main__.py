@@ -87,6 +87,8 @@ class Case:
     target: str
     options: tuple[str, ...]
     limits: tuple[str, ...]
+    times: bool = True
+    """Whether times are judged too: they say something on an idle machine alone."""
 
     def rows(self, folder: Path) -> Iterator[Row]:
         """Yield what each command claimed and what was measured."""
@@ -141,7 +143,7 @@ class Case:
                 judged = _judged(row, one["process_bytes"], child.value, f"process of {what}", MOST_APART_PROCESS)
                 if judged.wrong:
                     return judged
-            if one["cpu_ratio"] is not None:
+            if self.times and one["cpu_ratio"] is not None:
                 turns = _child("turns_of_sessions", original=paths["given"], **request)
                 if turns.ok and 100 * abs(turns.value / one["cpu_ratio"] - 1) > MOST_APART_PROCESS:
                     told = f"{one['cpu_ratio']:.3f} x the time was said of {what}, {turns.value:.3f} x was measured"
@@ -166,7 +168,7 @@ class Case:
                 what = f"{name} of the file {file}, after 20 runs"
                 one = _judged(row, said[name], found[file][name], what, MOST_APART_PROCESS)
                 worst = worst if worst.wrong else one if one.wrong else worst
-        if section["time_ratio"] is None or worst.wrong:
+        if not self.times or section["time_ratio"] is None or worst.wrong:
             return worst
         turns = _child("turns_of_default_interpreter", paths=[str(path) for path in paths.values()])
         if turns.ok and 100 * abs(turns.value / section["time_ratio"] - 1) > MOST_APART_PROCESS:
