@@ -6,18 +6,17 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
-import memsched
 from memsched.formats.module import FormatName
 from memsched.runtimes.values import RunnerName
 from memsched.targets.model import DefaultOrder, Kernels, Planner, Runtime
+from tests.sources import MODULES, name_of, text_of, tree_of
 
-ROOT = Path(memsched.__file__).parent
-MODULES = sorted(ROOT.rglob("*.py"))
 LONGEST_MODULE = 500
 
 FLOORS = {
@@ -98,17 +97,17 @@ USED_BY_EVERY_COMMAND = {"click"}
 """What the command line itself is made of."""
 
 
-def name_of(path: Path) -> str:
-    """Return a module's path below memsched without the suffix: "graph/liveness", or "graph" for a package itself."""
-    return str(path.relative_to(ROOT).with_suffix("")).removesuffix("/__init__")
-
-
 KNOWN = {name_of(path) for path in MODULES}
 
 
-def imported_by(path: Path) -> Iterator[str]:
-    """Yield the modules of memsched that a module imports anywhere, functions and type checking included."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+@cache
+def imported_by(path: Path) -> tuple[str, ...]:
+    """Return the modules of memsched that a module imports anywhere, functions and type checking included."""
+    return tuple(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found = [alias.name.split(".") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -130,21 +129,24 @@ def test_there_are_modules_to_check() -> None:
     assert {name.split("/", maxsplit=1)[0] for name in KNOWN} - {"."} == set(FLOORS)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_imports_only_from_floors_below(path: Path) -> None:
-    name = name_of(path)
-    for other in imported_by(path):
-        same = other.split("/", maxsplit=1)[0] == name.split("/", maxsplit=1)[0]
-        assert same or floor_of(other) < floor_of(name) or floor_of(name) == 0, f"{name} may not import {other}"
+def _may_import(name: str, other: str) -> bool:
+    same = other.split("/", maxsplit=1)[0] == name.split("/", maxsplit=1)[0]
+    return same or floor_of(other) < floor_of(name) or floor_of(name) == 0
 
 
-@pytest.mark.parametrize("room", sorted(ROOMS))
-def test_a_room_does_not_know_its_neighbours(room: str) -> None:
-    for path in MODULES:
-        if name_of(path).startswith(f"{room}/"):
-            for other in imported_by(path):
-                forbidden = [one for one in ROOMS[room] if other == one or other.startswith(f"{one}/")]
-                assert not forbidden, f"{name_of(path)} may not import {other}"
+def test_modules_import_only_from_floors_below() -> None:
+    imports = [(name_of(path), other) for path in MODULES for other in imported_by(path)]
+    assert [one for one in imports if not _may_import(*one)] == []
+
+
+def test_rooms_do_not_know_their_neighbours() -> None:
+    imports = [(name_of(path), other) for path in MODULES for other in imported_by(path)]
+    assert [
+        (name, other)
+        for name, other in imports
+        for room, neighbours in ROOMS.items()
+        if name.startswith(f"{room}/") and any(other == one or other.startswith(f"{one}/") for one in neighbours)
+    ] == []
 
 
 def test_no_module_imports_itself_through_others() -> None:
@@ -161,9 +163,9 @@ NAMED = {
 """Formats and runtimes, and what targets say in their names."""
 
 
-def asked_names(source: str) -> Iterator[str]:
+def asked_names(tree: ast.Module) -> Iterator[str]:
     """Yield the comparisons of a module with the name of a format, a runtime, or what targets call after one."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Compare | ast.MatchValue):
             found = {
                 one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)
@@ -173,10 +175,8 @@ def asked_names(source: str) -> Iterator[str]:
 
 
 def test_the_names_of_formats_and_runtimes_decide_only_in_their_rooms() -> None:
-    for path in MODULES:
-        if not name_of(path).startswith(("formats/", "runtimes/", "targets/")):
-            found = list(asked_names(path.read_text(encoding="utf-8")))
-            assert not found, f"{name_of(path)} asks {found}"
+    elsewhere = [path for path in MODULES if not name_of(path).startswith(("formats/", "runtimes/", "targets/"))]
+    assert [(name_of(path), asked) for path in elsewhere for asked in asked_names(tree_of(path))] == []
 
 
 @pytest.mark.parametrize(
@@ -190,13 +190,14 @@ def test_the_names_of_formats_and_runtimes_decide_only_in_their_rooms() -> None:
     ],
 )
 def test_such_a_comparison_is_found(source: str) -> None:
-    assert list(asked_names(source))
-    assert not list(asked_names('target.default_order == "file" and target.kernels == "" or name == "y"'))
+    assert list(asked_names(ast.parse(source)))
+    other = 'target.default_order == "file" and target.kernels == "" or name == "y"'
+    assert not list(asked_names(ast.parse(other)))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_is_not_too_long(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_MODULE
+def test_modules_are_not_too_long() -> None:
+    lengths = {name_of(path): len(text_of(path).splitlines()) for path in MODULES}
+    assert {name: length for name, length in lengths.items() if length > LONGEST_MODULE} == {}
 
 
 @pytest.mark.parametrize(
@@ -240,21 +241,17 @@ PARTICIPLES = {
 
 def class_names(path: Path) -> list[str]:
     """Return the names of a module's classes, without the underscore of private ones."""
-    return [
-        one.name.lstrip("_")
-        for one in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(one, ast.ClassDef)
-    ]
+    return [one.name.lstrip("_") for one in ast.walk(tree_of(path)) if isinstance(one, ast.ClassDef)]
 
 
 def test_no_two_classes_have_one_name() -> None:
     places: dict[str, list[str]] = {}
     for path in MODULES:
         for name in class_names(path):
-            places.setdefault(name, []).append(str(path.relative_to(ROOT)))
+            places.setdefault(name, []).append(name_of(path))
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_types_are_named_by_nouns(path: Path) -> None:
-    assert PARTICIPLES.isdisjoint(class_names(path))
+def test_types_are_named_by_nouns() -> None:
+    named = {name_of(path): PARTICIPLES.intersection(class_names(path)) for path in MODULES}
+    assert {name: found for name, found in named.items() if found} == {}

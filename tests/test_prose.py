@@ -7,14 +7,10 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
+from tests.sources import MODULES, PACKAGE, name_of, text_of, tree_of
 
-import memsched
-
-ROOT = Path(memsched.__file__).parent
-PAGES = ROOT.parent / "docs"
+ROOT = PACKAGE.parent
 
 CONTORTED = (
     "had of",
@@ -53,18 +49,17 @@ CONTORTED = (
 )
 
 
-def _docstrings(source: str) -> Iterator[str]:
+def _docstrings(tree: ast.Module) -> Iterator[str]:
     """Yield the docstrings, those of constants too."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.value.value
 
 
-def _spoken(source: str) -> Iterator[str]:
-    """Yield the docstrings, and the comments joined where they follow each other."""
-    yield from _docstrings(source)
+def _comments(source: str) -> str:
+    """Return the comments, joined where they follow each other."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    yield "\n".join(token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT)
+    return "\n".join(token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT)
 
 
 def contorted(text: str) -> list[str]:
@@ -73,25 +68,20 @@ def contorted(text: str) -> list[str]:
     return [phrase for phrase in CONTORTED if re.search(rf"\b{re.escape(phrase)}\b", flat)]
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_docstrings_and_comments_are_plain(path: Path) -> None:
-    assert [found for text in _spoken(path.read_text(encoding="utf-8")) for found in contorted(text)] == []
+def test_docstrings_and_comments_are_plain() -> None:
+    spoken = {name_of(path): [*_docstrings(tree_of(path)), _comments(text_of(path))] for path in MODULES}
+    assert [(name, found) for name, texts in spoken.items() for text in texts for found in contorted(text)] == []
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_docstrings_open_with_what_they_describe(path: Path) -> None:
+def test_docstrings_open_with_what_they_describe() -> None:
     """A docstring that opens with "Of the time" leaves the reader to guess the noun: a share of it, or the most."""
-    docstrings = _docstrings(path.read_text(encoding="utf-8"))
-    assert [text for text in docstrings if text.startswith(("Of ", "As `"))] == []
+    docstrings = [(name_of(path), text) for path in MODULES for text in _docstrings(tree_of(path))]
+    assert [one for one in docstrings if one[1].startswith(("Of ", "As `"))] == []
 
 
-@pytest.mark.parametrize(
-    "path",
-    [ROOT.parent / "README.md", *sorted(PAGES.rglob("*.md"))],
-    ids=lambda path: path.relative_to(ROOT.parent).as_posix(),
-)
-def test_pages_are_plain(path: Path) -> None:
-    assert contorted(path.read_text(encoding="utf-8")) == []
+def test_pages_are_plain() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    assert [(page.name, found) for page in pages for found in contorted(page.read_text(encoding="utf-8"))] == []
 
 
 def test_phrases_are_found_across_lines() -> None:
