@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -11,12 +12,13 @@ import msgspec
 
 from memsched.errors import ModelError, UsageError
 from memsched.formats.module import LoadOptions
+from memsched.formats.staging import STANDARD_STREAM
 from memsched.frozen import FrozenValue
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, MeasuredSession, SessionPoint
+from memsched.runtimes.onnxruntime.session_points import DEFAULT, MeasuredSession, RacedSession, SessionPoint
 
-__all__ = ["LEAST_SHOWN", "SessionFile", "measured_sessions", "session_row"]
+__all__ = ["LEAST_SHOWN", "GivenModel", "SessionFile", "measured_sessions", "raced_sessions", "session_row"]
 
 LEAST_SHOWN: Final = 1 << 20
 """Bytes that a session requires: what less makes in a process is lost among what the process does by itself."""
@@ -37,15 +39,54 @@ class SessionFile(FrozenValue, frozen=True):
     predicted: int | None = None
 
 
+class GivenModel(FrozenValue, frozen=True):
+    """The model as given, as sessions are opened on it.
+
+    Attributes:
+        data: Its bytes.
+        path: Where they were read from: a file, or standard input.
+        external: Whether weights lie in files of their own, in the folder of ``path``.
+    """
+
+    data: bytes
+    path: str
+    external: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder in which external data lies; the current one for standard input."""
+        return Path() if self.path == STANDARD_STREAM else Path(self.path).absolute().parent
+
+
+class _SessionFiles(FrozenValue, frozen=True):
+    """Both models as files, and inputs of theirs.
+
+    Attributes:
+        folder: Where the external data of both lies; None where there is none.
+    """
+
+    given: Path
+    written: Path
+    feeds: Path
+    folder: Path | None
+
+    def path(self, one: SessionFile) -> Path:
+        """Return the file that a session is opened on."""
+        return self.given if one.file == "given" else self.written
+
+
+_Again = Callable[[Sequence[SessionRow], int], bool]
+
+
 def measured_sessions(
     maker: OnnxRuntimeSessions,
-    given: Path,
+    given: GivenModel,
     written: bytes,
     options: LoadOptions,
     sessions: Sequence[SessionFile],
     *,
     seed: int,
-    again: Callable[[Sequence[SessionRow], int], bool] | None = None,
+    again: _Again | None = None,
 ) -> tuple[SessionRow, ...]:
     """Return a row per session that ran; each takes turns with one without options on the file as given.
 
@@ -55,33 +96,78 @@ def measured_sessions(
         again: Tells of the rows, after so many processes of each, whether one more is run: the least counts, as what a
             process takes, and how long it computes, is partly chance. None: one of each.
     """
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="memsched-") as held:
-        feeds, made = Path(held, "feeds.npz"), Path(held, "written.onnx")
-        made.write_bytes(written)
+    with _files(given, written) as files:
         try:
-            maker.draw_feeds(given.read_bytes(), given.absolute().parent, options, feeds, seed=seed)
+            maker.draw_feeds(given.data, given.folder, options, files.feeds, seed=seed)
         except (ModelError, UsageError):
             return ()
-        for one in sessions:
-            found = _measured(maker, given, made, one, feeds)
-            if not isinstance(found, str):
-                rows.append(session_row(one.file, one.point, found, one.predicted))
-        done = 1
-        while again is not None and len(rows) == len(sessions) and again(rows, done):
-            for place, one in enumerate(sessions):
-                found = _measured(maker, given, made, one, feeds)
-                if not isinstance(found, str):
-                    rows[place] = _with_less(rows[place], session_row(one.file, one.point, found))
-            done += 1
+        return _rows(lambda: [_measured(maker, files, one) for one in sessions], again)
+
+
+def raced_sessions(
+    maker: OnnxRuntimeSessions,
+    given: GivenModel,
+    written: bytes,
+    options: LoadOptions,
+    sessions: Sequence[SessionFile],
+    *,
+    seed: int,
+    again: _Again | None = None,
+) -> tuple[SessionRow, ...]:
+    """Return the same rows without the process, which says nothing of small models: all are run in a single one.
+
+    Args:
+        sessions: The first is one without options on the file as given.
+    """
+    with _files(given, written) as files:
+        try:
+            maker.draw_feeds(given.data, given.folder, options, files.feeds, seed=seed)
+        except (ModelError, UsageError):
+            return ()
+        pairs = [(files.path(one), one.point) for one in sessions]
+
+        def race() -> list[SessionRow | None]:
+            found = maker.race(pairs, files.feeds, rounds=_ROUNDS, folder=files.folder)
+            return [
+                None if raced is None else _raced_row(one, raced) for one, raced in zip(sessions, found, strict=True)
+            ]
+
+        return _rows(race, again)
+
+
+def _rows(measure: Callable[[], Sequence[SessionRow | None]], again: _Again | None) -> tuple[SessionRow, ...]:
+    """Return the rows of sessions that ran, each with the least of all times that ``again`` had them measured."""
+    first = measure()
+    rows = [row for row in first if row is not None]
+    done = 1
+    while again is not None and len(rows) == len(first) and again(rows, done):
+        rows = [row if more is None else _with_less(row, more) for row, more in zip(rows, measure(), strict=True)]
+        done += 1
     return tuple(rows)
 
 
-def _measured(
-    maker: OnnxRuntimeSessions, given: Path, made: Path, one: SessionFile, feeds: Path
-) -> MeasuredSession | str:
-    beside = (given, DEFAULT) if (one.file, one.point) != ("given", DEFAULT) else None
-    return maker.measure(given if one.file == "given" else made, feeds, one.point, beside, rounds=_ROUNDS)
+@contextlib.contextmanager
+def _files(given: GivenModel, written: bytes) -> Iterator[_SessionFiles]:
+    """Give both models as files; the one given is read where it lies if it lies in a file."""
+    with tempfile.TemporaryDirectory(prefix="memsched-") as held:
+        folder = Path(held)
+        made, path = folder / "written.onnx", Path(given.path)
+        made.write_bytes(written)
+        if given.path == STANDARD_STREAM:
+            path = folder / "given.onnx"
+            path.write_bytes(given.data)
+        yield _SessionFiles(path, made, folder / "feeds.npz", given.folder.absolute() if given.external else None)
+
+
+def _measured(maker: OnnxRuntimeSessions, files: _SessionFiles, one: SessionFile) -> SessionRow | None:
+    beside = (files.given, DEFAULT) if (one.file, one.point) != ("given", DEFAULT) else None
+    found = maker.measure(files.path(one), files.feeds, one.point, beside, rounds=_ROUNDS, folder=files.folder)
+    return None if isinstance(found, str) else session_row(one.file, one.point, found, one.predicted)
+
+
+def _raced_row(one: SessionFile, found: RacedSession) -> SessionRow:
+    row = session_row(one.file, one.point, None, one.predicted)
+    return msgspec.structs.replace(row, measured_bytes=found.requested, cpu_ratio=_rounded(found.ratio))
 
 
 def _with_less(row: SessionRow, other: SessionRow) -> SessionRow:
@@ -117,7 +203,11 @@ def session_row(
         process_bytes=None if found is None else max(0, found.process),
         first_run_bytes=None if found is None else max(0, found.first_run),
         cpu_ms=None if found is None else round(1000 * found.cpu_seconds, 3),
-        cpu_ratio=None if found is None or found.ratio is None else round(found.ratio, 3),
+        cpu_ratio=None if found is None else _rounded(found.ratio),
         runs=None if found is None else found.runs,
         settled=found is None or found.settled,
     )
+
+
+def _rounded(ratio: float | None) -> float | None:
+    return None if ratio is None else round(ratio, 3)

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from memsched.report.requirement import needed_memory
 from memsched.report.values.optimize import OptimizeReport
+from memsched.report.values.sessions import SessionRow
 from memsched.report.values.shared import MeasuredArenaSection, VerificationSection
 from memsched.units import format_size
 
@@ -145,15 +146,19 @@ def held_back_lines(report: OptimizeReport) -> list[Line]:
     held = report.held_back
     if held is None:
         return []
+    listed = held.listed_cpu_ratio
     file = (
-        f"a file that needs {held.requirement_bytes:,} B with the options of --order-guarantee session; name the "
-        "session that you open"
+        f"a file that needs {held.requirement_bytes:,} B with the options of --order-guarantee session"
+        f"{'' if listed is None else f', at {listed:.2f} x the processor time'}; name the session that you open"
     )
+    times = "" if held.cpu_ratio is None else f", measured at {held.cpu_ratio:.2f} x the processor time"
     figures = f"{held.default_peak_before_bytes:,} -> {held.default_peak_after_bytes:,} B"
-    why = f"would need more than before ({figures})"
+    why = f"would need {figures}{times}"
     if held.process_before_bytes is not None and held.process_after_bytes is not None:
         figures = f"{format_size(held.process_before_bytes)} -> {format_size(held.process_after_bytes)}"
-        why = f"would take {figures} of the process, measured, at {held.cpu_ratio or 1:.2f} x the processor time"
+        why = f"would take {figures} of the process{times}"
+    elif held.default_peak_after_bytes > held.default_peak_before_bytes:
+        why = f"would need more than before ({figures})"
     text = f"not written, as {_DEFAULT_SESSION} {why}: {file}"
     return [(text, "yellow")]
 
@@ -176,21 +181,38 @@ def executed_lines(report: OptimizeReport) -> list[Line]:
 def process_lines(report: OptimizeReport) -> list[Line]:
     """Return what the process takes with either file, and at what cost of time; in yellow what is slower than asked."""
     rows = report.sessions
-    if not rows or rows[0].process_bytes is None:
+    if not rows:
         return []
+    if rows[0].process_bytes is None:
+        return _times_line(rows[1:])
     first, lines = rows[0].process_bytes, []
     growing = "" if rows[0].settled else f", still growing after {rows[0].runs} runs,"
     text = f"the process, measured: {format_size(first)}{growing} for the file as given in a session without options"
     for row in rows[1:]:
         if row.file == "written" and row.process_bytes is not None and row.cpu_ratio is not None:
-            plain = row.level == "all" and row.execution_order == "default" and row.mem_pattern
-            how = "in one, too" if plain else "with the options below"
+            how = "in one, too" if _is_plain(row) else "with the options below"
             growing = "" if row.settled else f", still growing after {row.runs} runs,"
             figures = f"{format_size(row.process_bytes)}{growing} at {row.cpu_ratio:.2f} x the processor time"
             lines.append((f"this file {how}: {figures}", row.cpu_ratio > 1 + _SLOWER))
     told = [part for part, _ in lines]
     slow = any(slower for _, slower in lines)
     return [("; ".join([text, *told]), "yellow" if slow else None)] if told else []
+
+
+def _times_line(rows: Sequence[SessionRow]) -> list[Line]:
+    """Return what sessions on the file written cost of time, where their memory is lost in that of a process."""
+    told = [
+        f"{row.cpu_ratio:.2f} x {'without options' if _is_plain(row) else 'with the options below'}"
+        for row in rows
+        if row.cpu_ratio is not None
+    ]
+    slow = any(row.cpu_ratio is not None and row.cpu_ratio > 1 + _SLOWER for row in rows)
+    text = "the processor time, measured beside the file as given in a session without options: "
+    return [(text + ", ".join(told), "yellow" if slow else None)] if told else []
+
+
+def _is_plain(row: SessionRow) -> bool:
+    return row.level == "all" and row.execution_order == "default" and row.mem_pattern
 
 
 _SLOWER: Final = 0.1

@@ -37,10 +37,16 @@ def suggestion_lines(report: OptimizeReport) -> list[tuple[str, str]]:
         enough = budget is not None and one.requirement_bytes == budget.budget_bytes
         text = (
             f"{one.what}, {before:,} -> {one.requirement_bytes:,} B"
-            f"{' or less' if enough else ''} ({percent:.1f} % less) for {work}"
+            f"{' or less' if enough else ''} ({percent:.1f} % less) for {work}{_time(one)}"
         )
         lines.append((text, one.command))
     return lines
+
+
+def _time(one: SuggestionRow) -> str:
+    if one.slowdown_percent is None:
+        return ""
+    return f", measured at {1 + one.slowdown_percent / 100:.2f} x the processor time"
 
 
 def _measured(one: SuggestionRow, process: int, saving: int) -> str:

@@ -7,11 +7,12 @@ written, opened and run in fresh processes, and outputs are compared bit by bit 
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Final, Literal
 
 from memsched.commands.optimize.final_model import FinalModel
-from memsched.commands.optimize.finish import FinishedModel, FinishRequest, finish, refuted
+from memsched.commands.optimize.finish import finish
+from memsched.commands.optimize.finished import FinishedModel, FinishRequest, refuted
+from memsched.commands.optimize.judged_sessions import given_model
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.weight_order import in_best_order
 from memsched.commands.session_rows import SessionFile, measured_sessions
@@ -141,7 +142,9 @@ def _measured(model: bytes, asked: FinishRequest, *files: Literal["given", "writ
     """Return what sessions without options took: on the file as given, or on ``model``, in turns with that one."""
     points = [SessionFile(file, DEFAULT) for file in files]
     maker = session_maker_of(asked.module.format)
-    return measured_sessions(maker, Path(asked.module.path), model, asked.options, points, seed=asked.seed)
+    return measured_sessions(
+        maker, given_model(asked.module, asked.data), model, asked.options, points, seed=asked.seed
+    )
 
 
 def _same(found: FinishedModel, model: bytes, asked: FinishRequest) -> bool:

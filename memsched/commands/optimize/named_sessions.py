@@ -5,19 +5,19 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from memsched.commands.levels import BY_NAME
 from memsched.commands.optimize.choose import Permissions
+from memsched.commands.optimize.opening import any_time, is_quick
 from memsched.commands.optimize.place import Request, required_as_given
 from memsched.commands.optimize.session import written_for_session
 from memsched.commands.optimize.session_candidates import SessionCandidate, SessionSource, candidates
 from memsched.commands.optimize.trials import TrialRequest
 from memsched.commands.optimize.worth import LEAST_GAIN
-from memsched.commands.session_rows import SessionFile, measured_sessions
+from memsched.commands.session_rows import GivenModel, SessionFile, measured_sessions, raced_sessions
 from memsched.errors import MemschedError
 from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.sessions import HeldBackSection, SessionRow
@@ -69,10 +69,11 @@ def named_sessions(
         requirement_bytes=held.requirement_bytes,
         saving_bytes=given - held.requirement_bytes,
         extra_macs_percent=held.extra_macs_percent,
-        slowdown_percent=None,
+        slowdown_percent=_percent(held.listed_cpu_ratio),
     )
     # A session without options may need less for the file as given, by what it rewrites itself.
-    listed = [with_options] if trusted and held.requirement_bytes < held.default_peak_before_bytes else []
+    less = held.requirement_bytes < held.default_peak_before_bytes
+    listed = [with_options] if trusted and less and is_quick(held.listed_cpu_ratio, request.slowdown) else []
     rows = [*listed, *(row for row in (_executed(asked, request, source),) if row is not None)]
     worth = [row for row in rows if row.saving_bytes >= LEAST_GAIN * (row.requirement_bytes + row.saving_bytes) > 0]
     return tuple(sorted(worth, key=lambda row: row.requirement_bytes))
@@ -111,7 +112,7 @@ def executed_in_less(asked: TrialRequest, request: Request, source: SessionSourc
         return not late
 
     rows = measured_sessions(
-        maker, Path(source.path), written.model, source.options, files, seed=source.seed, again=again
+        maker, GivenModel(source.data, source.path), written.model, source.options, files, seed=source.seed, again=again
     )
     if late or len(rows) < len(files):
         return None
@@ -122,16 +123,33 @@ def executed_in_less(asked: TrialRequest, request: Request, source: SessionSourc
     row = _row(found, asked, source)
     return msgspec.structs.replace(
         row,
-        slowdown_percent=round(100 * (ratio - 1), 1),
+        slowdown_percent=_percent(ratio),
         process_bytes=less,
         process_saving_bytes=given - less,
     )
 
 
 def _executed(asked: TrialRequest, request: Request, source: SessionSource) -> SuggestionRow | None:
-    """Return the graph that the session executes, ordered; None where that cannot be done."""
+    """Return the graph that the session executes, ordered; None where that cannot be done, or takes too long."""
     found = _ordered(request, source)
-    return None if found is None else _row(found, asked, source)
+    if found is None or any_time(request.slowdown):
+        return None if found is None else _row(found, asked, source)
+    maker = session_maker_of(source.format)
+    try:
+        written = written_for_session(found, source, maker)
+    except MemschedError:
+        return None
+    files = [SessionFile("given", DEFAULT), SessionFile("written", EXECUTED)]
+    given = GivenModel(source.data, source.path)
+    rows = raced_sessions(maker, given, written.model, source.options, files, seed=source.seed)
+    ratio = rows[-1].cpu_ratio if rows else None
+    if not is_quick(ratio, request.slowdown):
+        return None
+    return msgspec.structs.replace(_row(found, asked, source), slowdown_percent=_percent(ratio))
+
+
+def _percent(ratio: float | None) -> float | None:
+    return None if ratio is None else round(100 * (ratio - 1), 1)
 
 
 def _ordered(request: Request, source: SessionSource) -> SessionCandidate | None:

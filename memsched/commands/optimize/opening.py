@@ -15,7 +15,17 @@ from memsched.frozen import FrozenValue
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED, PATTERNLESS, SessionPoint
 
-__all__ = ["POINTS", "OpenedFile", "in_doubt", "most_times", "opened_file", "opening_lines", "takes_less"]
+__all__ = [
+    "POINTS",
+    "OpenedFile",
+    "any_time",
+    "in_doubt",
+    "is_quick",
+    "most_times",
+    "opened_file",
+    "opening_lines",
+    "takes_less",
+]
 
 POINTS: Final = (DEFAULT, PATTERNLESS, LISTED)
 """Sessions on the written file that are measured, the one with the fewest options first."""
@@ -56,24 +66,39 @@ def most_times(slowdown: float | None) -> float:
     return math.inf if slowdown is None else 1 + max(_NOISE, slowdown / 100)
 
 
-def opened_file(rows: Sequence[SessionRow], slowdown: float | None) -> OpenedFile | None:
+def any_time(slowdown: float | None) -> bool:
+    """Whether sessions may take any time, so that it need not be known."""
+    return math.isinf(most_times(slowdown))
+
+
+def is_quick(ratio: float | None, slowdown: float | None) -> bool:
+    """Whether a session was measured to take no more than is permitted; None: it was not measured."""
+    return any_time(slowdown) or (ratio is not None and ratio <= most_times(slowdown))
+
+
+def opened_file(rows: Sequence[SessionRow], slowdown: float | None, *, promised: bool = False) -> OpenedFile | None:
     """Return what rows say: that of the file as given, then those of `POINTS` or of the first of them; None: too few.
+
+    What sessions take is their process, or what they request where a process does not show it.
 
     Args:
         slowdown: As `most_times` has it.
+        promised: A budget was compared with what the longest list of options requires: it is recommended where it is
+            quick enough, whatever a process takes without it.
     """
-    if len(rows) < _FEWEST or any(row.process_bytes is None for row in rows):
+    if len(rows) < _FEWEST or any(_taken(row) is None for row in rows):
         return None
     given, plain, *_ = rows
     most = most_times(slowdown)
     worse: Literal["process", "time"] | None = None
-    if _process(plain) > _process(given) + max(_SPARE_BYTES, _CHANCE * _process(given)):
+    if _bytes(plain) > _bytes(given) + max(_SPARE_BYTES, _CHANCE * _bytes(given)):
         worse = "process"
     elif _times(plain) > most:
         worse = "time"
     best = plain
     for row in rows[2:]:
-        if _times(row) <= most and takes_less(row, best):
+        asked = promised and _point_of(row) == LISTED
+        if _times(row) <= most and (asked or takes_less(row, best)):
             best = row
     return OpenedFile(worse, _point_of(best), best)
 
@@ -90,7 +115,7 @@ def in_doubt(rows: Sequence[SessionRow], slowdown: float | None) -> bool:
 
 def takes_less(row: SessionRow, other: SessionRow) -> bool:
     """Whether a session takes less of the process than another one, by more than chance."""
-    return _process(row) < _GAIN * _process(other)
+    return _bytes(row) < _GAIN * _bytes(other)
 
 
 def _point_of(row: SessionRow) -> SessionPoint:
@@ -99,8 +124,12 @@ def _point_of(row: SessionRow) -> SessionPoint:
     return next(one for one in POINTS if (one.level, one.order, one.pattern) == opened)
 
 
-def _process(row: SessionRow) -> int:
-    return row.process_bytes or 0
+def _taken(row: SessionRow) -> int | None:
+    return row.measured_bytes if row.process_bytes is None else row.process_bytes
+
+
+def _bytes(row: SessionRow) -> int:
+    return _taken(row) or 0
 
 
 def _times(row: SessionRow) -> float:

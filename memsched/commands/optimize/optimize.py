@@ -17,7 +17,8 @@ from memsched.commands.optimize.analysis import Source, budget_in_bytes, on_chip
 from memsched.commands.optimize.branch import guarantee_of
 from memsched.commands.optimize.choose import Permissions, find
 from memsched.commands.optimize.fallback import finish_best
-from memsched.commands.optimize.finish import FinishRequest, told_apart
+from memsched.commands.optimize.finish import told_apart
+from memsched.commands.optimize.finished import FinishRequest
 from memsched.commands.optimize.over_sizes import RangeRequest, optimize_over_sizes
 from memsched.commands.optimize.place import Request, prepare, rules_of, target_named
 from memsched.commands.optimize.pools import plan_pools

@@ -17,7 +17,7 @@ from memsched.commands.optimize.report import Outcome, build
 from memsched.commands.optimize.session_candidates import SessionCandidate, SessionSource, candidates
 from memsched.commands.optimize.worth import LEAST_GAIN, slight
 from memsched.commands.results import OptimizeResult, OutputsDifferError
-from memsched.commands.session_rows import SessionFile, measured_sessions
+from memsched.commands.session_rows import GivenModel, SessionFile, measured_sessions
 from memsched.errors import UsageError, VerificationError
 from memsched.formats.files import load_module
 from memsched.formats.known import format_in, format_of
@@ -258,11 +258,12 @@ def _run(
         predicted=predicted,
         seed=asked.seed,
     )
-    if verification.outputs_equal is None or folder is None:
+    if verification.outputs_equal is None:
         return _SessionRun(written, verification)
     points = [SessionFile("given", SessionPoint()), SessionFile("given", SessionPoint(executed.level))]
     points += [SessionFile("written", EXECUTED, predicted)]
-    rows = measured_sessions(maker, Path(path), written.model, options, list(dict.fromkeys(points)), seed=asked.seed)
+    given = GivenModel(data, path)
+    rows = measured_sessions(maker, given, written.model, options, list(dict.fromkeys(points)), seed=asked.seed)
     return _SessionRun(written, verification, rows)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memsched.commands.optimize.finish import FinishedModel, opened_alone
+from memsched.commands.optimize.finished import FinishedModel
+from memsched.commands.optimize.judged_sessions import opened_alone
 from memsched.commands.optimize.named_sessions import executed_in_less, named_sessions
 from memsched.commands.optimize.possible import too_large
 from memsched.commands.optimize.session_candidates import SessionSource

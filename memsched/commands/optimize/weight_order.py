@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
-from memsched.commands.optimize.finish import FinishedModel, FinishRequest
+from memsched.commands.optimize.finished import FinishedModel, FinishRequest
+from memsched.commands.optimize.judged_sessions import given_model
 from memsched.commands.session_rows import SessionFile, measured_sessions
 from memsched.commands.verify import compare
 from memsched.formats.known import format_of
@@ -61,7 +61,7 @@ def _measured(data: bytes, before: _RowsByPoint, asked: FinishRequest) -> tuple[
     """Return what the sessions that were measured on the file take on the same in another order."""
     files = [SessionFile("written", point, row.predicted_bytes) for point, row in before.items()]
     maker = session_maker_of(asked.module.format)
-    return measured_sessions(maker, Path(asked.module.path), data, asked.options, files, seed=asked.seed)
+    return measured_sessions(maker, given_model(asked.module, asked.data), data, asked.options, files, seed=asked.seed)
 
 
 def _gain(before: _RowsByPoint, after: _RowsByPoint) -> int | None:

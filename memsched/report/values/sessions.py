@@ -27,7 +27,7 @@ class SessionRow(Section, frozen=True, kw_only=True):
         predicted_bytes: Activations that it should request at most; null where nothing predicts it.
         measured_bytes: Those that it requested; null where the profile does not show it.
         process_bytes: Peak of the process in all runs after the first until two further ones added nothing, above what
-            it was before the session; null where the system does not show it.
+            it was before the session; null where the system does not show it, or the model is too small for it.
         runs: So many there were.
         settled: Whether the last two added nothing; otherwise time ended them.
         first_run_bytes: The same until the first run's end, loading included.
@@ -86,6 +86,8 @@ class HeldBackSection(Section, frozen=True, kw_only=True):
             spoke against what was found.
         process_after_bytes: The same for what was found.
         cpu_ratio: Processor time of what was found to that of the model as given there.
+        listed_cpu_ratio: The same of what was found with the options of ``--order-guarantee session``; null where that
+            was not measured.
     """
 
     requirement_bytes: Count
@@ -95,3 +97,4 @@ class HeldBackSection(Section, frozen=True, kw_only=True):
     process_before_bytes: Count | None = None
     process_after_bytes: Count | None = None
     cpu_ratio: Amount | None = None
+    listed_cpu_ratio: Amount | None = None

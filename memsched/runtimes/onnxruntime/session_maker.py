@@ -8,7 +8,14 @@ from typing import Final
 
 from memsched.formats.module import FormatName, LoadOptions
 from memsched.runtimes.onnxruntime.executed import ExecutedModel, Level, executed_model, executed_rules, opening_lines
-from memsched.runtimes.onnxruntime.session_points import MeasuredSession, SessionPoint, draw_feeds, measure_session
+from memsched.runtimes.onnxruntime.session_points import (
+    MeasuredSession,
+    RacedSession,
+    SessionPoint,
+    draw_feeds,
+    measure_session,
+    race_sessions,
+)
 from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.values import Verification
 from memsched.targets.model import Target
@@ -61,9 +68,16 @@ class OnnxRuntimeSessions:
         beside: tuple[Path, SessionPoint] | None = None,
         *,
         rounds: int = 9,
+        folder: Path | None = None,
     ) -> MeasuredSession | str:
         """Return what a session took; see `measure_session`."""
-        return measure_session(path, feeds, point, beside, rounds=rounds)
+        return measure_session(path, feeds, point, beside, rounds=rounds, folder=folder)
+
+    def race(
+        self, sessions: Sequence[tuple[Path, SessionPoint]], feeds: Path, *, rounds: int, folder: Path | None = None
+    ) -> tuple[RacedSession | None, ...]:
+        """Return what sessions requested, and how long they took; see `race_sessions`."""
+        return race_sessions(sessions, feeds, rounds=rounds, folder=folder)
 
     def check_installed(self) -> None:
         """Check that sessions can be opened here.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -13,12 +13,22 @@ from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.measure import LEAST_RUNS, LEAST_RUNS_OF_BODIES
 
-__all__ = ["DEFAULT", "EXECUTED", "LISTED", "PATTERNLESS", "MeasuredSession", "MemorySplit", "SessionPoint"]
+__all__ = [
+    "DEFAULT",
+    "EXECUTED",
+    "LISTED",
+    "PATTERNLESS",
+    "MeasuredSession",
+    "MemorySplit",
+    "RacedSession",
+    "SessionPoint",
+]
 __all__ += ["draw_feeds"]
-__all__ += ["STEADY_SECONDS", "least_runs", "measure_session", "split_of"]
+__all__ += ["STEADY_SECONDS", "least_runs", "measure_session", "race_sessions", "split_of"]
 
 _DRAW: Final = "memsched.runtimes.onnxruntime.session_process:draw"
 _MEASURE: Final = "memsched.runtimes.onnxruntime.session_process:measure"
+_RACE: Final = "memsched.runtimes.onnxruntime.session_process:race"
 _ROUNDS: Final = 9
 _TIMEOUT: Final = 600.0
 
@@ -201,6 +211,7 @@ def measure_session(
     *,
     rounds: int = _ROUNDS,
     least: int | None = None,
+    folder: Path | None = None,
 ) -> MeasuredSession | str:
     """Return what a session on a file took in a process of its own; or why it did not run.
 
@@ -209,13 +220,12 @@ def measure_session(
         beside: A file and a session that it takes turns with in being timed.
         rounds: In which they do.
         least: Runs at least; None for what `least_runs` says.
+        folder: Where the external data of both files lies; None where it lies beside each, or there is none.
     """
-    options = _told(point)
-    request: dict[str, Any] = {"path": str(path.absolute()), "feeds": str(feeds.absolute()), "options": options}
+    request: dict[str, Any] = {**_session(path, point, folder), "feeds": str(feeds.absolute())}
     request |= {"least": least_runs(path) if least is None else least, "seconds": STEADY_SECONDS}
     if beside is not None:
-        other = {"path": str(beside[0].absolute()), "options": _told(beside[1])}
-        request |= {"beside": other, "rounds": rounds}
+        request |= {"beside": _session(*beside, folder), "rounds": rounds}
     result = run_in_child(_MEASURE, request, _TIMEOUT)
     if not result.ok:
         return " ".join((result.reason or "it did not run").split())
@@ -232,6 +242,34 @@ def measure_session(
     )
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class RacedSession:
+    """What a session took beside another one, without its process.
+
+    Attributes:
+        requested: As a `MeasuredSession` has it.
+        ratio: Of processor time to that of the session it took turns with; None for that one.
+    """
+
+    requested: int | None
+    ratio: float | None
+
+
+def race_sessions(
+    sessions: Sequence[tuple[Path, SessionPoint]], feeds: Path, *, rounds: int, folder: Path | None = None
+) -> tuple[RacedSession | None, ...]:
+    """Return what each session took, in turns with the first of them, all in one process; None of those that fail.
+
+    Args:
+        feeds: As `measure_session` has them, and ``rounds`` and ``folder``.
+    """
+    request = {"sessions": [_session(*one, folder) for one in sessions], "feeds": str(feeds.absolute())}
+    result = run_in_child(_RACE, {**request, "rounds": rounds}, _TIMEOUT)
+    if not result.ok:
+        return (None,) * len(sessions)
+    return tuple(None if one is None else RacedSession(one["lasting"], one["ratio"]) for one in result.value)
+
+
 def least_runs(path: Path) -> int:
     """Return in how many runs at least the process of a model may still grow, by what the file holds."""
     import onnx
@@ -245,5 +283,7 @@ def least_runs(path: Path) -> int:
     return LEAST_RUNS if len(graphs_of(graph)) == 1 else LEAST_RUNS_OF_BODIES
 
 
-def _told(point: SessionPoint) -> dict[str, Any]:
-    return {**dataclasses.asdict(point), "disabled": list(point.disabled)}
+def _session(path: Path, point: SessionPoint, folder: Path | None) -> dict[str, Any]:
+    """Return a session as `session_process` has it."""
+    options = {**dataclasses.asdict(point), "disabled": list(point.disabled)}
+    return {"path": str(path.absolute()), "folder": None if folder is None else str(folder), "options": options}

@@ -19,7 +19,7 @@ from memsched.runtimes.measure import LEAST_RUNS, SteadyRuns, forget_highest, pr
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_arrays
 from memsched.runtimes.onnxruntime.sessions import find_data, open_session, read_profile, run_once, session_options
 
-__all__ = ["draw", "measure"]
+__all__ = ["draw", "measure", "race"]
 
 _INTEGER_BOUNDS: Final = (4, 2, 1)
 _OPTIMIZED: Final = "optimized.onnx"
@@ -27,6 +27,9 @@ _PAUSE: Final = 0.02
 _TICK: Final = 1e-6
 _TURN: Final = 0.1
 """Processor seconds that a turn of being timed takes at least, in up to so many runs."""
+_SHORT_TURN: Final = 0.02
+"""The same of small models, whose sessions are timed for nothing but the options to recommend."""
+
 _MOST_RUNS: Final = 50
 
 
@@ -72,10 +75,10 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
     """Open a model in a session, run it, and say what the process took.
 
     Args:
-        request: "path" of the model; "feeds": an .npz file; "options" as `session_options` takes them, with "arena",
-            "shrinkage", "prepacking" and "threads"; "least": runs, and "seconds" that they may take, as
-            `run_until_steady` has them; "beside": {"path", "options"} of a session that takes turns with it in being
-            timed, or None.
+        request: "path" of the model; "folder": where its external data lies, None if beside it; "options" as
+            `session_options` takes them, with "arena", "shrinkage", "prepacking" and "threads"; "feeds": an .npz file;
+            "least": runs, and "seconds" that they may take, as `run_until_steady` has them; "beside": the first three
+            of a session that takes turns with it in being timed, or None.
 
     Returns:
         Bytes above the process as it was before the session: "first" (peak until the first run's end), "steady" (peak
@@ -92,20 +95,20 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
     wanted = request["options"]
     start = _counters()
     before = start["resident"]
-    session = open_session(onnxruntime, request["path"], _options(onnxruntime, wanted), wanted)
+    session = _opened(onnxruntime, request, _options(onnxruntime, wanted))
     opened = _counters()
     told = _run_options(onnxruntime, wanted)
     first, found = _run(session, feed, told, request, before)
     rest = _counters()
     del session
-    shown = _profiled(onnxruntime, request["path"], wanted, feed)
+    shown = _profiled(onnxruntime, request, feed)
     beside = request.get("beside")
     return {
-        "ratio": None if beside is None else _ratio(onnxruntime, request, beside, feed),
+        "ratio": None if beside is None else _ratio(onnxruntime, request, beside, feed, request["rounds"]),
         "parts": {
             "opened": {name: opened[name] - start[name] for name in start},
             "rest": {name: rest[name] - start[name] for name in start},
-            "weights": _weights(onnxruntime, request["path"], wanted),
+            "weights": _weights(onnxruntime, request),
         },
         "first": first - before,
         "steady": found.peak - before,
@@ -114,6 +117,41 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
         "cpu_seconds": min(found.processor[1:]),
         **shown,
     }
+
+
+def race(request: Mapping[str, Any]) -> list[dict[str, Any] | None]:
+    """Run sessions in turns with the first of them, and say what each requested of the arena.
+
+    Args:
+        request: "sessions", each as `measure` has it; "feeds", "rounds".
+
+    Returns:
+        Per session "lasting" and "ratio" as `measure` has them, the latter None for the first; None if it failed.
+    """
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    feed = read_arrays(request["feeds"])
+    first = request["sessions"][0]
+
+    def raced(one: Mapping[str, Any]) -> dict[str, Any] | None:
+        try:
+            ratio = None if one is first else _ratio(onnxruntime, one, first, feed, request["rounds"], _SHORT_TURN)
+            return {"lasting": _profiled(onnxruntime, one, feed)["lasting"], "ratio": ratio}
+        except Exception:  # the runtime raises classes of its own
+            return None
+
+    return [raced(one) for one in request["sessions"]]
+
+
+def _opened(onnxruntime: Any, wanted: Mapping[str, Any], options: Any) -> Any:
+    """Open a session on the file at "path" of a request, whose external data may lie in another "folder"."""
+    path, folder = Path(wanted["path"]), wanted["folder"]
+    source: str | bytes = wanted["path"]
+    if folder is not None and path.parent != Path(folder):
+        find_data(options, folder)
+        source = path.read_bytes()
+    return open_session(onnxruntime, source, options, wanted["options"])
 
 
 def _run(
@@ -156,13 +194,13 @@ def _cpu_seconds(session: Any, feed: Mapping[str, Any], told: Any, runs: int = 1
     return time.process_time() - started
 
 
-def _profiled(onnxruntime: Any, path: str, wanted: Mapping[str, Any], feed: Mapping[str, Any]) -> dict[str, Any]:
+def _profiled(onnxruntime: Any, wanted: Mapping[str, Any], feed: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a profile shows of the arena."""
-    options = _options(onnxruntime, wanted)
+    options = _options(onnxruntime, wanted["options"])
     options.enable_profiling = True
     options.profile_file_prefix = "profile"
-    session = open_session(onnxruntime, path, options, wanted)
-    told = _run_options(onnxruntime, wanted)
+    session = _opened(onnxruntime, wanted, options)
+    told = _run_options(onnxruntime, wanted["options"])
     for _ in range(LEAST_RUNS):
         session.run(None, feed, told)
     file = Path(session.end_profiling())
@@ -185,19 +223,26 @@ def _arena(events: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
     }
 
 
-def _ratio(onnxruntime: Any, request: Mapping[str, Any], beside: Mapping[str, Any], feed: Mapping[str, Any]) -> float:
+def _ratio(
+    onnxruntime: Any,
+    wanted: Mapping[str, Any],
+    beside: Mapping[str, Any],
+    feed: Mapping[str, Any],
+    rounds: int,
+    turn: float = _TURN,
+) -> float:
     """Return the median ratio of processor times of two sessions that take turns: noise meets both alike."""
     pair, longest = [], _TICK
-    for path, wanted in ((request["path"], request["options"]), (beside["path"], beside["options"])):
-        session = open_session(onnxruntime, path, _options(onnxruntime, wanted), wanted)
-        told = _run_options(onnxruntime, wanted)
+    for one in (wanted, beside):
+        session = _opened(onnxruntime, one, _options(onnxruntime, one["options"]))
+        told = _run_options(onnxruntime, one["options"])
         session.run(None, feed, told)
         longest = max(longest, _cpu_seconds(session, feed, told))
         pair.append((session, told))
     # What waking threads takes by chance is lost among several runs.
-    runs = max(1, min(_MOST_RUNS, math.ceil(_TURN / longest)))
+    runs = max(1, min(_MOST_RUNS, math.ceil(turn / longest)))
     ratios = []
-    for _ in range(request["rounds"]):
+    for _ in range(rounds):
         times = []
         for session, told in pair:
             time.sleep(_PAUSE)  # threads of the other session wait busily for a while
@@ -206,17 +251,17 @@ def _ratio(onnxruntime: Any, request: Mapping[str, Any], beside: Mapping[str, An
     return statistics.median(ratios)
 
 
-def _weights(onnxruntime: Any, path: str, wanted: Mapping[str, Any]) -> int:
+def _weights(onnxruntime: Any, wanted: Mapping[str, Any]) -> int:
     """Return the bytes of weights in the graph that a session makes of a file, folded and external ones included."""
     import onnx
 
-    options = _options(onnxruntime, wanted)
+    options = _options(onnxruntime, wanted["options"])
     options.optimized_model_filepath = str(Path(_OPTIMIZED).absolute())
     source = _OPTIMIZED
     try:
-        open_session(onnxruntime, path, options, wanted)
+        _opened(onnxruntime, wanted, options)
     except Exception:  # the runtime raises classes of its own; some graphs cannot be saved
-        source = path
+        source = wanted["path"]
     graph = onnx.load_model(source, load_external_data=False).graph
     Path(_OPTIMIZED).unlink(missing_ok=True)
     values = [

@@ -86,7 +86,7 @@ def test_a_branch_is_named_where_sessions_without_options_take_much_more(
         rows = zip(measured_sessions(*asked, **kwargs | {"again": None}), sizes, strict=True)
         return tuple(msgspec.structs.replace(row, process_bytes=size, cpu_ratio=1.0) for row, size in rows)
 
-    monkeypatch.setattr("memsched.commands.optimize.finish.measured_sessions", told)
+    monkeypatch.setattr("memsched.commands.optimize.judged_sessions.measured_sessions", told)
     path = tmp_path / "branches.onnx"
     path.write_bytes(branches(4, 1 << 16))
     result = memsched.optimize(path, effort=0.1)

@@ -27,7 +27,7 @@ from tests.commands.optimize.test_session import SIDE, network
 MUCH = 1 << 30
 """Bytes that no session of these models needs."""
 
-LEAST = "memsched.commands.optimize.finish.LEAST_SHOWN"
+LEAST = "memsched.commands.optimize.judged_sessions.LEAST_SHOWN"
 
 
 @pytest.fixture

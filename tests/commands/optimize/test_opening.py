@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import onnx
 import pytest
 
 import memsched
 from memsched.commands.optimize.opening import opened_file
 from memsched.commands.session_rows import session_row
+from memsched.formats.module import LoadOptions
+from memsched.report.sessions import held_back_lines, process_lines
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
@@ -17,7 +21,11 @@ from memsched.runtimes.onnxruntime.session_points import (
     LISTED,
     PATTERNLESS,
     MeasuredSession,
+    RacedSession,
     SessionPoint,
+    draw_feeds,
+    measure_session,
+    race_sessions,
 )
 from tests.commands.optimize.test_finish import LEAST
 from tests.commands.optimize.test_session import network
@@ -142,3 +150,98 @@ def test_nothing_is_written_that_a_session_without_options_pays_for(
     assert report.output.unchanged
     assert report.held_back is not None
     assert report.held_back.process_after_bytes == default[0] * _MB
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """Return the same network, whose processes say nothing of it."""
+    file = tmp_path / "small.onnx"
+    file.write_bytes(network().SerializeToString())
+    return file
+
+
+def _raced(monkeypatch: pytest.MonkeyPatch, listed: float) -> list[Path | None]:
+    """Let options on the written file save a third of what it requests and take so long.
+
+    Returns:
+        Where sessions are told that external data lies, one element per race.
+    """
+    times, folders = {DEFAULT: 1.0, PATTERNLESS: 1.0, LISTED: listed}, list[Path | None]()
+
+    def race(
+        _: OnnxRuntimeSessions,
+        sessions: Sequence[tuple[Path, SessionPoint]],
+        feeds: Path,
+        *,
+        rounds: int,
+        folder: Path | None,
+    ) -> tuple[RacedSession | None, ...]:
+        found = race_sessions(sessions, feeds, rounds=1, folder=folder)
+        folders.append(folder)
+        assert rounds
+        assert all(found)
+        return tuple(
+            RacedSession(60_000 if point == LISTED else 90_000, times[point] if number else None)
+            for number, (_, point) in enumerate(sessions)
+        )
+
+    monkeypatch.setattr(OnnxRuntimeSessions, "race", race)
+    return folders
+
+
+def _lists_options(report: OptimizeReport) -> bool:
+    assert report.order_guarantee is not None
+    return any("PRIORITY_BASED" in line for line in report.order_guarantee.session_options)
+
+
+@pytest.mark.parametrize(("listed", "recommended"), [(2.06, False), (1.05, True)])
+def test_options_for_small_models_are_measured_too(
+    small: Path, listed: float, recommended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _raced(monkeypatch, listed)
+    report = memsched.optimize(small, time_limit=10).report.values
+    assert _lists_options(report) is recommended
+    assert all(row.process_bytes is None for row in report.sessions or ())
+    told = f"{listed:.2f} x"
+    shown = " ".join([*report.notes, *(text for text, _ in (*process_lines(report), *held_back_lines(report)))])
+    assert told in shown
+
+
+def test_options_that_could_not_be_timed_are_not_recommended(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OnnxRuntimeSessions, "race", lambda _, sessions, *__, **___: (None,) * len(sessions))
+    assert not _lists_options(memsched.optimize(small, time_limit=10).report.values)
+
+
+@pytest.mark.parametrize(("listed", "recommended"), [(2.06, False), (1.05, True)])
+def test_a_budget_is_held_by_sessions_that_are_quick_enough(
+    path: Path, listed: float, recommended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _measured(monkeypatch, path, default=(60, 1.0), patternless=(60, 1.0), listed=(60, listed))
+    # Sessions without options request 166,080 bytes.
+    result = memsched.optimize(path, budget=166_000, time_limit=10, keep_best=True)
+    assert _lists_options(result.report.values) is recommended
+    assert result.budget_met is recommended
+
+
+@pytest.mark.parametrize("kind", ["standard input", "external data"])
+def test_models_from_everywhere_are_measured(small: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = _raced(monkeypatch, 2.06)
+    source: Path | bytes = small.read_bytes()
+    if kind == "external data":
+        onnx.save(onnx.load(small), small, save_as_external_data=True, location="weights", size_threshold=0)
+        source = small
+    report = memsched.optimize(source, time_limit=10).report.values
+    assert not _lists_options(report)
+    assert folders[-1] == (small.parent if kind == "external data" else None)
+
+
+def test_processes_of_files_with_external_data_are_measured(small: Path, tmp_path: Path) -> None:
+    onnx.save(onnx.load(small), small, save_as_external_data=True, location="weights", size_threshold=0)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    moved, feeds = elsewhere / small.name, tmp_path / "feeds.npz"
+    moved.write_bytes(small.read_bytes())
+    draw_feeds(small.read_bytes(), tmp_path, LoadOptions(), feeds, seed=0)
+    found = measure_session(moved, feeds, DEFAULT, (small, DEFAULT), rounds=1, folder=tmp_path)
+    assert not isinstance(found, str), found
+    assert found.ratio is not None

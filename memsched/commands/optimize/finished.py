@@ -1,0 +1,101 @@
+"""What becomes of a model that was found: what was asked for, and the file that is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from memsched.commands.optimize.final_model import FinalModel
+from memsched.formats.module import LoadOptions, Module
+from memsched.frozen import FrozenValue
+from memsched.planning.values import TargetModule
+from memsched.report.outputs import TOLERANCE
+from memsched.report.values.interpreter import InterpreterSection
+from memsched.report.values.sessions import HeldBackSection, SessionRow
+from memsched.runtimes.output import ModelBytes
+from memsched.runtimes.runtime import Opening, Requirement
+from memsched.runtimes.values import Verification
+from memsched.search.run import Run
+
+if TYPE_CHECKING:
+    from memsched.runtimes.tflm.arena import TflmFacts
+
+__all__ = ["FinishRequest", "FinishedModel", "refuted"]
+
+
+class FinishRequest(FrozenValue, frozen=True):
+    """What becomes of the model that was found.
+
+    Attributes:
+        options: What is stated of the sizes of ``module``, the model as given, whose bytes are ``data``.
+        run: The user's.
+        control_dependencies: Write the order for delegates, too.
+        budget: What is required was compared with so many bytes; None: with none.
+        verify: Run both models.
+        guarded: The user named no session.
+        exact: Layers in pieces are written only where both models were seen to give the same bits.
+        may_end: Ctrl-C ends the run of both alone.
+    """
+
+    module: Module
+    data: bytes
+    prepared: TargetModule
+    options: LoadOptions
+    opening: Opening
+    run: Run
+    control_dependencies: bool
+    budget: int | None
+    verify: bool
+    guarded: bool
+    exact: bool
+    may_end: bool
+
+    @property
+    def seed(self) -> int:
+        """Return the seed of the inputs that both models are run on."""
+        return self.run.limits.seed
+
+
+class FinishedModel(FrozenValue, frozen=True):
+    """The model that is written, and what became of it in its runtime.
+
+    Attributes:
+        needed: What the file as given and this one require.
+        figures: The same by the runtime's name for it; empty where that is the arena.
+        verification: None where it was not asked for, or was ended.
+        ended: By the user.
+        held_back: What was found and is not written: pieces, or all of it.
+        slight: What a file would have saved that is not written, as it is not worth that, bytes.
+        sessions: What sessions on both files took.
+        interpreter: What LiteRT's default interpreter took; None if it was not measured.
+    """
+
+    final: FinalModel
+    written: ModelBytes
+    facts: TflmFacts | None
+    needed: tuple[Requirement, Requirement]
+    figures: Mapping[str, tuple[int, int]]
+    verification: Verification | None = None
+    notes: tuple[str, ...] = ("verification was not asked for",)
+    ended: bool = False
+    held_back: HeldBackSection | None = None
+    sessions: tuple[SessionRow, ...] = ()
+    interpreter: InterpreterSection | None = None
+    slight: int | None = None
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the file's outputs differ because of what was done to it."""
+        seen = self.verification
+        # A file that nothing was done to differs from itself only if it draws numbers.
+        return seen is not None and not self.written.unchanged and refuted(seen, inexact=self.final.rewrites.inexact)
+
+
+def refuted(verification: Verification, *, inexact: bool) -> bool:
+    """Whether the outputs differ, here or at other sizes; those of layers in pieces may differ in their last bits."""
+    if verification.wrong_elsewhere is not None:
+        return True
+    if verification.outputs_equal is not False:
+        return False
+    error = verification.relative_error
+    return not inexact or error is None or error > TOLERANCE
