@@ -79,12 +79,14 @@ class _ProcessSizes:
 
     Attributes:
         measured: By size, in the order in which they were run.
+        growing: The sizes whose processes were still growing when time ended their runs.
     """
 
     def __init__(self, path: Path | None, requested: Callable[[Mapping[str, int]], int], seed: int) -> None:
         self._path, self._requested, self._seed = path, requested, seed
         self.measured: dict[tuple[int, ...], int] = {}
         self._points: dict[int, int] = {}
+        self.growing: set[tuple[int, ...]] = set()
 
     def measure(self, sizes: Mapping[str, int]) -> int | None:
         """Run the model at a size and return what its process takes; None where that would take too much.
@@ -104,6 +106,7 @@ class _ProcessSizes:
         if isinstance(found, str):
             raise UsageError(f"the model does not run at {dict(sizes)}: {found}")
         taken = [one.process for one in found]
+        self.growing |= set() if all(one.settled for one in found) else {key}
         self.measured[key] = self._points[bytes_requested] = (min(taken) + max(taken)) // 2
         return self.measured[key]
 
@@ -195,6 +198,7 @@ def find_curve(
             requested_bytes=requested(sizes),
             process_bytes=processes.take(sizes) if runs else None,
             measured_bytes=processes.measured.get(tuple(sizes.values())),
+            settled=tuple(sizes.values()) not in processes.growing,
         )
         for sizes in shown
     ]

@@ -96,11 +96,12 @@ def _range(row: RangeRow) -> str:
 def _measured(row: SizeRow) -> str:
     at = told_sizes(row.sizes)
     before = format_size(row.given_process_bytes)
+    growing = "" if row.settled else ", still growing when time ended the runs"
     if row.process_bytes is None or row.time_ratio is None:
-        return f"the process at {at}, {_INCLUDED}: {before}"
+        return f"the process at {at}, {_INCLUDED}: {before}{growing}"
     after = format_size(row.process_bytes)
     where = f"the process at {at}, in a session without options, {_INCLUDED}"
-    return f"{where}: {before} -> {after} at {row.time_ratio:.2f} x the time"
+    return f"{where}: {before} -> {after} at {row.time_ratio:.2f} x the time{growing}"
 
 
 def curve_answer(section: CurveSection, budget: int | None) -> Line:
@@ -147,7 +148,8 @@ def grows_most(section: CurveSection) -> str:
 def curve_cells(row: CurveRow) -> tuple[str, str, str, str]:
     """Return a size, the bytes of activations and of the process there, and whether these were measured."""
     process = "" if row.process_bytes is None else f"{row.process_bytes:,}"
-    return told_sizes(row.sizes), f"{row.requested_bytes:,}", process, "" if row.measured_bytes is None else "measured"
+    measured = "measured" if row.settled else "measured, still growing"
+    return told_sizes(row.sizes), f"{row.requested_bytes:,}", process, "" if row.measured_bytes is None else measured
 
 
 def told_sizes(sizes: dict[str, int]) -> str:

@@ -68,6 +68,7 @@ def _cells(row: PhaseRow, chunk: int) -> tuple[str, str, str, str]:
         else f"a token behind {row.tokens:,}"
     )
     time = "" if not row.seconds or not row.given_seconds else f"{row.seconds / row.given_seconds:.2f} x"
+    what += "" if row.settled else ", still growing"
     return what, format_size(row.given_process_bytes), format_size(row.process_bytes), time
 
 

@@ -52,7 +52,7 @@ def _cells(row: DoctorRow, choice: str) -> tuple[str, ...]:
     session = row.session
     return (
         f"{session.file}: {options_text(session)}",
-        _size(session.process_bytes),
+        _size(session.process_bytes) + ("" if session.settled else ", still growing"),
         _size(session.first_run_bytes),
         _size(session.measured_bytes),
         f"{row.cpu_ratio:.2f} x",

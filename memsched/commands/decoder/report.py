@@ -96,6 +96,7 @@ def _row(phase: str, one: DecoderPhase) -> PhaseRow:
         process_bytes=one.written.process,
         given_seconds=times[0],
         seconds=times[1],
+        settled=one.given.settled and one.written.settled,
     )
 
 

@@ -309,6 +309,7 @@ def _size_row(sizes: Mapping[str, int], given: RangedRun, written: tuple[RangedR
             given_seconds=round(given.seconds, 6),
             seconds=None,
             time_ratio=None,
+            settled=given.settled,
         )
     run, times = written
     return SizeRow(
@@ -318,4 +319,5 @@ def _size_row(sizes: Mapping[str, int], given: RangedRun, written: tuple[RangedR
         given_seconds=round(times.first, 6),
         seconds=round(times.second, 6),
         time_ratio=round(times.ratio, 3),
+        settled=given.settled and run.settled,
     )

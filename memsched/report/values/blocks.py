@@ -71,6 +71,7 @@ class SizeRow(Section, frozen=True, kw_only=True):
         given_seconds: Of a run, not the first.
         seconds: The same for the one written.
         time_ratio: The median of its time to that of the model as given, run in turns.
+        settled: Whether both processes stopped growing; otherwise time ended their runs.
     """
 
     sizes: dict[str, Count]
@@ -79,6 +80,7 @@ class SizeRow(Section, frozen=True, kw_only=True):
     given_seconds: Amount
     seconds: Amount | None
     time_ratio: Amount | None
+    settled: bool = True
 
 
 class RangeOrderRow(Section, frozen=True, kw_only=True):
@@ -173,12 +175,14 @@ class CurveRow(Section, frozen=True, kw_only=True):
         process_bytes: What its process takes, the runtime's library included, by those that were run; null where none
             was.
         measured_bytes: The same where it was run; null elsewhere.
+        settled: Whether it stopped growing where it was run; otherwise time ended the runs.
     """
 
     sizes: dict[str, Count]
     requested_bytes: Count
     process_bytes: Count | None
     measured_bytes: Count | None
+    settled: bool = True
 
 
 class GrowthRow(Section, frozen=True, kw_only=True):

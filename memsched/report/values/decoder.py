@@ -35,6 +35,7 @@ class PhaseRow(Section, frozen=True, kw_only=True):
         process_bytes: The same in place.
         given_seconds: Of the prompt, or of a token; null where it was not timed.
         seconds: The same in place.
+        settled: Whether both processes stopped growing; otherwise time ended their runs.
     """
 
     phase: Literal["prompt", "token"]
@@ -43,6 +44,7 @@ class PhaseRow(Section, frozen=True, kw_only=True):
     process_bytes: Count
     given_seconds: Amount | None
     seconds: Amount | None
+    settled: bool = True
 
 
 class TextRow(Section, frozen=True, kw_only=True):
