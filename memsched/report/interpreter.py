@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from memsched.report.values.interpreter import InterpreterMemoryRow, RefusedFileRow
+from memsched.report.values.interpreter import InterpreterMemoryRow, InterpreterSection, RefusedFileRow
 from memsched.report.values.optimize import OptimizeReport
-from memsched.units import format_size
+from memsched.units import counted, format_size
 
-__all__ = ["WITHOUT_DELEGATES", "interpreter_lines", "kept_for_interpreter"]
+__all__ = ["WITHOUT_DELEGATES", "interpreter_card", "interpreter_lines", "kept_for_interpreter"]
 
 Line = tuple[str, str | None]
 
@@ -22,14 +22,14 @@ def interpreter_lines(report: OptimizeReport) -> list[Line]:
         return []
     given, written = section.given, section.written
     if written is None:
-        return [(f"{_DEFAULT}: the original takes {_memory(given)}", None), *map(_refused, section.refused)]
+        return [(f"{_DEFAULT}: the original takes {_memory(given)}", None), *_refused_lines(section)]
     text = f"{_DEFAULT}: {_change('private', given.private_bytes, written.private_bytes)}, "
     text += _change("peak", given.peak_bytes, written.peak_bytes)
     if section.time_ratio is not None:
         text += f", {section.time_ratio:.2f} x the processor time"
     saved = given.private_bytes - written.private_bytes
     style = "green" if saved > _LEAST_SHARE * given.private_bytes else None
-    return [(text, style), *map(_refused, section.refused)]
+    return [(text, style), *_refused_lines(section)]
 
 
 _LEAST_SHARE = 0.01
@@ -42,6 +42,34 @@ def kept_for_interpreter(report: OptimizeReport) -> str | None:
     if section is None or section.written is not None or not section.refused:
         return None
     return "the original is kept: LiteRT's default interpreter takes no less for any other file that was found"
+
+
+def interpreter_card(report: OptimizeReport) -> tuple[str, str, str] | None:
+    """Return what the page says of LiteRT's default interpreter: a label, a figure, and more; None if not measured."""
+    section = report.interpreter
+    if section is None:
+        return None
+    given, written = section.given, section.written
+    shown = given if written is None else written
+    more = f"{format_size(shown.peak_bytes)} at the peak"
+    if written is None:
+        more += ", the original; it needs more for every other file that was found"
+    else:
+        more += f"; {_memory(given)} for the original"
+        if section.time_ratio is not None:
+            more += f"; {section.time_ratio:.2f} x its processor time"
+        if section.refused:
+            more += f"; {counted(len(section.refused), 'file')} that would save more of the arena cost more there"
+    return "Private memory in LiteRT's default interpreter", format_size(shown.private_bytes), more
+
+
+def _refused_lines(section: InterpreterSection) -> list[Line]:
+    """Return why the best file is not written, and how many others are not."""
+    lines = [_refused(row) for row in section.refused[:1]]
+    others = len(section.refused) - 1
+    if others > 0:
+        lines.append((f"not written for the same reason: {counted(others, 'file')} that would save less", "yellow"))
+    return lines
 
 
 def _refused(row: RefusedFileRow) -> Line:

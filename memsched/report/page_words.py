@@ -7,6 +7,7 @@ from pathlib import PurePath
 from memsched.report.blocks import curve_answer
 from memsched.report.console import figure_rows, findings
 from memsched.report.frontier import frontier_rows
+from memsched.report.interpreter import interpreter_card, kept_for_interpreter
 from memsched.report.outputs import compared, kept_why
 from memsched.report.page_curve import curve_table
 from memsched.report.page_data import PageData
@@ -156,6 +157,8 @@ def _lead(report: OptimizeReport) -> str:
         )
     elif report.held_back is not None:
         how = "The file as given is kept: " + " ".join(text for text, _ in held_back_lines(report)) + "."
+    elif kept_for_interpreter(report) is not None:
+        how = f"The file as given is kept: {kept_for_interpreter(report)}."
     elif report.output is not None and report.output.slight_bytes is not None:
         how = f"The file as given is kept: {kept_why(report)}."
     elif result.peak_bytes >= before.peak_bytes:
@@ -196,6 +199,9 @@ def _cards(report: OptimizeReport) -> list[Card]:
     ]
     if not analyzed:
         cards.append(("Extra work", f"{result.extra_macs_percent:.1f} %", "multiply-accumulates"))
+    interpreter = interpreter_card(report)
+    if interpreter is not None:
+        cards.append(interpreter)
     if report.budget is not None:
         budget = report.budget
         share = 100 * budget.required_bytes / budget.budget_bytes if budget.budget_bytes else 0.0

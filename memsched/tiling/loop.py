@@ -8,7 +8,7 @@ group reads one tensor may be padded so; the output may lie over it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from memsched.errors import InternalError
@@ -44,6 +44,11 @@ class LoopGroup(FrozenValue, frozen=True):
     sizes: tuple[int, ...]
     lead: int = 0
     pads_inside: bool = False
+
+    def coarser(self) -> Iterator[LoopGroup]:
+        """Yield the group with tiles twice as long along one axis, the last one first."""
+        for place in reversed(range(len(self.axes))):
+            yield replace(self, sizes=(*self.sizes[:place], 2 * self.sizes[place], *self.sizes[place + 1 :]))
 
 
 def plan_loop(

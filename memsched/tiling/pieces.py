@@ -8,7 +8,7 @@ halo may be kept from the piece before instead of being computed again.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from memsched.frozen import FrozenValue
@@ -48,6 +48,16 @@ class TilingGroup(FrozenValue, frozen=True):
     counts: tuple[int, ...]
     kept: tuple[int, ...] = ()
     padded: tuple[int, ...] = ()
+
+    def coarser(self) -> Iterator[TilingGroup]:
+        """Yield the group with half as many pieces along one axis, the last one first."""
+        for place in reversed(range(len(self.axes))):
+            count = -(-self.counts[place] // 2)
+            if count > 1 and count < self.counts[place]:
+                yield replace(self, counts=(*self.counts[:place], count, *self.counts[place + 1 :]))
+            elif len(self.axes) > 1:
+                others = slice(1 - place, 2 - place)
+                yield replace(self, axes=self.axes[others], counts=self.counts[others])
 
 
 class Piece(FrozenValue, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ import pytest
 import memsched
 from memsched.report.page_data import page_data
 from memsched.report.page_words import page_words
+from memsched.units import format_size
 from tests.formats.tflite_builder import MODELS
 from tests.report.plain import typed
 from tests.report.test_page_data import random_report
@@ -152,3 +154,22 @@ def test_what_helps_is_shown_with_its_command() -> None:
     assert shown["text"] == "layers in pieces, 1,000 -> 750 B (25.0 % less) for at most 15 % more work"
     del report["suggestions"]
     assert words(report)["suggestions"] == []
+
+
+def test_the_default_interpreter_has_a_card() -> None:
+    report = random_report(3)
+    assert not [card for card in words(report)["cards"] if "interpreter" in card["label"]]
+    memory = {"private_bytes": 28 << 20, "peak_bytes": 37 << 20, "processes": 3}
+    less = {"private_bytes": 21 << 20, "peak_bytes": 33 << 20, "processes": 3}
+    more = {"private_bytes": 92 << 20, "peak_bytes": 99 << 20, "processes": 3}
+    refused = {"arena_bytes": 17, "extra_macs_percent": 2.5, "memory": more, "time_ratio": None}
+    section = {"arena_bytes": 1000, "given": memory, "written": less, "time_ratio": 1.04, "refused": [refused]}
+    (card,) = [one for one in words({**report, "interpreter": section})["cards"] if "interpreter" in one["label"]]
+    assert card["value"] == format_size(21 << 20)
+    assert {format_size(28 << 20), format_size(33 << 20)} <= {*re.findall(r"[\d.,]+ [KM]?B", card["more"])}
+    assert "1.04" in card["more"]
+    assert "1 file" in card["more"]
+    kept = words({**report, "interpreter": {**section, "written": None, "time_ratio": None}})
+    (card,) = [one for one in kept["cards"] if "interpreter" in one["label"]]
+    assert card["value"] == format_size(28 << 20)
+    assert "original" in card["more"]

@@ -87,6 +87,11 @@ class AlgebraRewrite:
         """Return each identity by itself."""
         return [(identity,) for identity in way]
 
+    def coarser(self, part: tuple[Identity, ...]) -> Sequence[tuple[Identity, ...]]:
+        """Return nothing: a part is done or left."""
+        del part
+        return ()
+
     def borders(self, way: tuple[Identity, ...]) -> tuple[Border, ...]:
         """Return nothing: inputs and outputs stay."""
         del way

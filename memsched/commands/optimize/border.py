@@ -78,6 +78,11 @@ class BorderRewrite:
         """Return each input and output by itself."""
         return [(border,) for border in way]
 
+    def coarser(self, part: tuple[Border, ...]) -> Sequence[tuple[Border, ...]]:
+        """Return nothing: a part is done or left."""
+        del part
+        return ()
+
     def borders(self, way: tuple[Border, ...]) -> tuple[Border, ...]:
         """Return what the caller has to do instead of the model."""
         return way

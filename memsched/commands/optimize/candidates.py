@@ -7,10 +7,10 @@ tried for a smaller one, or without one, is tried for it, too, unless it is met 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["Lookout", "one_meets", "told_first", "try_points"]
+__all__ = ["Lookout", "fewest", "one_meets", "told_first", "try_points"]
 
 _FIRST_TRIES = 4
 """Points whose peak is within the budget, the least work first, that are looked at before those of least peak."""
@@ -32,6 +32,7 @@ class _Point(Protocol):
 
 
 _P = TypeVar("_P", bound=_Point)
+_Q = TypeVar("_Q")
 
 
 def try_points(
@@ -99,6 +100,34 @@ def one_meets(
     """
     tries = _Tries(points, budget, make, at_most, over)
     return tries.met_by(tries.fitting()[:_FIRST_TRIES])
+
+
+def fewest(
+    parts: Sequence[_Q],
+    most: int,
+    requires: Callable[[Sequence[_Q]], float],
+    coarser: Callable[[_Q], Iterable[_Q]],
+) -> Sequence[_Q]:
+    """Return as few of the parts, each as coarse as it can be, as a model within a limit needs.
+
+    Args:
+        parts: Each may be done alone.
+        most: Bytes that the model may require; with all the parts it requires no more.
+        requires: Returns the bytes that a model with some of them requires.
+        coarser: Returns what may take a part's place.
+    """
+    chosen = list(parts)
+    for part in parts:
+        others = [one for one in chosen if one != part]
+        if others and requires(others) <= most:
+            chosen = others
+    for number in range(len(chosen)):
+        found: _Q | None = chosen[number]
+        while found is not None:
+            chosen[number] = found
+            ways = ((one, [*chosen[:number], one, *chosen[number + 1 :]]) for one in coarser(found))
+            found = next((one for one, way in ways if requires(way) <= most), None)
+    return chosen
 
 
 class _Tries(Generic[_P]):

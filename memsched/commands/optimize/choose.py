@@ -20,6 +20,7 @@ from memsched.commands.optimize.final_model import (
     after,
     base_of,
     better,
+    compared,
     left_of,
     met,
     slower_by_less,
@@ -164,7 +165,7 @@ def _compared_with(final: FinalModel, given: ModulePlan) -> FinalModel:
     if not final.rewritten:
         return final
     before = None if final.before is None else _compared_with(final.before, given)
-    return dataclasses.replace(final, placed=_compared(final.placed, given), whole=given, before=before)
+    return dataclasses.replace(final, placed=compared(final.placed, given), whole=given, before=before)
 
 
 def _in_pieces(given: FinalModel, request: Request, budget: int | None, permitted: Permissions) -> FinalModel:
@@ -409,10 +410,3 @@ def _recomputed(final: FinalModel, request: Request, budget: int | None, permitt
     if budget is not None and not run.settled(request):
         run.go_on(request, until_met=False)
     return after(final, run)
-
-
-def _compared(placed: ModulePlan, given: ModulePlan) -> ModulePlan:
-    """Return what was placed for a rewritten model, with its figures compared with the model as given."""
-    if placed.chosen is None or given.chosen is None:
-        return placed
-    return dataclasses.replace(placed, chosen=placed.chosen.compared_with(given.chosen))

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+
+import msgspec
 
 from memsched.commands.optimize.by_turns import with_earlier
 from memsched.commands.optimize.permissions import Permissions, percent_left
 from memsched.commands.optimize.place import ModulePlan, Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Part, RewriteBase
-from memsched.commands.optimize.rewritten import RewriteRun, RewrittenModel, rank
+from memsched.commands.optimize.rewritten import RewriteResult, RewriteRun, RewrittenModel, rank
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.border import Border
 from memsched.graph.prices import Pace
 from memsched.planning.rewrite import restated
 from memsched.planning.values import TargetModule
 
-__all__ = ["FinalModel", "after", "base_of", "better", "left_of", "met", "slower_by_less"]
+__all__ = ["FinalModel", "after", "base_of", "better", "compared", "left_of", "met", "next_best", "slower_by_less"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class FinalModel:
         whole: The model as given in the best order found, where this is another one.
         options: What is stated of this model.
         before: The model that it was made from, which is the next best; None for the model as given.
+        fewer: Makes models with fewer parts of the last rewrite, such as layers in pieces, best first.
     """
 
     module: Module
@@ -53,6 +57,7 @@ class FinalModel:
     whole: ModulePlan | None = None
     options: LoadOptions = field(default_factory=LoadOptions)
     before: FinalModel | None = None
+    fewer: Callable[[], Iterator[FinalModel]] = field(default=lambda: iter(()), compare=False, repr=False)
 
 
 def base_of(final: FinalModel) -> RewriteBase:
@@ -67,7 +72,41 @@ def after(final: FinalModel, run: RewriteRun[Part], *, ties: bool = False, anywa
         ties: No more is enough.
         anyway: Whatever it requires: more is to follow.
     """
-    result = run.result(final.rewrites, ties=ties, anyway=anyway)
+    made = _after(final, run.result(final.rewrites, ties=ties, anyway=anyway))
+    if made.before is not final:
+        return made
+    return dataclasses.replace(made, fewer=lambda: (_after(final, result) for result in run.fewer(final.rewrites)))
+
+
+def next_best(final: FinalModel) -> Iterator[FinalModel]:
+    """Yield models with less of what was done to ``final``, the best first; each is made when it is asked for."""
+    step: FinalModel | None = final
+    while step is not None and step.rewritten:
+        for fewer in step.fewer():
+            tiling, known = fewer.rewrites.tiling, final.rewrites.tiling
+            if tiling is not None and known is not None:
+                stated = {"max_extra_macs_percent": known.max_extra_macs_percent, "short": known.short}
+                tiling = msgspec.structs.replace(tiling, **stated)
+            yield _beside(fewer, final, dataclasses.replace(fewer.rewrites, tiling=tiling))
+        step = step.before
+        if step is not None and step.rewritten:
+            yield _beside(step, final, step.rewrites)
+
+
+def _beside(other: FinalModel, final: FinalModel, rewrites: Rewrites) -> FinalModel:
+    """Return another model, compared with the one that ``final`` is compared with."""
+    placed = other.placed if final.whole is None else compared(other.placed, final.whole)
+    return dataclasses.replace(other, rewrites=rewrites, placed=placed, whole=final.whole)
+
+
+def compared(placed: ModulePlan, given: ModulePlan) -> ModulePlan:
+    """Return what was placed for a rewritten model, with its figures compared with the model as given."""
+    if placed.chosen is None or given.chosen is None:
+        return placed
+    return dataclasses.replace(placed, chosen=placed.chosen.compared_with(given.chosen))
+
+
+def _after(final: FinalModel, result: RewriteResult) -> FinalModel:
     model = result.model
     graph = final.module.graphs[0]
     given = sum(op.macs for op in graph.ops) - final.extra_macs

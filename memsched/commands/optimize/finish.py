@@ -7,13 +7,14 @@ need more for is not written.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from memsched.commands.optimize.final_model import FinalModel
+from memsched.commands.optimize.final_model import FinalModel, next_best
 from memsched.commands.optimize.finished import FinishedModel, FinishRequest, refuted
-from memsched.commands.optimize.interpreter_rows import interpreter_section, refused_row
+from memsched.commands.optimize.interpreter_choice import comparable, first_accepted
 from memsched.commands.optimize.judged_sessions import judged_sessions
 from memsched.commands.optimize.place import Request, place, required_as_given
 from memsched.commands.optimize.worth import slight
@@ -23,10 +24,8 @@ from memsched.formats.module import Module
 from memsched.planning.write import write_model
 from memsched.report.outputs import TOLERANCE
 from memsched.report.values.border import KeptEndRow
-from memsched.report.values.interpreter import RefusedFileRow
 from memsched.report.values.sessions import HeldBackSection
 from memsched.runtimes.known import default_interpreter_of, runtime_of
-from memsched.runtimes.litert.default_interpreter import DefaultInterpreter, InterpreterMemory
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.values import Verification
 
@@ -43,7 +42,8 @@ def finish(final: FinalModel, request: Request, asked: FinishRequest) -> Finishe
     """
     found = _for_sessions(final, request, asked)
     interpreter = default_interpreter_of(asked.module, asked.prepared.target)
-    found = found if interpreter is None else _for_interpreter(found, request, asked, interpreter)
+    if interpreter is not None:
+        found = first_accepted(_from_best(found, request, asked), asked, request.slowdown, interpreter)
     return _with_border_kept(found, final)
 
 
@@ -83,46 +83,38 @@ def _original(request: Request, asked: FinishRequest) -> FinishedModel:
     return _finished(_given(request, asked), asked)
 
 
-def _for_interpreter(
-    found: FinishedModel, request: Request, asked: FinishRequest, interpreter: DefaultInterpreter
-) -> FinishedModel:
-    """Return the best file that LiteRT's default interpreter takes no more for than for the original.
+def _from_best(found: FinishedModel, request: Request, asked: FinishRequest) -> Iterator[FinishedModel]:
+    """Yield a file, those with less of what was done for it, the best order with every layer whole, and the original.
 
-    The candidates are the file found, the same order with every layer whole, and the original.
+    Each with less has at most half as many further operators as the one before, as each operator keeps memory of its
+    own. Those in which little is gained are left out, as are those that fail or differ, and all if the time is up.
     """
-    refused: list[RefusedFileRow] = []
-    given: InterpreterMemory | None = None
-    while not found.written.unchanged and _comparable(found):
-        try:
-            seen = interpreter.compare(*(asked.data, found.written.model), seed=asked.seed, slowdown=request.slowdown)
-        except KeyboardInterrupt:
-            if not asked.may_end:
-                raise
-            return dataclasses.replace(found, ended=True, notes=(*found.notes, _NOT_MEASURED.format("interrupted")))
-        if isinstance(seen, str):
-            return dataclasses.replace(found, notes=(*found.notes, _NOT_MEASURED.format(seen)))
-        given = seen.given
-        if not seen.needs_more and not seen.takes_longer:
-            section = interpreter_section(found.needed[0].total, given, tuple(refused), seen)
-            return dataclasses.replace(found, interpreter=section)
-        refused.append(refused_row(seen, found.needed[1].total, found.final.extra_work))
-        found = _left_whole(found, request, asked) if found.final.rewritten else _original(request, asked)
-    if given is None:
-        return found
-    return dataclasses.replace(
-        found, interpreter=interpreter_section(found.needed[0].total, given, tuple(refused), None)
-    )
+    yield found
+    plain, most = _operators(asked.module), _operators(found.final.module)
+    for candidate in next_best(found.final):
+        if asked.run.late() or asked.run.stop():
+            break
+        count = _operators(candidate.module)
+        if count - plain > (most - plain) / _FEWER:
+            continue
+        with request.failures.left_out(candidate.rewrites.described() or "less of what was done"):
+            left = _worthwhile(candidate, request, asked)
+            if left.written.unchanged or left.ended:
+                found = dataclasses.replace(found, ended=left.ended)
+                break
+            if comparable(left) and not (asked.exact and not _same_bits(left)):
+                most = count
+                yield left
+    if found.final.rewritten:
+        yield _left_whole(found, request, asked)
+    yield _original(request, asked)
 
 
-_NOT_MEASURED: Final = "not measured in LiteRT's default interpreter, where this file may need more: {}"
+_FEWER: Final = 2
 
 
-def _comparable(found: FinishedModel) -> bool:
-    """Whether both files were run, with the same outputs."""
-    seen = found.verification
-    if seen is None or seen.outputs_equal is None or found.ended:
-        return False
-    return not refuted(seen, inexact=found.final.rewrites.inexact)
+def _operators(module: Module) -> int:
+    return sum(len(graph.ops) for graph in module.graphs)
 
 
 def _given(request: Request, asked: FinishRequest) -> FinalModel:

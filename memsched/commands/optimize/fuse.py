@@ -70,6 +70,11 @@ class ChainRewrite:
         """Return each chain by itself."""
         return [(chain,) for chain in way]
 
+    def coarser(self, part: tuple[Chain, ...]) -> Sequence[tuple[Chain, ...]]:
+        """Return nothing: a part is done or left."""
+        del part
+        return ()
+
     def borders(self, way: tuple[Chain, ...]) -> tuple[Border, ...]:
         """Return nothing: inputs and outputs stay."""
         del way

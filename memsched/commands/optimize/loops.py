@@ -165,6 +165,10 @@ class LoopRewrite:
         """Return each group by itself."""
         return [(group,) for group in way]
 
+    def coarser(self, part: tuple[LoopGroup, ...]) -> Sequence[tuple[LoopGroup, ...]]:
+        """Return the loop with tiles twice as large."""
+        return [(one,) for group in part for one in group.coarser()]
+
     def borders(self, way: tuple[LoopGroup, ...]) -> tuple[Border, ...]:
         """Return nothing: inputs and outputs stay."""
         del way

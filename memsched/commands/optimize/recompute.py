@@ -172,6 +172,11 @@ class RematRewrite:
         """Return the whole sequence, if it has repetitions."""
         return [way] if len(way) > len(self.graph.ops) else []
 
+    def coarser(self, part: tuple[int, ...]) -> Sequence[tuple[int, ...]]:
+        """Return nothing: a part is done or left."""
+        del part
+        return ()
+
     def borders(self, way: tuple[int, ...]) -> tuple[Border, ...]:
         """Return nothing: inputs and outputs stay."""
         del way

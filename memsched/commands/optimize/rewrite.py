@@ -187,6 +187,9 @@ class Rewrite(Protocol[Part]):
     def parts(self, way: tuple[Part, ...]) -> Sequence[tuple[Part, ...]]:
         """Return what may be done alone of a way; empty where it does nothing but order."""
 
+    def coarser(self, part: tuple[Part, ...]) -> Sequence[tuple[Part, ...]]:
+        """Return what does less in place of one of `parts`, such as half as many pieces; empty where nothing can."""
+
     def borders(self, way: tuple[Part, ...]) -> tuple[Border, ...]:
         """Return what the caller has to do instead of the model; nothing where inputs and outputs stay."""
 

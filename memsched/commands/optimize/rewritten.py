@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Generic
 
 from memsched.commands.optimize.ahead import AheadRewrite, ModelsAhead
-from memsched.commands.optimize.candidates import Lookout, one_meets, try_points
+from memsched.commands.optimize.candidates import Lookout, fewest, one_meets, try_points
 from memsched.commands.optimize.looks import Looks
 from memsched.commands.optimize.making import ModelMaker, RewrittenModel, WrittenModel
 from memsched.commands.optimize.place import GivenUpError, ModulePlan, Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Maker, Part, Rewrite, RewriteBase, RewritePoint
+from memsched.commands.optimize.worth import LEAST_GAIN
 from memsched.errors import InternalError, ModelError
 from memsched.frozen import FrozenValue
 
@@ -155,8 +157,21 @@ class RewriteRun(Generic[Part]):
         least = self._base.placed.requirement.weight + ties
         if model is None or used is None or (model.placed.requirement.weight >= least and not anyway):
             return RewriteResult(None, Fraction(0), rewrite.describe(before, None, 0))
-        work = Fraction(used.work, rewrite.total) if rewrite.total else Fraction(0)
-        return RewriteResult(model, work, rewrite.describe(before, used, model.extra_macs))
+        return _result(rewrite, model, used, before)
+
+    def fewer(self, before: Rewrites) -> Iterator[RewriteResult]:
+        """Yield results that save as much as the best one, half as much, and so on, with as little done as needed."""
+        if self._search is None:
+            return
+        rewrite, models = self._search
+        for model, used in models.fewer():
+            if model.placed.requirement.weight < self._base.placed.requirement.weight:
+                yield _result(rewrite, model, used, before)
+
+
+def _result(rewrite: Rewrite[Part], model: RewrittenModel, used: RewritePoint[Part], before: Rewrites) -> RewriteResult:
+    work = Fraction(used.work, rewrite.total) if rewrite.total else Fraction(0)
+    return RewriteResult(model, work, rewrite.describe(before, used, model.extra_macs))
 
 
 def attempt(
@@ -293,6 +308,34 @@ class _Models(Generic[Part]):
         """The extra work of the best one."""
         return self.taken[1].work if self.taken is not None else 0
 
+    def fewer(self) -> Iterator[tuple[RewrittenModel, RewritePoint[Part]]]:
+        """Yield models that save as much as the best one, half as much, and so on, with as few and coarse parts."""
+        if self.taken is None:
+            return
+        request = self._whole.as_optional(needed=True)
+        known: dict[tuple[Part, ...], float] = {}
+
+        def requires(chosen: Sequence[tuple[Part, ...]]) -> float:
+            way = _joined(chosen)
+            if way not in known:
+                known[way] = math.inf
+                with contextlib.suppress(InternalError, ModelError):
+                    known[way] = self._maker.at_most(self._maker.written(way, request), request)
+            return known[way]
+
+        given, parts = self._base.placed.requirement.weight, self._rewrite.parts(self.taken[1].way)
+        saved = given - self.taken[0].placed.requirement.weight
+        way = self.taken[1].way
+        while parts and saved >= LEAST_GAIN * given and not request.late():
+            parts, saved, last = fewest(parts, given - saved, requires, self._rewrite.coarser), saved // 2, way
+            way = _joined(parts)
+            if way == last:
+                continue
+            with contextlib.suppress(InternalError, ModelError):
+                made, _ = self._maker.model(way, self._maker.written(way, request), request)
+                # Parts that can be done alone add multiply-accumulates and no other work.
+                yield made, RewritePoint(made.placed.plans[0].schedule.peak, made.extra_macs, made.extra_macs, way)
+
     def meets(self, point: RewritePoint[Part]) -> bool:
         """Return whether the point's model requires what the budget permits; True where the time is up, too."""
         if self._budget is None:
@@ -386,6 +429,10 @@ class _Models(Generic[Part]):
         except (InternalError, ModelError) as error:
             return _said(error)
         return None
+
+
+def _joined(parts: Sequence[tuple[Part, ...]]) -> tuple[Part, ...]:
+    return tuple(one for part in parts for one in part)
 
 
 def _said(error: InternalError | ModelError) -> str:

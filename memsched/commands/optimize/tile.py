@@ -321,6 +321,10 @@ class TileRewrite:
         """Return each group by itself."""
         return [(group,) for group in way]
 
+    def coarser(self, part: tuple[Group, ...]) -> Sequence[tuple[Group, ...]]:
+        """Return the group with half as many pieces along one axis, or the loop with tiles twice as large."""
+        return [(one,) for group in part for one in group.coarser()]
+
     def borders(self, way: tuple[Group, ...]) -> tuple[Border, ...]:
         """Return nothing: inputs and outputs stay."""
         del way

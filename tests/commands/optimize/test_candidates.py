@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import memsched
-from memsched.commands.optimize.candidates import Lookout, one_meets, try_points
+from memsched.commands.optimize.candidates import Lookout, fewest, one_meets, try_points
 from memsched.formats.module import OrderGuarantee
 from memsched.report.values.optimize import OptimizeReport
 from tests.runtimes.tflm.test_arena import random_model
@@ -230,3 +230,21 @@ def test_a_session_that_needs_more_than_was_predicted_does_not_meet_the_budget()
     shown = report["verification"]["default_peak_after_bytes"]
     assert report["budget"]["required_bytes"] == max(shown, predicted["budget"]["required_bytes"])
     assert report["budget"]["met"] == (report["budget"]["required_bytes"] <= given)
+
+
+def test_no_more_is_kept_than_a_limit_needs() -> None:
+    """Each part brings down what it needs itself, the further the finer it is; the most needed one decides."""
+    whole = {"a": 100, "b": 90, "c": 40}
+
+    def requires(parts: Sequence[tuple[str, int]]) -> float:
+        pieces = dict(parts)
+        return max(whole[name] / pieces.get(name, 1) for name in whole)
+
+    def coarser(part: tuple[str, int]) -> list[tuple[str, int]]:
+        return [(part[0], part[1] // 2)] if part[1] > 2 else []
+
+    finest = [("a", 16), ("b", 16), ("c", 16)]
+    assert fewest(finest, 6, requires, coarser) == finest
+    assert fewest(finest, 45, requires, coarser) == [("a", 4), ("b", 2)]
+    assert fewest(finest, 95, requires, coarser) == [("a", 2)]
+    assert fewest(finest, 200, requires, coarser) == [("c", 2)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 
 import memsched
 from memsched.cli.main import main
+from memsched.formats.files import load_module
+from memsched.formats.module import LoadOptions
 from memsched.report.values.interpreter import InterpreterSection
 from memsched.runtimes.litert.default_interpreter import (
     DefaultInterpreter,
@@ -133,16 +136,56 @@ def test_time_decides_as_permitted(answers: Callable[..., list[float | None]]) -
     assert asked == [None]
 
 
-def test_layers_stay_whole_where_tiles_cost_more(answers: Callable[..., list[float | None]]) -> None:
+@pytest.fixture
+def most_operators(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
+    """Return what lets the interpreter refuse files of more operators than so many; it returns how many each had."""
+
+    def refuses(most: int) -> list[int]:
+        seen: list[int] = []
+
+        def compare(_: object, given: bytes, written: bytes, **__: object) -> InterpreterComparison:
+            del given
+            seen.append(sum(len(graph.ops) for graph in load_module(written, "written.tflite", LoadOptions()).graphs))
+            more = seen[-1] > most
+            return InterpreterComparison(SMALL, LARGE) if more else InterpreterComparison(SMALL, SMALL, 1.0, 1.1)
+
+        monkeypatch.setattr(DefaultInterpreter, "compare", compare)
+        return seen
+
+    return refuses
+
+
+def test_fewer_tiles_are_written_where_more_cost_more(most_operators: Callable[[int], list[int]]) -> None:
     data = _tiled_branches()
-    answers(InterpreterComparison(SMALL, LARGE), InterpreterComparison(SMALL, SMALL, 1.0, 1.1))
+    builtin = optimized(data, tile=True, target="litert-builtin").report.values
+    seen = most_operators(30)
+    result = optimized(data, tile=True)
+    report = result.report.values
+    assert result.model != data
+    assert all(2 * (after - 5) <= before - 5 for before, after in itertools.pairwise(seen))
+    assert report.interpreter is not None
+    assert report.interpreter.refused[0].arena_bytes == builtin.result.required_bytes
+    assert len(report.interpreter.refused) == len(seen) - 1 > 0
+    best, found, given = builtin.result.required_bytes, report.result.required_bytes, report.interpreter.arena_bytes
+    assert isinstance(best, int)
+    assert isinstance(found, int)
+    assert best < found < given
+    assert report.tiling is not None
+    assert report.tiling.applied
+    assert report.verification is not None
+    assert report.verification.outputs_equal
+
+
+def test_layers_stay_whole_where_tiles_cost_more(most_operators: Callable[[int], list[int]]) -> None:
+    data = _tiled_branches()
+    seen = most_operators(5)
     result = optimized(data, tile=True)
     report = result.report.values
     assert result.model != data
     assert report.tiling is None
     assert report.result.extra_macs_percent == 0
     assert report.interpreter is not None
-    assert len(report.interpreter.refused) == 1
+    assert len(report.interpreter.refused) == len(seen) - 1
     assert report.interpreter.written is not None
 
 

@@ -88,6 +88,10 @@ class FirstAgain:
     def parts(self, way: Way) -> Sequence[Way]:
         return [(one,) for one in way]
 
+    def coarser(self, part: Way) -> Sequence[Way]:
+        del part
+        return ()
+
     def build(self, way: Way) -> Graph:
         if set(way) & set(self.bad):
             raise ModelError(f"no file holds it before {', '.join(sorted(set(way) & set(self.bad)))}")
