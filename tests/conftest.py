@@ -10,6 +10,7 @@ from hypothesis import settings
 
 from memsched.commands.optimize import opening
 from memsched.runtimes.litert.default_interpreter import InterpreterComparison
+from memsched.runtimes.slowdown import most_times
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", deadline=None, print_blob=True)
@@ -22,7 +23,7 @@ os.environ.setdefault("MEMSCHED_DEFECTS", "raise")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-_MOST_TIMES, _TAKES_LONGER = opening.most_times, InterpreterComparison.takes_longer
+_TAKES_LONGER = InterpreterComparison.takes_longer
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -37,5 +38,5 @@ def _untimed() -> Iterator[None]:
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Judge times as users have it; the times are the test's own."""
-    monkeypatch.setattr(opening, "most_times", _MOST_TIMES)
+    monkeypatch.setattr(opening, "most_times", most_times)
     monkeypatch.setattr(InterpreterComparison, "takes_longer", _TAKES_LONGER)

@@ -31,6 +31,7 @@ from memsched.runtimes.onnxruntime.session_points import (
     MemorySplit,
     SessionPoint,
 )
+from memsched.runtimes.slowdown import most_times
 
 __all__ = ["choices_of", "diagnose", "pareto"]
 
@@ -100,7 +101,7 @@ def diagnose(
         feeds = Path(folder, "feeds.npz")
         maker.draw_feeds(data, Path(given).absolute().parent, options, feeds, seed=seed)
         finished = True
-        walk = _walk(found, tuple(files), 1 + max_slowdown / 100)
+        walk = _walk(found, tuple(files), most_times(max_slowdown))
         for number, (file, point) in enumerate(walk):
             required = number < len(files)
             late = deadline is not None and time.monotonic() > deadline
@@ -187,7 +188,7 @@ def pareto(points: Sequence[tuple[float, float]]) -> frozenset[int]:
 
 def choices_of(rows: Sequence[DoctorRow], max_slowdown: float) -> tuple[SessionChoice, ...]:
     """Return three sessions worth choosing, or as many as there are: the first is the one to begin with."""
-    slowest = 1 + max_slowdown / 100
+    slowest = most_times(max_slowdown)
     reasons: list[tuple[str, Callable[[DoctorRow], bool]]] = [
         (
             f"the least of the process at no more than {slowest:.2f} x the processor time",

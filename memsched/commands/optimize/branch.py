@@ -25,15 +25,13 @@ from memsched.report.outputs import TOLERANCE
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.onnxruntime.session_points import DEFAULT
+from memsched.runtimes.slowdown import most_times
 from memsched.units import format_size
 
 __all__ = ["finished", "guarantee_of"]
 
 _GAIN: Final = 0.97
 """Share of the process that a file may take at most of what it takes without a branch."""
-
-_NOISE: Final = 0.05
-"""Time that may be added where none was permitted."""
 
 _RUNS: Final = 3
 
@@ -100,11 +98,11 @@ def _best(found: FinishedModel, asked: FinishRequest, slowdown: float | None) ->
     given, plain = rows.get("given"), rows.get("written")
     if given is None or plain is None or given.process_bytes is None or plain.process_bytes is None:
         return _noted(found, "large values were not put into a branch: sessions could not be measured")
-    limit = 1 + _NOISE if slowdown is None else 1 + max(_NOISE, slowdown / 100)
+    limit = most_times(slowdown)
     least, best = _GAIN * min(given.process_bytes, plain.process_bytes), None
     for data in files:
         for row in _measured(data, asked, "written"):
-            quick = slowdown is None or (row.cpu_ratio or 0.0) <= limit
+            quick = (row.cpu_ratio or 0.0) <= limit
             if row.process_bytes is not None and row.process_bytes < least and quick and _same(found, data, asked):
                 least, best = row.process_bytes, (data, row)
     if best is None:

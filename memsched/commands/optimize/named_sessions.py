@@ -24,6 +24,7 @@ from memsched.report.values.sessions import HeldBackSection, SessionRow
 from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.onnxruntime.session_points import DEFAULT, EXECUTED
 from memsched.runtimes.runtime import Opening
+from memsched.runtimes.slowdown import most_times
 from memsched.search.limits import Limits
 
 __all__ = ["executed_in_less", "named_sessions"]
@@ -98,7 +99,7 @@ def executed_in_less(asked: TrialRequest, request: Request, source: SessionSourc
     except MemschedError:
         return None
     files = [SessionFile("given", DEFAULT), SessionFile("written", EXECUTED, predicted)]
-    slowest = math.inf if request.slowdown is None else 1 + request.slowdown / 100
+    slowest = most_times(request.slowdown)
     late = False
 
     def again(rows: Sequence[SessionRow], done: int) -> bool:

@@ -14,6 +14,7 @@ from typing import Final, Literal
 from memsched.frozen import FrozenValue
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED, PATTERNLESS, SessionPoint
+from memsched.runtimes.slowdown import most_times
 
 __all__ = [
     "POINTS",
@@ -21,7 +22,6 @@ __all__ = [
     "any_time",
     "in_doubt",
     "is_quick",
-    "most_times",
     "opened_file",
     "opening_lines",
     "takes_less",
@@ -34,9 +34,6 @@ _SPARE_BYTES: Final = 4 << 20
 """By so much processes of one session differ by chance, or by the following share of them."""
 
 _CHANCE: Final = 0.05
-_NOISE: Final = 0.05
-"""Share of the time that is chance where both sessions execute the same: none was permitted, and none is added."""
-
 _DOUBT: Final = 0.25
 _FEWEST: Final = 3
 _GAIN: Final = 0.97
@@ -55,15 +52,6 @@ class OpenedFile(FrozenValue, frozen=True):
     worse: Literal["process", "time"] | None
     point: SessionPoint
     row: SessionRow
-
-
-def most_times(slowdown: float | None) -> float:
-    """Return how many times as long as without the file a session may take.
-
-    Args:
-        slowdown: Time that may be added, in percent; None for any.
-    """
-    return math.inf if slowdown is None else 1 + max(_NOISE, slowdown / 100)
 
 
 def any_time(slowdown: float | None) -> bool:

@@ -20,7 +20,7 @@ from memsched.commands.optimize.ranged_trials import (
     RangedSizes,
     RangedTrials,
     distance,
-    most_times,
+    most_at_sizes,
     try_order,
     try_points,
 )
@@ -195,7 +195,7 @@ def _measure(
     small = _shrunk(opened, shorter, _SMALL_VALUE)
     short = {name: min(size, opened.ranges[name].nearest(_SHORT)) for name, size in small.items()}
     every = opened.points()
-    most = _SPARE_WORK * most_times(asked.slowdown)[0]
+    most = _SPARE_WORK * most_at_sizes(asked.slowdown)[0]
     points = [point for point in every if point.work <= most and _permitted(point, asked)]
     notes = [] if every else [_NOTHING_GROWS]
     notes += [_KERNELS] if not asked.fuse and any(point.kernels for point in every) else []

@@ -20,6 +20,7 @@ from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.child import ChildEndedError, children_until
 from memsched.runtimes.measure import LEAST_RUNS
 from memsched.runtimes.onnxruntime.ranged import AtSize, RangedRun, TimeRatio, compare_at, draw_at, race, run_on
+from memsched.runtimes.slowdown import most_times
 from memsched.search.run import Run
 
 __all__ = [
@@ -29,7 +30,7 @@ __all__ = [
     "RangedSizes",
     "RangedTrials",
     "distance",
-    "most_times",
+    "most_at_sizes",
     "try_order",
     "try_points",
 ]
@@ -170,7 +171,7 @@ def distance(one: AtSize) -> float:
     return (one.error or 0.0) if one.apart is None else one.apart
 
 
-def most_times(slowdown: float | None) -> tuple[float, float]:
+def most_at_sizes(slowdown: float | None) -> tuple[float, float]:
     """Return how many times as long a file may take at the large and at the small size.
 
     Where much is permitted, short runs may take longer: loops compute again there as well, and gain nothing.
@@ -178,7 +179,7 @@ def most_times(slowdown: float | None) -> tuple[float, float]:
     Args:
         slowdown: Time that may be added, in percent; None for any.
     """
-    most = float("inf") if slowdown is None else 1 + slowdown / 100
+    most = most_times(slowdown)
     return most, max(2 * most - _MOST_TIME, _MOST_TIME)
 
 
@@ -322,7 +323,7 @@ def _tried(trial: _PointTrial, file: _PointFile) -> BlockFile | str:
         if _is_more(run, given) and _is_more(*_even_runs(trial, file.path, feeds)):
             return f"{took}, but {run.process / 1e6:,.0f} MB at {where}"
         short.append(run)
-    limits = most_times(trial.slowdown)
+    limits = most_at_sizes(trial.slowdown)
     rounds = (_LARGE_ROUNDS, limits[0], ""), (_SMALL_ROUNDS, limits[1], " at the small size")
     times: list[TimeRatio] = []
     for place, (number, most, where) in enumerate((*rounds, (_SHORT_ROUNDS, limits[1], " at a short one"))):

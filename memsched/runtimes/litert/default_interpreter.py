@@ -6,6 +6,7 @@ process says more than LiteRT's own arena. Each figure is from fresh processes; 
 
 from __future__ import annotations
 
+import math
 import mmap
 import statistics
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 from memsched.frozen import FrozenValue
 from memsched.runtimes.child import run_in_child, temporary_folder
+from memsched.runtimes.slowdown import most_times
 
 __all__ = ["DefaultInterpreter", "InterpreterComparison", "InterpreterMemory"]
 
@@ -31,9 +33,6 @@ _NEAR: Final = 2.0
 
 _RESOLUTION: Final = 2 * mmap.PAGESIZE
 """Bytes: a growth is the difference of two counts of whole pages."""
-
-_TIME_NOISE: Final = 0.05
-"""Time that may be added if none is permitted: as much as two runs of one file differ."""
 
 
 class InterpreterMemory(FrozenValue, frozen=True):
@@ -63,13 +62,13 @@ class InterpreterComparison(FrozenValue, frozen=True):
 
     Attributes:
         time_ratio: Processor time of the second file's run to that of the first's; None if the memory decided before.
-        time_limit: What ``time_ratio`` may be; None for anything.
+        time_limit: What ``time_ratio`` may be.
     """
 
     given: InterpreterMemory
     written: InterpreterMemory
     time_ratio: float | None = None
-    time_limit: float | None = None
+    time_limit: float = math.inf
 
     @property
     def needs_more(self) -> bool:
@@ -79,8 +78,7 @@ class InterpreterComparison(FrozenValue, frozen=True):
     @property
     def takes_longer(self) -> bool:
         """Whether the second file takes more time than is permitted."""
-        ratio, limit = self.time_ratio, self.time_limit
-        return ratio is not None and limit is not None and ratio > limit
+        return self.time_ratio is not None and self.time_ratio > self.time_limit
 
     @property
     def near(self) -> bool:
@@ -114,7 +112,7 @@ class DefaultInterpreter:
             seed: Of the inputs.
             slowdown: Time that the second file may take beyond the first, in percent; None for any.
         """
-        limit = None if slowdown is None else 1 + max(_TIME_NOISE, slowdown / 100)
+        limit = most_times(slowdown)
         with temporary_folder() as folder:
             paths = [folder / "given.tflite", folder / "written.tflite"]
             for path, data in zip(paths, (given, written), strict=True):
@@ -122,7 +120,12 @@ class DefaultInterpreter:
             seen = _compared(paths, seed, limit)
             if isinstance(seen, str) or seen.needs_more:
                 return seen
-            request = {"paths": [str(path) for path in paths], "seed": seed, "limit": limit or 1.0, "seconds": _TIMED}
+            request = {
+                "paths": [str(path) for path in paths],
+                "seed": seed,
+                "limit": limit if math.isfinite(limit) else 1.0,
+                "seconds": _TIMED,
+            }
             timed = _child(_TAKE_TURNS, request)
             return timed if isinstance(timed, str) else replace(seen, time_ratio=timed["ratio"])
 
@@ -132,7 +135,7 @@ class DefaultInterpreter:
         return measured if isinstance(measured, str) else _memory([measured])
 
 
-def _compared(paths: Sequence[Path], seed: int, limit: float | None) -> InterpreterComparison | str:
+def _compared(paths: Sequence[Path], seed: int, limit: float) -> InterpreterComparison | str:
     """Measure the memory of two files by turns, in as many processes of each as it takes to tell them apart."""
     found: list[list[Mapping[str, int]]] = [[], []]
     while True:

@@ -188,7 +188,7 @@ def _session(plain: ModeAnswer) -> list[str]:
     if plain.arena_before is None or plain.arena_after is None:
         return []
     session = "Interpreter(..., experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)"
-    return [f"peaks are measured without delegates: {session}"]
+    return [f"peaks are measured without delegates, and what processes take is not compared: {session}"]
 
 
 def _order(answers: ModeAnswers, notes: list[str]) -> tuple[bool | None, str | None]:
