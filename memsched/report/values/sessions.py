@@ -33,7 +33,8 @@ class SessionRow(Section, frozen=True, kw_only=True):
         first_run_bytes: The same until the first run's end, loading included.
         cpu_ms: Milliseconds of processor time of one run: a measurement of one machine, for comparison with the other
             rows alone.
-        cpu_ratio: Of that to a session without options on the file as given, the median of turns; null for that one.
+        cpu_ratio: Of that to a session without options on the file as given, the median of turns; of one
+            thread each if other programs used the processors. null for that one.
     """
 
     file: Literal["given", "written"]

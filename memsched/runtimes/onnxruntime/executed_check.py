@@ -12,7 +12,7 @@ from memsched.runtimes.child import run_in_child
 from memsched.runtimes.onnxruntime.executed import Level, opening_lines
 from memsched.runtimes.onnxruntime.inputs import at_stated_sizes
 from memsched.runtimes.onnxruntime.session_points import EXECUTED, SessionPoint
-from memsched.runtimes.onnxruntime.verification import cannot_compare, drawn, order_matches
+from memsched.runtimes.onnxruntime.verdicts import cannot_compare, drawn, order_matches
 from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.values import EXECUTED_TOLERANCE, Verification
 
@@ -59,6 +59,7 @@ def verify_executed(
         "dims": dict(options.dims),
         "feeds": options.feeds,
         "borders": [],
+        "float_from": None,
         "pinned": False,
         "expected": None if expected is None else list(expected),
     }

@@ -20,6 +20,7 @@ from memsched.runtimes.borders import BorderFormulas
 from memsched.runtimes.compare import close, compare, relative_error, vary
 from memsched.runtimes.inputs import DRAWS, Draw
 from memsched.runtimes.onnxruntime.draws import same_draws
+from memsched.runtimes.onnxruntime.float_twin import float_twin
 from memsched.runtimes.onnxruntime.inputs import dtype_of, random_feed, read_feeds
 from memsched.runtimes.onnxruntime.pins import shape_nodes
 
@@ -41,6 +42,7 @@ _PIN = "memsched_pin_"
 _INTEGER_BOUNDS = (4, 2, 1)
 _FOREIGN = ("bfloat16", "float8")
 _NO_RESULTS = {"peak_bytes": None, "lasting_bytes": None, "order": None}
+_PLAIN = {"level": "all", "order": "default", "reuse": True, "pattern": True, "disabled": [], "quant_qdq": True}
 _FURTHER_SESSIONS = 3
 _SESSIONS_IN_DOUBT = 12
 _FIRST_FOREIGN_TYPE = 256  # numpy gives the types that packages register numbers from here on
@@ -65,13 +67,14 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
             whether a failure ends it all, "reference": the session whose outputs are compared with}; "runs", "seed",
             "feeds": a file of inputs or None, "input_shapes", "dims", "rtol", "atol"; "borders": what stands between
             the inputs and outputs of the first model and the others, as `memsched.runtimes.borders.told` has it;
-            "pinned": whether pins keep the order; "expected": the node names of the last model in the order wanted, or
-            None for its own file order.
+            "pinned": whether pins keep the order; "float_from": errors from which a float twin is run, or None;
+            "expected": the node names of the last model in the order wanted, or None for its own file order.
 
     Returns:
         "version"; "failed": the number of the session that could not run, or None, with its "message" and
         "loaded": whether it was loaded;
         "random": an op that draws random numbers and takes no seed, or None; "draws": as `Draws.told` gives it;
+        "float_errors": of the last two sessions, by which they are off the first model's float twin, or None;
         "vary": whether the first session's outputs vary from input to input, None for a single run; "sessions": each
         {"peak_bytes", "lasting_bytes", "order": as `read_profile` gives them, "equal", "close", "max_abs_error",
         "relative_error", "message": why it has no results}; "models": each {"nodes": [name, op type], "free":
@@ -98,7 +101,8 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
         run = _SessionAttempt(onnxruntime, request, protos, bound, draws=draws.count > 0)
         failure = run.all()
         if failure is None:
-            return {**answer, "failed": None, "sessions": run.results, "vary": run.vary}
+            shown = {"sessions": run.results, "vary": run.vary, "float_errors": run.float_errors()}
+            return {**answer, "failed": None, **shown}
         # Other inputs may help the first model only; what it runs on, the others must run on too.
         if failure.session or answer["failed"] is None:
             answer.update(failed=failure.session, message=failure.message, loaded=failure.loaded)
@@ -199,6 +203,28 @@ class _SessionAttempt:
             self._outputs.append(outputs)
         return None
 
+    def float_errors(self) -> list[float] | None:
+        """Return by how much the last two sessions are off the first model's float twin; None where that is no matter.
+
+        It is one where they are apart by rounding of activations, as dynamic quantization rounds them.
+        """
+        least = self._request["float_from"]
+        apart = [one["relative_error"] for one in self.results[-2:] if one["message"] is None]
+        if least is None or len(apart) < len(self.results[-2:]) or max(apart) <= least:
+            return None
+        twin = float_twin(self._protos[0])
+        if twin is None:
+            return None
+        options = session_options(self._onnxruntime, {**_PLAIN, "level": "disabled"})
+        find_data(options, self._request["models"][0]["folder"])
+        try:
+            session = open_session(self._onnxruntime, twin.SerializeToString(), options, _PLAIN)
+            expected = [run_once(session, feed) for feed in self._feeds]
+        except Exception:  # the runtime raises classes of its own, and protobuf others
+            return None
+        pairs = [zip(expected, outputs, strict=False) for outputs in self._outputs[-2:]]
+        return [max(relative_error(*pair) for pair in one) for one in pairs]
+
     def _open(self, wanted: Mapping[str, Any], renamed: bytes | None = None) -> Any:
         """Open a session on the model's own bytes, or on those of its copy."""
         model = self._request["models"][wanted["model"]]
@@ -211,7 +237,7 @@ class _SessionAttempt:
         return open_session(self._onnxruntime, source, options, wanted["options"])
 
     def _run(self, session: Any, wanted: Mapping[str, Any]) -> tuple[list[list[Any]], list[Any]]:
-        """Run on all inputs, on the first only where the session is not required; return outputs and the profile.
+        """Run on all inputs; return outputs and the profile.
 
         The profile has the first run, before the arena keeps anything, and where the session makes a memory pattern
         in it, the next one, which uses that.
@@ -219,8 +245,7 @@ class _SessionAttempt:
         first = not self._feeds
         if first:
             self._feeds = self._draw(session, wanted, "noise")
-        feeds = self._feeds if wanted["required"] else self._feeds[:1]
-        formulas = self._formulas
+        feeds, formulas = self._feeds, self._formulas
         if wanted["model"]:
             feeds = [formulas.feed(feed) for feed in feeds]
         outputs = [_copied(run_once(session, feeds[0]))]

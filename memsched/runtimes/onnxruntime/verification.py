@@ -20,18 +20,16 @@ from memsched.runtimes.borders import told
 from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.onnxruntime.observation import OTHER_INPUTS
 from memsched.runtimes.onnxruntime.session_points import LISTED
+from memsched.runtimes.onnxruntime.verdicts import cannot_compare, drawn, order_matches, rounded
 from memsched.runtimes.package import ONNXRUNTIME
-from memsched.runtimes.values import SAME_SEEDS, OtherSize, Verification
+from memsched.runtimes.values import EXECUTED_TOLERANCE, OtherSize, Verification
 
 __all__ = [
     "Comparison",
     "Measurement",
-    "cannot_compare",
     "compare_models",
-    "drawn",
     "measure",
     "offline_optimized",
-    "order_matches",
     "session_instructions",
     "try_other_sizes",
     "verify",
@@ -68,7 +66,6 @@ _LEEWAY: Final = 2.0
 _PLAIN: Final = frozenset({"pins", "default"})
 """Guarantees that ask for nothing but what a session does by itself."""
 
-_HOISTED = frozenset({"Shape", "Size"})
 _REASON_CHARACTERS = 400
 
 
@@ -197,6 +194,7 @@ def compare_models(
         "feeds": feeds,
         "rtol": rtol,
         "atol": atol,
+        "float_from": EXECUTED_TOLERANCE,
         "pinned": guarantee == "pins",
         "expected": None if expected_order is None else list(expected_order),
         "borders": told(borders),
@@ -363,6 +361,7 @@ def _request(
         "atol": 0.0,
         "input_shapes": {name: list(shape) for name, shape in (input_shapes or {}).items()},
         "dims": dict(dims or {}),
+        "float_from": None,
         "pinned": False,
         "expected": None,
         "borders": [],
@@ -430,6 +429,7 @@ def _judged(answer: Mapping[str, Any], guarantee: OrderGuarantee, runs: int) -> 
             if after["relative_error"] < max(_FAR, _LEEWAY * own) < apart < math.inf:
                 equal, near, relative = False, False, apart
                 reasons.append(text)
+    notes.extend(rounded(answer["float_errors"]))
     measured = (given, default) if guarantee in _PLAIN else (before, after)
     if after["peak_bytes"] is None:
         reasons.append("peaks are not measured: profiles of ONNX Runtime before 1.29 carry no memory figures")
@@ -455,43 +455,11 @@ def _judged(answer: Mapping[str, Any], guarantee: OrderGuarantee, runs: int) -> 
     return Comparison(verification, near)
 
 
-def drawn(answer: Mapping[str, Any]) -> list[str]:
-    """Return the note on how models that draw random numbers were compared; nothing if they do not draw."""
-    draws = answer["draws"]
-    if not draws["count"] or draws["mismatch"]:
-        return []
-    ops, are = ("1 op draws", "it is") if draws["count"] == 1 else (f"{draws['count']} ops draw", "each is")
-    seeds = f"; {SAME_SEEDS}" if draws["seeded"] else ""
-    return [f"{ops} random numbers: {are} in both models once{seeds}"]
-
-
-def cannot_compare(answer: Mapping[str, Any]) -> str:
-    """Return why outputs of models that draw random numbers say nothing."""
-    return f"outputs cannot be compared: {answer['random']} draws random numbers and takes no seed"
-
-
 def _apart(given: Mapping[str, Any], default: Mapping[str, Any]) -> float | None:
     """Return how far apart sessions without options are; None where one did not run."""
     if given["order"] is None or default["order"] is None:
         return None
     return 0.0 if default["equal"] else float(default["relative_error"])
-
-
-def order_matches(model: Mapping[str, Any], executed: Sequence[int], notes: list[str]) -> bool:
-    """Whether the nodes that ran under their own names ran in the wanted order, as far as order means anything."""
-    free = set(model["free"])
-    hoisted = {at for at, (_, kind) in enumerate(model["nodes"]) if kind in _HOISTED}
-    ran = set(executed)
-    if hoisted - free:
-        notes.append("Shape and Size nodes are disregarded in the order: onnxruntime runs them as soon as it can")
-    wanted = [at for at in model["expected"] if at not in free and at not in hoisted]
-    missing = sum(at not in ran for at in wanted)
-    if missing:
-        notes.append(
-            f"{missing} of {len(wanted)} nodes are disregarded in the order: onnxruntime expanded or merged them"
-        )
-    relevant = set(wanted)
-    return [at for at in wanted if at in ran] == [at for at in executed if at in relevant]
 
 
 def _shorten(text: str) -> str:

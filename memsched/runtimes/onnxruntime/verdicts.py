@@ -1,0 +1,57 @@
+"""What comparing two models in ONNX Runtime says beside its figures: notes, and whether the wanted order ran."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from memsched.runtimes.values import SAME_SEEDS
+
+__all__ = ["cannot_compare", "drawn", "order_matches", "rounded"]
+
+_HOISTED: Final = frozenset({"Shape", "Size"})
+
+
+def rounded(errors: Sequence[float] | None) -> list[str]:
+    """Return the note on how far rounding of activations takes the outputs of dynamically quantized models."""
+    if errors is None:
+        return []
+    given, written = errors
+    text = (
+        "activations are rounded by their range in each run, so that a last bit moves whole steps: without options, "
+        f"the file as given is off its own weights in floats by up to {given:.1e} of the largest magnitude, this file "
+        f"by {written:.1e}"
+    )
+    return [text]
+
+
+def drawn(answer: Mapping[str, Any]) -> list[str]:
+    """Return the note on how models that draw random numbers were compared; nothing if they do not draw."""
+    draws = answer["draws"]
+    if not draws["count"] or draws["mismatch"]:
+        return []
+    ops, are = ("1 op draws", "it is") if draws["count"] == 1 else (f"{draws['count']} ops draw", "each is")
+    seeds = f"; {SAME_SEEDS}" if draws["seeded"] else ""
+    return [f"{ops} random numbers: {are} in both models once{seeds}"]
+
+
+def cannot_compare(answer: Mapping[str, Any]) -> str:
+    """Return why outputs of models that draw random numbers say nothing."""
+    return f"outputs cannot be compared: {answer['random']} draws random numbers and takes no seed"
+
+
+def order_matches(model: Mapping[str, Any], executed: Sequence[int], notes: list[str]) -> bool:
+    """Whether the nodes that ran under their own names ran in the wanted order, as far as order means anything."""
+    free = set(model["free"])
+    hoisted = {at for at, (_, kind) in enumerate(model["nodes"]) if kind in _HOISTED}
+    ran = set(executed)
+    if hoisted - free:
+        notes.append("Shape and Size nodes are disregarded in the order: onnxruntime runs them as soon as it can")
+    wanted = [at for at in model["expected"] if at not in free and at not in hoisted]
+    missing = sum(at not in ran for at in wanted)
+    if missing:
+        notes.append(
+            f"{missing} of {len(wanted)} nodes are disregarded in the order: onnxruntime expanded or merged them"
+        )
+    relevant = set(wanted)
+    return [at for at in wanted if at in ran] == [at for at in executed if at in relevant]
