@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from memsched.algebra.copies import copied, growing
 from memsched.algebra.draft import AlgebraDraft, readers_of
@@ -10,9 +10,7 @@ from memsched.algebra.exchange import crossed, mergeable, merged, rearranges, un
 from memsched.algebra.moves import row_above, shifted, subsamples
 from memsched.algebra.parts import joined, split, summed
 from memsched.graph.dag import producers
-from memsched.graph.dialect import Dialect
 from memsched.graph.identity import Identity
-from memsched.graph.model import Graph
 
 __all__ = ["applied", "drafted", "identities"]
 
@@ -30,22 +28,15 @@ def applied(draft: AlgebraDraft, identity: Identity) -> AlgebraDraft | None:
     return None if {op, over} & tied or not pure else _RULES[identity.kind](draft, op, over)
 
 
-def drafted(
-    graph: Graph, way: Sequence[Identity], dialect: Dialect, constants: Mapping[str, Sequence[str]]
-) -> AlgebraDraft:
+def drafted(draft: AlgebraDraft, way: Sequence[Identity]) -> AlgebraDraft:
     """Return what a graph becomes by identities in turn; those that it does not have any more are left out."""
-    draft = AlgebraDraft(graph, dialect, constants)
     for identity in way:
         draft = applied(draft, identity) or draft
     return draft
 
 
-def identities(draft: AlgebraDraft, *, sums: bool) -> Iterator[Identity]:
-    """Yield what may be done to a graph, by what is read; that it can be done is only known once it is.
-
-    Args:
-        sums: Sums may be added up in another order.
-    """
+def identities(draft: AlgebraDraft) -> Iterator[Identity]:
+    """Yield what may be done to a graph, by what is read; that it can be done is only known once it is."""
     graph = draft.graph
     readers, made_by = readers_of(graph), producers(graph)
     for tensor, users in readers.items():
@@ -53,7 +44,7 @@ def identities(draft: AlgebraDraft, *, sums: bool) -> Iterator[Identity]:
         source = made_by[tensor]
         if source >= 0:
             for user in users:
-                yield from _at(draft, user, source, made_by, sums=sums)
+                yield from _at(draft, user, source, made_by)
             if growing(graph, source):
                 # The first reader keeps what is there.
                 yield from (Identity("late", graph.ops[user].name, graph.ops[source].name) for user in users[1:])
@@ -70,18 +61,18 @@ def _equal(draft: AlgebraDraft, users: Sequence[int]) -> Iterator[Identity]:
             yield Identity("merge", ops[user].name, ops[other].name)
 
 
-def _at(draft: AlgebraDraft, user: int, source: int, made_by: Sequence[int], *, sums: bool) -> Iterator[Identity]:
+def _at(draft: AlgebraDraft, user: int, source: int, made_by: Sequence[int]) -> Iterator[Identity]:
     graph = draft.graph
     value, above = graph.ops[user], graph.ops[source]
     if not above.inputs or not value.inputs or not value.outputs:
         return
     if joined(graph, source) is not None:
         yield Identity("split", value.name, above.name)
-        if sums:
+        if draft.sums:
             yield Identity("sum", value.name, above.name)
         return
-    row = row_above(graph, user, made_by)
+    row = row_above(draft, user, made_by)
     if len(row) > 1:
         yield Identity("shift", value.name, graph.ops[row[-1]].name)
-    if (unary(above) and (subsamples(graph, user) or rearranges(value))) or unary(value):
+    if (unary(draft, source) and (subsamples(draft, user) or rearranges(value))) or unary(draft, user):
         yield Identity("cross", value.name, above.name)

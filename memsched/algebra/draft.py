@@ -19,6 +19,7 @@ class AlgebraDraft:
 
     Attributes:
         like: Per new tensor, by name, the given one whose element type and quantisation it has.
+        sums: Sums may be added up in another order, and so floats be rounded otherwise.
         constants: Per op of the given graph, by name, the constants that it reads.
     """
 
@@ -26,6 +27,7 @@ class AlgebraDraft:
     dialect: Dialect
     constants: Mapping[str, Sequence[str]]
     like: Mapping[str, str] = field(default_factory=dict)
+    sums: bool = False
 
     def same_values(self, tensor: int, other: int) -> bool:
         """Whether equal numbers in two tensors mean the same."""

@@ -21,7 +21,7 @@ UNARY: Final = frozenset(
     | {"ABS", "ELU", "EXP", "GELU", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "NEG", "RELU", "RELU6", "RELU_N1_TO_1"}
     | {"TANH", "QUANTIZE", "DEQUANTIZE", "CAST"}
 )
-"""Ops that make of each element one, whatever lies beside it."""
+"""Ops that make of each element one."""
 
 _REARRANGING: Final = frozenset(
     {"EXPAND_DIMS", "Flatten", "RESHAPE", "Reshape", "SQUEEZE", "Squeeze", "TRANSPOSE", "Transpose", "Unsqueeze"}
@@ -31,10 +31,17 @@ _REARRANGING: Final = frozenset(
 _REPEATING: Final = frozenset({"BROADCAST_TO", "Expand", "RESIZE_NEAREST_NEIGHBOR", "Resize", "Upsample"})
 
 
-def unary(op: Op) -> bool:
-    """Whether an op makes of each element of one input one element, by the same rule wherever it lies."""
+def unary(draft: AlgebraDraft, number: int) -> bool:
+    """Whether an op makes of each element of one input one element, and the same one wherever it lies.
+
+    Kernels round the last bits of some functions otherwise in some lanes.
+    """
+    op = draft.graph.ops[number]
     vectors = (value for name, value in op.attributes.items() if name.startswith(CONSTANT_SHAPE))
-    return op.type in UNARY and op.positions == (0,) and all(value in {(), (1,)} for value in vectors)
+    if op.type not in UNARY or op.positions != (0,) or any(value not in {(), (1,)} for value in vectors):
+        return False
+    geometry = describe(draft.graph, number, exact=not draft.sums)
+    return not isinstance(geometry, Refusal) and not geometry.fixed
 
 
 def mergeable(draft: AlgebraDraft, op: int, other: int) -> bool:
@@ -74,11 +81,11 @@ def crossed(draft: AlgebraDraft, reader: int, above: int) -> AlgebraDraft | None
     below, first = graph.ops[reader], graph.ops[above]
     if below.region is not None or first.region is not None or producers(graph)[below.inputs[0]] != above:
         return None
-    if unary(first) and len(first.inputs) == 1 and subsamples(graph, reader):
+    if unary(draft, above) and len(first.inputs) == 1 and subsamples(draft, reader):
         return _crop_first(draft, reader, above)
-    if unary(below) and _moves_alone(graph, above) and not (rearranges(first) and _widens(graph, below)):
+    if unary(draft, reader) and _moves_alone(graph, above) and not (rearranges(first) and _widens(graph, below)):
         return _exchanged(draft, reader, above)
-    if unary(first) and len(first.inputs) == 1 and rearranges(below) and _widens(graph, first):
+    if unary(draft, above) and len(first.inputs) == 1 and rearranges(below) and _widens(graph, first):
         return _exchanged(draft, reader, above)
     return None
 
@@ -99,7 +106,7 @@ def _crop_first(draft: AlgebraDraft, reader: int, above: int) -> AlgebraDraft | 
     below, first = graph.ops[reader], graph.ops[above]
     source, made = first.inputs[0], below.outputs[0]
     shape, whole = graph.tensors[made].shape or (), graph.tensors[source].shape or ()
-    along = moves(graph, reader)
+    along = moves(draft, reader)
     if along is None or not draft.same_values(first.outputs[0], made):
         return None
     ends = [begin + step * (length - 1) + 1 for (begin, step), length in zip(along, shape, strict=True)]
@@ -130,7 +137,7 @@ def _exchanged(draft: AlgebraDraft, reader: int, above: int) -> AlgebraDraft | N
     graph = draft.graph
     below, first = graph.ops[reader], graph.ops[above]
     source, middle, made = first.inputs[0], first.outputs[0], below.outputs[0]
-    moves_last = unary(below)
+    moves_last = unary(draft, reader)
     # Elements lie as in ``source`` until they are moved, and mean what they do in ``made`` once they were looked at.
     shape = graph.tensors[source if moves_last else made].shape
     unlooked = (source, middle) if moves_last else (middle, made)

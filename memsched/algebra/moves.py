@@ -9,14 +9,18 @@ from memsched.algebra.draft import AlgebraDraft, Editor
 from memsched.frozen import FrozenValue
 from memsched.graph.dag import producers
 from memsched.graph.dialect import Attributes, Dialect
-from memsched.graph.model import Graph, Op
+from memsched.graph.model import Op
 from memsched.regions.geometry import describe
 from memsched.regions.rules import POINTWISE, Refusal, Stride, Window
 
-__all__ = ["crop_at", "moves", "row_above", "shifted", "subsamples"]
+__all__ = ["FLOATS", "crop_at", "moves", "row_above", "shifted", "subsamples"]
 
 _CROPS: Final = frozenset({"Slice", "SLICE", "STRIDED_SLICE"})
 _PADS: Final = frozenset({"Pad", "PAD"})
+FLOATS: Final = frozenset({"float16", "float32", "float64"})
+_CLAMPING: Final = frozenset({"AVERAGE_POOL_2D", "MAX_POOL_2D"})
+"""Pools that make of infinities the largest finite floats, even over windows of one element."""
+
 _POOLS: Final = frozenset({"AVERAGE_POOL_2D", "AveragePool", "MAX_POOL_2D", "MaxPool"})
 
 
@@ -38,16 +42,19 @@ class _AxisShift(FrozenValue, frozen=True):
         return _AxisShift(first, steps, low, min(self.high, (length - 1 - first) // steps + 1))
 
 
-def moves(graph: Graph, op: int) -> list[tuple[int, int]] | None:
+def moves(draft: AlgebraDraft, op: int) -> list[tuple[int, int]] | None:
     """Return per axis (begin, step) of an op that moves elements of its only input; None for others.
 
     Element i of what it makes is element begin + step * i of what it reads, and zero where there is none.
     """
+    graph = draft.graph
     value = graph.ops[op]
     if value.type not in _CROPS | _PADS | _POOLS or len(value.inputs) != 1:
         return None
     geometry = describe(graph, op)
     if isinstance(geometry, Refusal) or geometry.fixed or not _plain(value):
+        return None
+    if value.type in _CLAMPING and not draft.sums and graph.tensors[value.inputs[0]].dtype in FLOATS:
         return None
     found = []
     for axis, one in enumerate(geometry.operands[0]):
@@ -75,17 +82,17 @@ def _plain(op: Op) -> bool:
     return "constant_shape_2" not in op.attributes and filled in {(0,), (0.0,), ()} if op.type in _PADS else True
 
 
-def subsamples(graph: Graph, op: int) -> bool:
+def subsamples(draft: AlgebraDraft, op: int) -> bool:
     """Whether an op only leaves elements of its input out."""
-    return graph.ops[op].type not in _PADS and moves(graph, op) is not None
+    return draft.graph.ops[op].type not in _PADS and moves(draft, op) is not None
 
 
-def row_above(graph: Graph, op: int, made_by: Sequence[int]) -> list[int]:
+def row_above(draft: AlgebraDraft, op: int, made_by: Sequence[int]) -> list[int]:
     """Return the ops in a row that end with ``op`` and only move elements, the last one first."""
     row: list[int] = []
-    while op >= 0 and moves(graph, op) is not None:
+    while op >= 0 and moves(draft, op) is not None:
         row.append(op)
-        op = made_by[graph.ops[op].inputs[0]]
+        op = made_by[draft.graph.ops[op].inputs[0]]
     return row
 
 
@@ -95,7 +102,7 @@ def shifted(draft: AlgebraDraft, sink: int, top: int) -> AlgebraDraft | None:
     That is exact: no number is computed.
     """
     graph = draft.graph
-    row = row_above(graph, sink, producers(graph))
+    row = row_above(draft, sink, producers(graph))
     if top not in row[1:]:
         return None
     row = row[: row.index(top) + 1]
@@ -104,7 +111,7 @@ def shifted(draft: AlgebraDraft, sink: int, top: int) -> AlgebraDraft | None:
     along = [_AxisShift(0, 1, 0, length) for length in shape]
     for op in row:
         lengths = graph.tensors[graph.ops[op].inputs[0]].shape or ()
-        found = moves(graph, op) or []
+        found = moves(draft, op) or []
         along = [one.through(*step, length) for one, step, length in zip(along, found, lengths, strict=True)]
     if any(one.low >= one.high for one in along) or not draft.same_values(source, made):
         return None

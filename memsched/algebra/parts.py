@@ -6,6 +6,7 @@ from typing import Final
 
 from memsched.algebra.draft import AlgebraDraft, Editor
 from memsched.algebra.exchange import UNARY
+from memsched.algebra.moves import FLOATS
 from memsched.graph.dag import producers
 from memsched.graph.model import Graph, Op, Region
 from memsched.regions.geometry import describe
@@ -20,11 +21,10 @@ _DIVIDED: Final = UNARY | frozenset(
     | {"ADD", "AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "DIV", "L2_POOL_2D", "MAXIMUM", "MAX_POOL_2D"}
     | {"MINIMUM", "MUL", "PAD", "PRELU", "SLICE", "STRIDED_SLICE", "SUB"}
 )
-"""Ops of which a range of channels is computed bit by bit as it is among others."""
+"""Ops of which a range of channels may be computed apart from others, if the table of cuts says so."""
 
 _SUMS: Final = frozenset({"CONV_2D", "Conv", "MatMul"})
 """Ops whose results are sums over an axis, and for which the formats can cut what is multiplied."""
-_FLOATS: Final = frozenset({"float16", "float32", "float64"})
 
 
 def joined(graph: Graph, op: int) -> tuple[int, list[tuple[int, int]]] | None:
@@ -51,14 +51,14 @@ def split(draft: AlgebraDraft, reader: int, join: int) -> AlgebraDraft | None:
     """
     graph = draft.graph
     value, found = graph.ops[reader], joined(graph, join)
-    geometry = describe(graph, reader)
+    geometry = describe(graph, reader, exact=not draft.sums)
     if found is None or isinstance(geometry, Refusal) or value.type not in _DIVIDED or value.region is not None:
         return None
     if value.origin is not None and draft.constants_of(value):
         return None
     axis, spans = found
     output = _output_axis(value, geometry, graph.ops[join].outputs[0], axis)
-    if output is None:
+    if output is None or output in geometry.fixed:
         return None
     editor, parts = Editor(draft, reader), []
     for number, span in enumerate(spans):
@@ -182,7 +182,7 @@ def _adds_up(graph: Graph, value: Op, geometry: Geometry, join: int, axis: int) 
     """Whether an op sums over the axis of a concatenation that it reads alone, in floats."""
     if value.type not in _SUMS or tuple(value.inputs) != graph.ops[join].outputs or value.positions != (0,):
         return False
-    if graph.tensors[value.outputs[0]].dtype not in _FLOATS or geometry.group is not None:
+    if graph.tensors[value.outputs[0]].dtype not in FLOATS or geometry.group is not None:
         return False
     rank = len(geometry.operands[0])
     along = {"CONV_2D": rank - 1, "Conv": 1, "MatMul": rank - 1}[value.type]

@@ -6,13 +6,12 @@ by leaving out what the peak does not need. Each state is judged by the peak of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from memsched.algebra.apply import applied, drafted, identities
 from memsched.algebra.draft import AlgebraDraft
 from memsched.frozen import FrozenValue
-from memsched.graph.dialect import Dialect
 from memsched.graph.identity import Identity, IdentityKind
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Schedule
@@ -61,24 +60,15 @@ class AlgebraSearch:
     """A search for the identities of one graph.
 
     Args:
-        sums: Sums may be added up in another order.
-        constants: Per op, by name, the constants that it reads.
+        given: The graph before any of them.
 
     Attributes:
         judged: How many graphs were ordered.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        target: Target,
-        dialect: Dialect,
-        constants: Mapping[str, Sequence[str]],
-        *,
-        sums: bool,
-    ) -> None:
-        self._graph, self._target, self._dialect, self._constants = graph, target, dialect, constants
-        self._run, self._sums = Run(Limits(None)), sums
+    def __init__(self, given: AlgebraDraft, target: Target) -> None:
+        self._given, self._target = given, target
+        self._run = Run(Limits(None))
         self._dropped: set[Identity] = set()
         self.judged = 0
 
@@ -89,7 +79,7 @@ class AlgebraSearch:
     def run(self, run: Run) -> list[AlgebraPoint]:
         """Return ways to falling peaks, the lowest last; none where nothing lowers the peak."""
         self._run = run
-        begun = self._judged(AlgebraDraft(self._graph, self._dialect, self._constants), ())
+        begun = self._judged(self._given, ())
         if not any(True for _ in self._found(begun.draft, _KINDS)):
             return []
         best, points = begun, []
@@ -107,11 +97,11 @@ class AlgebraSearch:
 
     def _starts(self) -> Iterator[tuple[IdentityKind, ...]]:
         """Yield the kinds of identities to begin with; more of them need not be better."""
-        most = len(_KINDS) if self._sums else len(_KINDS) - 1
+        most = len(_KINDS) if self._given.sums else len(_KINDS) - 1
         yield from (_KINDS[:number] for number in range(most + 1))
 
     def _found(self, draft: AlgebraDraft, kinds: Sequence[IdentityKind]) -> Iterator[Identity]:
-        for one in identities(draft, sums=self._sums):
+        for one in identities(draft):
             if one.kind in kinds and one not in self._dropped:
                 yield one
 
@@ -177,7 +167,7 @@ class AlgebraSearch:
             at = 0
             while at < len(state.way) and not self._run.over():
                 way = (*state.way[:at], *state.way[at + block :])
-                shorter = self._judged(drafted(self._graph, way, self._dialect, self._constants), way)
+                shorter = self._judged(drafted(self._given, way), way)
                 if shorter.schedule.peak <= state.schedule.peak:
                     state = shorter
                 else:

@@ -94,6 +94,8 @@ def _print(console: Console, found: ModelComparison) -> None:
     wrong = verification.wrong_elsewhere
     if wrong is not None:
         line(f"FAILED: B is wrong at {wrong.dimension} = {wrong.size}, which A leaves open: {wrong.reason}", "red")
+    elif verification.special_wrong is not None:
+        line(f"FAILED: {verification.special_wrong}; outputs are equal {on}", "red")
     elif verification.outputs_equal:
         line(f"PASSED: outputs bit-equal {on}", "green")
     elif found.same:

@@ -72,6 +72,11 @@ class BorderFormulas:
         """Return what the outputs of the model written are as outputs of the model as given."""
         return [self._through("output", place, value) for place, value in enumerate(values)]
 
+    def moved_only(self, given: int | str) -> bool:
+        """Whether a caller leaves the values of an input of the model as given, by place or name, as they are."""
+        place = self._names.get(given, (given, -1))[1] if isinstance(given, str) else given
+        return all(step.kind == "transpose" for step in self._steps.get(("input", place), ()))
+
     def on_grid(self, place: int, value: Any) -> Any:
         """Return the nearest input that its quantised form says exactly: no way of rounding tells it apart."""
         steps = self._steps.get(("input", place), ())

@@ -8,7 +8,22 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["close", "compare", "relative_error", "vary"]
+from memsched.frozen import FrozenValue
+
+__all__ = ["Disagreement", "close", "compare", "disagreement", "relative_error", "vary"]
+
+
+class Disagreement(FrozenValue, frozen=True):
+    """How outputs differ whose NaN are equal whatever their sign and payload.
+
+    Attributes:
+        words: What is where, for the user.
+        off: The largest difference by the output's largest finite magnitude, if only finite values differ; 0 between
+            zeros of different signs.
+    """
+
+    words: str
+    off: float = math.inf
 
 
 def compare(first: Sequence[Any], second: Sequence[Any]) -> tuple[bool, float]:
@@ -73,6 +88,45 @@ def relative_error(first: Sequence[Any], second: Sequence[Any]) -> float:
         largest = float(finite.max()) if finite.size else 0.0
         worst = max(worst, distance / largest if largest else math.inf)
     return worst
+
+
+def disagreement(first: Sequence[Any], second: Sequence[Any]) -> Disagreement | None:
+    """Return how outputs differ, other than in what NaN are made of; None where they do not."""
+    left, right = _leaves(first), _leaves(second)
+    if [(one.shape, one.dtype) for one in left] != [(one.shape, one.dtype) for one in right]:
+        return Disagreement("outputs have other shapes or types")
+    worst: Disagreement | None = None
+    for one, other in zip(left, right, strict=True):
+        found = _disagreeing(one, other)
+        if found is not None and (worst is None or found.off > worst.off):
+            worst = found
+    return worst
+
+
+def _disagreeing(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Disagreement | None:
+    if one.dtype.kind in "OSU":
+        return None if one.tolist() == other.tolist() else Disagreement("a text is another")
+    if one.tobytes() == other.tobytes():
+        return None
+    if one.dtype.kind == "c":
+        one, other = (value.view(f"f{value.dtype.itemsize // 2}") for value in (one, other))
+    a, b = one.reshape(-1), other.reshape(-1)
+    if one.dtype.kind in "iub":
+        at = np.flatnonzero(a != b)[0]
+        return Disagreement(f"an output is {b[at]} where that of the model as given is {a[at]}")
+    bits = f"u{a.dtype.itemsize}"
+    differ = (a.view(bits) != b.view(bits)) & ~(np.isnan(a) & np.isnan(b))
+    if not differ.any():
+        return None
+    wide = a.astype(np.float64), b.astype(np.float64)
+    finite = np.isfinite(wide[0]) & np.isfinite(wide[1])
+    places = np.flatnonzero(differ & ~finite)
+    distance = np.where(finite, np.abs(np.where(finite, wide[0], 0) - np.where(finite, wide[1], 0)), 0)
+    at = int(places[0] if len(places) else np.argmax(np.where(differ, distance, -1)))
+    largest = float(np.abs(wide[0][np.isfinite(wide[0])]).max(initial=0.0))
+    share = float(distance.max()) / largest if largest else math.inf if distance.max() else 0.0
+    words = f"an output is {wide[1][at]:g} where that of the model as given is {wide[0][at]:g}"
+    return Disagreement(words, math.inf if len(places) else share)
 
 
 def _leaves(values: Sequence[Any]) -> list[np.ndarray[Any, Any]]:

@@ -151,6 +151,9 @@ class Verification(FrozenValue, frozen=True):
             not asked.
         feeds: The file with the inputs that both ran on; None for random ones.
         at_stated_sizes: False where the user stated sizes of values inside, and those that ran were others.
+        special_values: Those that were mixed into further inputs, on which both gave the same, in words: bit for bit
+            but for what NaN are made of, or within what is permitted.
+        special_wrong: What the optimised model makes of some of them, if that is wrong; None where it is right.
     """
 
     runtime: str
@@ -177,6 +180,8 @@ class Verification(FrozenValue, frozen=True):
     refused: str | None = None
     feeds: str | None = None
     at_stated_sizes: bool = True
+    special_values: tuple[str, ...] = ()
+    special_wrong: str | None = None
 
     @property
     def holds(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import ai_edge_litert.schema_py_generated as schema
@@ -213,10 +214,10 @@ def drafted(data: bytes) -> tuple[Module, AlgebraDraft]:
 def closed(draft: AlgebraDraft, kinds: Sequence[str], rounds: int = 3) -> tuple[AlgebraDraft, list[Identity]]:
     """Return a graph with all identities of these kinds, checked one by one, and these."""
     way: list[Identity] = []
-    given = draft.graph
+    draft, given = replace(draft, sums="sum" in kinds), draft.graph
     for _ in range(rounds):
         before = len(way)
-        for one in [one for one in identities(draft, sums="sum" in kinds) if one.kind in kinds]:
+        for one in [one for one in identities(draft) if one.kind in kinds]:
             further = applied(draft, one)
             if further is not None:
                 validate(further.graph)

@@ -84,10 +84,10 @@ def test_equal_draws_are_not_one() -> None:
     nodes = [node("RandomNormalLike", ["x"], "a"), node("RandomNormalLike", ["x"], "b"), node("Sub", ["a", "b"], "y")]
     data = model_of(nodes, [floats("x", [4, 4])], [floats("y", [4, 4])])
     graph = load_module(data, "m.onnx", LoadOptions()).graphs[0]
-    assert not list(identities(AlgebraDraft(graph, PLAIN, {}), sums=True))
+    assert not list(identities(AlgebraDraft(graph, PLAIN, {}, sums=True)))
     pure = [node("Exp", ["x"], "a"), node("Exp", ["x"], "b"), node("Sub", ["a", "b"], "y")]
     graph = load_module(model_of(pure, [floats("x", [4, 4])], [floats("y", [4, 4])]), "m.onnx", LoadOptions()).graphs[0]
-    assert [one.kind for one in identities(AlgebraDraft(graph, PLAIN, {}), sums=True)] == ["merge"]
+    assert [one.kind for one in identities(AlgebraDraft(graph, PLAIN, {}, sums=True))] == ["merge"]
 
 
 @pytest.mark.parametrize(

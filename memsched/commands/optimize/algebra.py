@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from memsched.algebra.apply import drafted
+from memsched.algebra.draft import AlgebraDraft
 from memsched.algebra.search import AlgebraPoint, AlgebraSearch
 from memsched.check.algebra import check_algebra
 from memsched.commands.optimize.candidates import Lookout
@@ -46,7 +47,8 @@ class AlgebraRewrite:
         self.total = sum(op.macs for op in self.graph.ops)
         names, _ = format_of(base.module).constants_read(base.module)
         self._constants = {op.name: tuple(read) for op, read in zip(base.given.ops, names, strict=True)}
-        self._search = AlgebraSearch(self.graph, base.prepared.target, base.dialect, self._constants, sums=sums)
+        self._draft = AlgebraDraft(self.graph, base.dialect, self._constants, sums=sums)
+        self._search = AlgebraSearch(self._draft, base.prepared.target)
         self._points: list[AlgebraPoint] | None = None
         self.finished = False
 
@@ -103,7 +105,7 @@ class AlgebraRewrite:
         Raises:
             InternalError: It does not compute the same, by the checker.
         """
-        made = drafted(self.graph, way, self._base.dialect, self._constants).graph
+        made = drafted(self._draft, way).graph
         check_algebra(self.graph, made, self._constants)
         return made
 

@@ -27,6 +27,7 @@ def verification_section(verification: Verification) -> VerificationSection:
         outputs_vary=verification.outputs_vary,
         feeds=verification.feeds,
         at_stated_sizes=verification.at_stated_sizes,
+        special_values=verification.special_values,
         measured_with=tuple(verification.measured_with),
         default_session=verification.default_session,
         default_peak_before_bytes=verification.default_peak_before_bytes,

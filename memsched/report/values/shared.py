@@ -135,6 +135,8 @@ class VerificationSection(Section, frozen=True, kw_only=True):
         at_stated_sizes: False where sizes of values inside were stated that follow from the inputs' data, and those
             that ran were others: what was measured says nothing of the figures predicted. Absent in reports of older
             versions.
+        special_values: Values that were mixed into further inputs, on which outputs are equal as well (NaN to NaN,
+            whatever its sign and payload); empty where inputs can hold none. Absent in reports of older versions.
         reason: Why something above is null or false.
     """
 
@@ -160,5 +162,6 @@ class VerificationSection(Section, frozen=True, kw_only=True):
     runs: Count
     feeds: str | None = None
     at_stated_sizes: bool = True
+    special_values: tuple[str, ...] = ()
     reason: str | None
     notes: tuple[str, ...]

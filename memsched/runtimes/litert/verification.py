@@ -16,6 +16,7 @@ from memsched.runtimes.borders import told
 from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.litert.answers import CompareRequest, ModeAnswer, ModeAnswers, SizesAnswer, SizesRequest
 from memsched.runtimes.litert.draws import count_draws, draw_mismatch
+from memsched.runtimes.litert.special import with_special_values
 from memsched.runtimes.package import LITERT
 from memsched.runtimes.tflite_runner import BEFORE_AND_AFTER, ModelWords
 from memsched.runtimes.values import SAME_SEEDS, OtherSize, Verification
@@ -71,6 +72,7 @@ def verify(
     if not result.ok:
         return _failed(runtime, request, result, timeout_seconds, words)
     found = _judge(runtime, msgspec.convert(result.value, ModeAnswers), tolerance, words)
+    found = with_special_values(found, request, tolerance)
     if count := count_draws(before):
         note = f"{count} operators draw random numbers: each is in both models once; {SAME_SEEDS}"
         found = dataclasses.replace(found, notes=(*found.notes, note))

@@ -12,6 +12,7 @@ from memsched.runtimes.child import run_in_child
 from memsched.runtimes.onnxruntime.executed import Level, opening_lines
 from memsched.runtimes.onnxruntime.inputs import at_stated_sizes
 from memsched.runtimes.onnxruntime.session_points import EXECUTED, SessionPoint
+from memsched.runtimes.onnxruntime.special import SpecialSession, with_special_values
 from memsched.runtimes.onnxruntime.verdicts import cannot_compare, drawn, order_matches
 from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.values import EXECUTED_TOLERANCE, Verification
@@ -71,7 +72,15 @@ def verify_executed(
         equal = False if answer["failed"] else None
         return Verification(runtime, 0, equal, None, None, None, None, f"{whose}{said}")
     found = dataclasses.replace(_judged(answer, runtime, predicted, runs), feeds=options.feeds)
-    return dataclasses.replace(found, at_stated_sizes=at_stated_sizes(found, given, options))
+    found = dataclasses.replace(found, at_stated_sizes=at_stated_sizes(found, given, options))
+    return with_special_values(
+        *(found, given, written, [SpecialSession(SessionPoint(level), EXECUTED, "", EXECUTED_TOLERANCE)]),
+        seed=seed,
+        input_shapes=options.input_shapes,
+        dims=options.dims,
+        data_folder=folder,
+        feeds=options.feeds,
+    )
 
 
 def _session(model: int, point: SessionPoint) -> dict[str, Any]:

@@ -58,6 +58,7 @@ class OnnxRuntimeRunner:
         from memsched.formats.onnx.external import external_files, folder_of
         from memsched.runtimes.onnxruntime import verification
         from memsched.runtimes.onnxruntime.inputs import at_stated_sizes
+        from memsched.runtimes.onnxruntime.special import sessions_of, with_special_values
 
         folder: Path | None = folder_of(module.path) if external_files(module) else None
         promised = written.guarantee
@@ -79,7 +80,9 @@ class OnnxRuntimeRunner:
             kept = promised.kind in {"pins", "default"} or written.opened_with_options
             return found if kept else as_opened(found)
         sizes, notes = verification.try_other_sizes(data, written.model, tolerance=tolerance, **how)
-        return replace(found, other_sizes=sizes, notes=(*found.notes, *notes))
+        found = replace(found, other_sizes=sizes, notes=(*found.notes, *notes))
+        sessions = sessions_of(found, how.pop("guarantee"), tolerance)
+        return with_special_values(found, data, written.model, sessions, feeds=options.feeds, **how)
 
     def observe(self, data: bytes, path: str, options: LoadOptions, feeds: str | None, *, seed: int) -> LoadOptions:
         """Run a model once to see its sizes; see `SizeObserver.observe`."""
@@ -101,17 +104,17 @@ class OnnxRuntimeRunner:
     ) -> tuple[bool | None, Verification]:
         """Run two models on the same random inputs; see `Runner.compare`."""
         from memsched.runtimes.onnxruntime import verification
+        from memsched.runtimes.onnxruntime.special import sessions_of, with_special_values
 
+        stated: dict[str, Any] = {"seed": seed, "input_shapes": options.input_shapes, "dims": options.dims}
         result = verification.compare_models(
             first,
             second,
             runs=runs,
-            seed=seed,
             rtol=rtol,
             atol=atol,
-            input_shapes=options.input_shapes,
-            dims=options.dims,
             borders=borders,
+            **stated,
         )
         found = result.verification
         close = found.outputs_equal or (None if found.outputs_equal is None else result.outputs_close)
@@ -122,13 +125,13 @@ class OnnxRuntimeRunner:
             second,
             rtol=rtol,
             atol=atol,
-            seed=seed,
-            input_shapes=options.input_shapes,
-            dims=options.dims,
             borders=borders,
+            **stated,
         )
         found = replace(found, other_sizes=sizes, notes=(*found.notes, *notes))
-        return found.wrong_elsewhere is None, found
+        sessions = sessions_of(found, "session", 0.0)
+        found = with_special_values(found, first, second, sessions, borders=borders, **stated)
+        return found.wrong_elsewhere is None and found.special_wrong is None, found
 
     def row_request(self, module: Module) -> Mapping[str, Any]:
         """Return the folder of external data and the shapes of the inputs."""

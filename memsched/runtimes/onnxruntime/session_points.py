@@ -23,7 +23,7 @@ __all__ = [
     "RacedSession",
     "SessionPoint",
 ]
-__all__ += ["draw_feeds"]
+__all__ += ["described", "draw_feeds"]
 __all__ += ["STEADY_SECONDS", "least_runs", "measure_session", "race_sessions", "split_of"]
 
 _DRAW: Final = "memsched.runtimes.onnxruntime.session_process:draw"
@@ -287,3 +287,11 @@ def _session(path: Path, point: SessionPoint, folder: Path | None) -> dict[str, 
     """Return a session as `session_process` has it."""
     options = {**dataclasses.asdict(point), "disabled": list(point.disabled)}
     return {"path": str(path.absolute()), "folder": None if folder is None else str(folder), "options": options}
+
+
+def described(model: str | Path | bytes, data_folder: str | Path | None) -> dict[str, Any]:
+    """Describe a model to a child process; "folder" is where its external data lies."""
+    if isinstance(model, bytes):
+        return {"bytes": model, "folder": None if data_folder is None else str(Path(data_folder).absolute())}
+    path = Path(model).absolute()
+    return {"path": str(path), "folder": str(path.parent)}

@@ -19,7 +19,7 @@ from memsched.graph.border import Border
 from memsched.runtimes.borders import told
 from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.onnxruntime.observation import OTHER_INPUTS
-from memsched.runtimes.onnxruntime.session_points import LISTED
+from memsched.runtimes.onnxruntime.session_points import LISTED, described
 from memsched.runtimes.onnxruntime.verdicts import cannot_compare, drawn, order_matches, rounded
 from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.values import EXECUTED_TOLERANCE, OtherSize, Verification
@@ -179,7 +179,7 @@ def compare_models(
     first = _UNOPTIMISED if guarantee in _PLAIN else _PRINTED
     request = {
         **_request(
-            [_model(before, data_folder), _model(after, data_folder)],
+            [described(before, data_folder), described(after, data_folder)],
             [
                 {"model": 0, "options": dict(first), "required": True, "reference": 0},
                 {"model": 1, "options": dict(first), "required": True, "reference": 0},
@@ -243,7 +243,7 @@ def try_other_sizes(
     ONNXRUNTIME.require()
     first = _UNOPTIMISED if guarantee in _PLAIN else _PRINTED
     request: dict[str, Any] = {
-        "models": [_model(before, data_folder), _model(after, data_folder)],
+        "models": [described(before, data_folder), described(after, data_folder)],
         "sessions": [dict(first), dict(_WITHOUT_OPTIONS)],
         "tolerance": tolerance,
         "rtol": rtol,
@@ -287,7 +287,7 @@ def measure(
     handed_on = order == "default" if reuse is None else reuse
     options = {**_PRINTED, "level": level, "order": order, "reuse": handed_on}
     session = {"model": 0, "options": options, "required": True, "reference": 0}
-    request = _request([_model(model, None)], [session], seed=0, input_shapes=input_shapes, dims=dims)
+    request = _request([described(model, None)], [session], seed=0, input_shapes=input_shapes, dims=dims)
     result = run_in_child(_EXECUTE, request, _TIMEOUT)
     if not result.ok:
         return Measurement(None, None, _shorten(result.reason or "it did not run"))
@@ -332,14 +332,6 @@ def session_instructions(guarantee: OrderGuarantee) -> list[str]:
         f"kept = [{', '.join(f'{name!r}' for name in LISTED.disabled)}]".replace("'", '"'),
         "session = onnxruntime.InferenceSession(path, options, disabled_optimizers=kept)",
     ]
-
-
-def _model(model: str | Path | bytes, data_folder: str | Path | None) -> dict[str, Any]:
-    """Describe a model to the child; "folder" is where its external data lies."""
-    if isinstance(model, bytes):
-        return {"bytes": model, "folder": None if data_folder is None else str(Path(data_folder).absolute())}
-    path = Path(model).absolute()
-    return {"path": str(path), "folder": str(path.parent)}
 
 
 def _request(

@@ -23,6 +23,7 @@ from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from memsched.runtimes.inputs import Draw
+    from memsched.runtimes.special import Special
 
 __all__ = ["InputDraws", "Trial", "attempt", "run", "try_once"]
 
@@ -45,6 +46,8 @@ class InputDraws(FrozenValue, frozen=True):
     Attributes:
         borders: What callers do instead of the model, whose outputs then are those of the model as given; see
             `memsched.runtimes.borders.told`.
+        special: What is mixed into the inputs.
+        kept: Inputs, by place, into which it is not.
     """
 
     runs: int
@@ -53,6 +56,8 @@ class InputDraws(FrozenValue, frozen=True):
     high: int = _USUAL_RANGE
     draw: Draw = "noise"
     borders: tuple[Mapping[str, Any], ...] = ()
+    special: Special | None = None
+    kept: tuple[int, ...] = ()
 
 
 class Trial(FrozenValue, frozen=True):
@@ -87,15 +92,16 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run the model "before", then "after", on "runs" inputs drawn with "seed", each twice in a row.
 
     Args:
-        request: Also "arenas": bytes of the arena that each model gets; "borders": what stands between the inputs and
-            outputs of both, as `memsched.runtimes.borders.told` has it.
+        request: Also "arenas": bytes of the arena that each model gets; "tolerance": relative error that is permitted;
+            "borders": what stands between the inputs and outputs of both, as `memsched.runtimes.borders.told` has it.
 
     Returns:
         "before_error" or "after_error" (a model could not be loaded or run, in TFLM's words), or "runs", "equal",
         "max_abs_error", "relative_error", "repeatable" (the model as given gives the same outputs twice), "steady" (the
         second run on an input gives the outputs of the first) and "vary" (the outputs of the model as given vary from
-        input to input; None for a single one); per model that ran "head_before" and so on, "tail_..", "least_.." (bytes
-        of the smallest arena that runs), "seconds_..".
+        input to input; None for a single one), "special" (what `memsched.runtimes.special.judged` returns; None where
+        outputs differ by more than "tolerance"); per model that ran "head_before" and so on, "tail_..", "least_.."
+        (bytes of the smallest arena that runs), "seconds_..".
     """
     from memsched.runtimes.compare import compare, relative_error
 
@@ -111,17 +117,48 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     expected, found = _flat(before.outputs), _flat(after.outputs)
     equal, error = compare(expected, found)
     again = before.outputs if equal else attempt(request["before"], before_arena, drawn).outputs
+    off, tolerance = relative_error(expected, found), request["tolerance"]
     return {
         "runs": drawn.runs,
         "equal": equal,
         "max_abs_error": error,
-        "relative_error": relative_error(expected, found),
+        "relative_error": off,
+        "special": _special(request, drawn, written, tolerance) if equal or off <= tolerance else None,
         "repeatable": again is not None and compare(expected, _flat(again))[0],
         "steady": compare(_flat(after.outputs[::_INVOKES]), _flat(after.outputs[1::_INVOKES]))[0],
         "vary": varies,
         **measured,
         **_measured("after", after, _least(request["after"], after_arena, written, after)),
     }
+
+
+def _special(request: Mapping[str, Any], drawn: InputDraws, written: InputDraws, tolerance: float) -> Mapping[str, Any]:
+    """Run both models on special values."""
+    from memsched.runtimes.borders import BorderFormulas
+    from memsched.runtimes.special import SPECIALS, SpecialRuns, judged
+
+    if request["before"] == request["after"]:
+        return judged(())
+    formulas = BorderFormulas(written.borders)
+    kept = tuple(place for place in range(_ports(request["before"])[0]) if not formulas.moved_only(place))
+
+    def once(model: str, of: InputDraws, special: Special) -> Trial:
+        arena = request["arenas"][model == "after"]
+        return attempt(request[model], arena, replace(of, runs=1, invokes=1, special=special, kept=kept))
+
+    given: dict[Special, Any] = {}
+    found: dict[Special, Any] = {}
+    for special in SPECIALS:
+        expected = once("before", drawn, special)
+        if expected.outputs is not None:
+            trial = once("after", written, special)
+            given[special] = expected.outputs[0]
+            found[special] = trial.outputs[0] if trial.outputs else f"the other model does not run: {trial.words}"
+
+    def again(special: Special) -> list[Any]:
+        return [trial.outputs[0] for trial in [once("before", drawn, special)] if trial.outputs]
+
+    return judged([SpecialRuns("", given, found, again, tolerance)])
 
 
 def try_once(request: Mapping[str, Any]) -> str | None:
@@ -285,6 +322,7 @@ def _outputs(model: bytes, ports: tuple[int, int], arena: int, drawn: InputDraws
 
     from memsched.runtimes.borders import BorderFormulas
     from memsched.runtimes.inputs import random_values
+    from memsched.runtimes.special import applying, mixed
 
     inputs, outputs = ports
     interpreter = runtime.Interpreter.from_bytes(model, arena_size=arena)
@@ -293,15 +331,24 @@ def _outputs(model: bytes, ports: tuple[int, int], arena: int, drawn: InputDraws
     kinds = formulas.given(
         [(one["dtype"], one["shape"], len(one["quantization_parameters"]["scales"]) > 0) for one in details]
     )
+    free = [place not in drawn.kept for place in range(len(kinds))]
+    if drawn.special is not None:
+        varied = [(dtype, quantized) for (dtype, _, quantized), one in zip(kinds, free, strict=True) if one]
+        if drawn.special not in applying(varied):
+            raise ValueError("no input has such values")
     found, seconds = [], float("inf")
     for number in range(drawn.runs):
         rng = np.random.default_rng(np.random.SeedSequence([drawn.seed, number]))
-        values = formulas.inputs(
-            [
-                random_values(dtype, shape, rng, full_range=quantized, high=drawn.high, draw=drawn.draw)
-                for dtype, shape, quantized in kinds
+        given = [
+            random_values(dtype, shape, rng, full_range=quantized, high=drawn.high, draw=drawn.draw)
+            for dtype, shape, quantized in kinds
+        ]
+        if drawn.special is not None:
+            given = [
+                mixed(value, drawn.special, rng, quantized=quantized) if one else value
+                for value, (_, _, quantized), one in zip(given, kinds, free, strict=True)
             ]
-        )
+        values = formulas.inputs(given)
         if number:
             interpreter.reset()
         for _ in range(drawn.invokes):
@@ -311,7 +358,7 @@ def _outputs(model: bytes, ports: tuple[int, int], arena: int, drawn: InputDraws
             started = time.perf_counter()
             interpreter.invoke()
             seconds = min(seconds, time.perf_counter() - started)
-            given = [np.array(interpreter.get_output(index)) for index in range(outputs)]
-            found.append(formulas.outputs(given))
+            made = [np.array(interpreter.get_output(index)) for index in range(outputs)]
+            found.append(formulas.outputs(made))
     interpreter.print_allocations()
     return found, seconds

@@ -13,6 +13,7 @@ from memsched.graph.border import Border
 from memsched.runtimes.borders import told as told_borders
 from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.package import TFLM
+from memsched.runtimes.special import with_special
 from memsched.runtimes.tflite_runner import BEFORE_AND_AFTER, ModelWords
 from memsched.runtimes.tflm.limits import refusals
 from memsched.runtimes.tflm.persistent import least_in_wheel, tail_in_wheel, unknown_kernels
@@ -75,6 +76,7 @@ def verify(
         "arenas": [_arena(told[name]) for name in models],
         "runs": runs,
         "seed": seed,
+        "tolerance": tolerance,
         "borders": told_borders(borders),
     }
     result = run_in_child(_SESSION, request, timeout_seconds)
@@ -157,7 +159,7 @@ def _judge(
             again = "" if found["steady"] else ", and the second run on an input differs from the first"
             error = found["max_abs_error"] if math.isfinite(found["max_abs_error"]) else None
             return _refuted(runtime, found["runs"], error, f"outputs differ{again}", before, after)
-    return Verification(
+    verdict = Verification(
         runtime=runtime,
         runs=found["runs"],
         outputs_equal=found["equal"],
@@ -172,6 +174,7 @@ def _judge(
         outputs_vary=found["vary"],
         arenas=(before, after),
     )
+    return verdict if found["special"] is None else with_special(verdict, found["special"])
 
 
 def _refuted(runtime: str, runs: int, error: float | None, reason: str, *arenas: MeasuredArena) -> Verification:

@@ -1,0 +1,181 @@
+"""Inputs with special values among random ones, and what two models that ran on them have to agree in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+
+from memsched.frozen import FrozenValue
+from memsched.runtimes.child import run_in_child
+from memsched.runtimes.compare import Disagreement, disagreement
+from memsched.runtimes.values import Verification
+
+__all__ = [
+    "SPECIALS",
+    "Special",
+    "SpecialRuns",
+    "applying",
+    "compared_on",
+    "judged",
+    "mixed",
+    "with_special",
+    "worth_trying",
+]
+
+Special = Literal["nonfinite", "tiny", "extreme"]
+"""Values that are mixed into random ones: NaN and infinities; zeros of both signs and denormals; the largest ones."""
+
+SPECIALS: Final[tuple[Special, ...]] = get_args(Special)
+
+WORDS: Final[Mapping[Special, str]] = {
+    "nonfinite": "NaN and infinities",
+    "tiny": "zeros of both signs and denormals",
+    "extreme": "the largest values of their type",
+}
+
+_RARE: Final = 400
+"""Elements of which one of each rare value is, so that sums over few of them stay finite."""
+
+_OFTEN: Final = 16
+"""The same of small tensors, in which each lane of a kernel meets them so, ``_MOST`` times at most."""
+
+_MOST: Final = 64
+
+_TIMEOUT: Final = 300.0
+
+Outputs = Sequence[Any]
+
+
+class SpecialRuns(FrozenValue, frozen=True):
+    """What a model as given and the one written make of special values in one session.
+
+    Attributes:
+        session: In words; empty where there is but one.
+        given: Outputs of the model as given; kinds on which it does not run are left out.
+        written: Those of the other model, or why it does not run.
+        again: Runs the model as given once more on a kind, in another session.
+        tolerance: Relative error that is permitted.
+    """
+
+    session: str
+    given: Mapping[Special, Outputs]
+    written: Mapping[Special, Outputs | str]
+    again: Callable[[Special], Sequence[Outputs]]
+    tolerance: float
+
+
+def applying(kinds: Sequence[tuple[Any, bool]]) -> tuple[Special, ...]:
+    """Return the kinds of special values that inputs of these element types have; with each: whether it is quantised.
+
+    Other integers may be indices or lengths, of which none is special.
+    """
+    found = {special for dtype, quantized in kinds for special in _of_type(np.dtype(dtype), quantized)}
+    return tuple(special for special in SPECIALS if special in found)
+
+
+def _of_type(dtype: np.dtype[Any], quantized: bool) -> tuple[Special, ...]:
+    if _limits(dtype) is not None:
+        return SPECIALS
+    return ("extreme",) if dtype.kind in "iu" and (quantized or dtype.itemsize == 1) else ()
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any] | None:
+    """Return the largest and the smallest positive value of a type of floats with NaN and infinities; else None."""
+    if dtype.kind == "f":
+        return np.finfo(dtype).max, np.finfo(dtype).smallest_subnormal
+    if dtype.name == "bfloat16":
+        return 3.38e38, 9.2e-41
+    return None
+
+
+def mixed(values: Any, special: Special, rng: np.random.Generator, *, quantized: bool = False) -> Any:
+    """Return an array with special values among its own; one of a type that has none of them as it is."""
+    if not values.size or special not in _of_type(values.dtype, quantized):
+        return values
+    found, flat = values.copy(), values.size
+    if values.dtype.kind in "iu":
+        ends = np.array([np.iinfo(values.dtype).min, np.iinfo(values.dtype).max], values.dtype)
+        return np.where(rng.random(values.shape) < 1 / 4, rng.choice(ends, values.shape), found)
+    largest, least = _limits(values.dtype) or (1, 1)
+    if special == "tiny":
+        some = np.array([-0.0, 0.0, least, -least, 1000 * least, -1000 * least]).astype(values.dtype)
+        return np.where(rng.random(values.shape) < 1 / 2, rng.choice(some, values.shape), found)
+    rare = (np.nan, np.inf, -np.inf) if special == "nonfinite" else (largest, -largest)
+    count = max(1, min(flat // _OFTEN, _MOST), flat // _RARE)
+    for one in rare:
+        found.reshape(-1)[rng.integers(flat, size=count)] = one
+    return found
+
+
+def judged(runs: Sequence[SpecialRuns]) -> dict[str, Any]:
+    """Return what sessions showed, as plain values.
+
+    Returns:
+        "tried": kinds on which both models ran; "off": the largest relative error of finite values, None where all bits
+        are equal; "wrong": in words, None where the models agree.
+    """
+    tried: dict[Special, None] = {}
+    off: float | None = None
+    for one in runs:
+        for special, expected in one.given.items():
+            found = one.written[special]
+            gap = Disagreement(found) if isinstance(found, str) else disagreement(expected, found)
+            if gap is not None:
+                # Where threads share the work of a maximum, the model as given may not agree with itself.
+                if any(disagreement(expected, other) is not None for other in one.again(special)):
+                    continue
+                if not one.tolerance or (special != "extreme" and not gap.off <= one.tolerance):
+                    where = f" in {one.session}" if one.session else ""
+                    return {"tried": [], "off": None, "wrong": f"on inputs with {WORDS[special]}{where} {gap.words}"}
+                off = max(off or 0.0, gap.off if special != "extreme" else 0.0)
+            tried[special] = None
+    return {"tried": list(tried), "off": off, "wrong": None}
+
+
+def worth_trying(found: Verification, tolerance: float) -> bool:
+    """Whether nothing else speaks against a model, so that special values may."""
+    if not found.runs or found.wrong_elsewhere is not None:
+        return False
+    error = found.relative_error
+    return bool(found.outputs_equal) or (bool(tolerance) and error is not None and error <= tolerance)
+
+
+def compared_on(
+    found: Verification, function: str, request: Mapping[str, Any], alone: Mapping[str, Any], word: str
+) -> Verification:
+    """Return a verification with what both models make of special values, as a child process runs them.
+
+    Args:
+        function: What the child runs on ``request``; it returns what `judged` does.
+        alone: A request for the model as given in place of both, for when one of them ends the process.
+        word: What the runtime is called.
+    """
+    result = run_in_child(function, request, _TIMEOUT)
+    if result.ok:
+        return with_special(found, result.value)
+    if result.status == "crash" and run_in_child(function, alone, _TIMEOUT).ok:
+        return with_special(
+            found, {"tried": [], "off": None, "wrong": f"on special values {word} crashes on the other model"}
+        )
+    return found
+
+
+def with_special(found: Verification, shown: Mapping[str, Any]) -> Verification:
+    """Return a verification with what `judged` returned."""
+    if shown["wrong"] is not None:
+        wrong = str(shown["wrong"])
+        return replace(
+            found, outputs_equal=False, max_abs_error=None, relative_error=None, reason=wrong, special_wrong=wrong
+        )
+    found = replace(found, special_values=tuple(WORDS[special] for special in shown["tried"]))
+    if shown["off"] is None:
+        return found
+    return replace(
+        found,
+        outputs_equal=False,
+        max_abs_error=found.max_abs_error or 0.0,
+        relative_error=max(found.relative_error or 0.0, shown["off"]),
+    )
