@@ -21,6 +21,7 @@ from memsched.errors import (
     VerificationError,
 )
 from memsched.frozen import FrozenValue
+from memsched.runtimes.child import ChildEndedError
 
 __all__ = ["DEFECTS", "CandidateFailure", "Failures", "LeftOut", "defects_end_the_run"]
 
@@ -31,6 +32,9 @@ _REASON_CHARACTERS: Final = 400
 
 _OF_THE_USER: Final = (BrokenPipeError, OutputError, RuntimeUnavailableError, TargetError, UsageError)
 """What no other candidate changes."""
+
+_ENDS: Final = (*_OF_THE_USER, ChildEndedError)
+"""The same, and that the time for all candidates is over."""
 
 
 class CandidateFailure(FrozenValue, frozen=True):
@@ -89,7 +93,7 @@ class LeftOut:
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> bool:
         """Record the error; one that only the user can do something about, or that shall end the command, passes."""
-        if not isinstance(error, Exception) or isinstance(error, _OF_THE_USER):
+        if not isinstance(error, Exception) or isinstance(error, _ENDS):
             return False
         if defects_end_the_run() and not isinstance(error, ModelError):
             return False

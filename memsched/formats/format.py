@@ -186,6 +186,12 @@ class Format(Protocol):
     def fixed_dimensions(self, given: Module, written: bytes) -> Mapping[str, int]:
         """Return the dimensions that ``given`` leaves open and ``written``, made from it, does not: names to sizes."""
 
+    def with_guards(self, given: Module, module: Module, data: bytes) -> bytes:
+        """Return ``data``, the file of ``module``, such that sizes for which it does not hold as ``given`` are refused.
+
+        What refuses them comes after all other operators, so that a compiler that does not know it takes the rest.
+        """
+
     def sizes_can_be_refused(self, module: Module, options: LoadOptions) -> bool:
         """Return whether every size that is stated is an input's: a runtime refuses another for a model cut for it."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from memsched.commands.failures import Failures
 from memsched.commands.optimize.place import Request, place, prepare, target_named
 from memsched.commands.optimize.range_orders import OpenFile, RangeOrders, order_over_range
 from memsched.commands.optimize.ranged_trials import (
@@ -123,7 +124,7 @@ def optimize_over_sizes(
     prepared = prepare(module, rules, in_place=asked.in_place)
     form = format_of(module)
     given_file = GivenFile(Path(path), Path(path).parent if form.external_files(module) else None, form)
-    measured = _measure(opened, given_file, large, asked, request.run.until(_TRIALS_SHARE))
+    measured = _measure(opened, given_file, large, asked, request.run.until(_TRIALS_SHARE), request.failures)
     base = data if measured.best is None else measured.best.model
     orders = RangeOrders(None, None)
     if request.solver != "file" and not request.over():
@@ -188,13 +189,20 @@ def _shrunk(opened: OpenModel, most: Mapping[str, int], limit: int) -> dict[str,
 
 
 def _measure(
-    opened: OpenModel, given: GivenFile, large: Mapping[str, int], asked: RangeRequest, run: Run
+    opened: OpenModel,
+    given: GivenFile,
+    large: Mapping[str, int],
+    asked: RangeRequest,
+    run: Run,
+    failures: Failures,
 ) -> RangedTrials:
     """Run the model as given and files with loops, and choose, until ``run`` is over."""
     shorter = {name: min(size, opened.ranges[name].nearest(_SMALL)) for name, size in large.items()}
     small = _shrunk(opened, shorter, _SMALL_VALUE)
     short = {name: min(size, opened.ranges[name].nearest(_SHORT)) for name, size in small.items()}
-    every = opened.points()
+    every: Sequence[BlockPoint] = ()
+    with failures.left_out("large values in loops"):
+        every = opened.points()
     most = _SPARE_WORK * most_at_sizes(asked.slowdown)[0]
     points = [point for point in every if point.work <= most and _permitted(point, asked)]
     notes = [] if every else [_NOTHING_GROWS]
@@ -212,7 +220,7 @@ def _measure(
         told = ", ".join(f"{name} = {large[name]:,}" for name in beyond)
         notes.append(f"measured at {told}: at larger sizes the model as given takes gigabytes")
     sizes = RangedSizes(large, small, short, tuple(_sizes(opened, large)))
-    found = try_points(opened, given, points, sizes, asked.seed, asked.slowdown, run)
+    found = try_points(opened, given, points, sizes, asked.seed, asked.slowdown, run, failures)
     return dataclasses.replace(found, notes=(*notes, *found.notes))
 
 

@@ -6,12 +6,14 @@ at a short length is the best, so that the others are not timed.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from memsched.commands.failures import Failures
 from memsched.errors import UsageError
 from memsched.formats.blocks import BlockPoint, OpenModel
 from memsched.formats.format import Format
@@ -191,6 +193,7 @@ def try_points(
     seed: int,
     slowdown: float | None,
     run: Run,
+    failures: Failures,
 ) -> RangedTrials:
     """Run the model as given and the files of ``points``, and choose, until ``run`` is over.
 
@@ -203,15 +206,15 @@ def try_points(
         folder = Path(held)
         trial = _trial(opened, given, sizes, seed, slowdown, folder)
         try:
-            for point, file in _by_memory(trial, points, folder, notes, run.until(_MEMORY_SHARE)):
+            for point, file in _by_memory(trial, points, folder, notes, run.until(_MEMORY_SHARE), failures):
                 if run.over():
                     raise ChildEndedError
-                with children_until(run.over):
+                with failures.left_out(point.name), children_until(run.over):
                     found = _tried(trial, _lightest(trial, file))
-                if not isinstance(found, str):
-                    best = found
-                    break
-                notes.append(f"not written {point.name}: {found}")
+                    if not isinstance(found, str):
+                        best = found
+                        break
+                    notes.append(f"not written {point.name}: {found}")
         except ChildEndedError:
             notes.append(ENDED)
     notes += [_BUSY_NOTE] if trial.busy else []
@@ -264,7 +267,12 @@ def _stored(model: bytes | None, path: Path) -> Path | None:
 
 
 def _by_memory(
-    trial: _PointTrial, points: Sequence[BlockPoint], folder: Path, notes: list[str], until: Run
+    trial: _PointTrial,
+    points: Sequence[BlockPoint],
+    folder: Path,
+    notes: list[str],
+    until: Run,
+    failures: Failures,
 ) -> list[tuple[BlockPoint, _PointFile]]:
     """Return the files that need less than the model as given at the large size, the least first.
 
@@ -276,11 +284,12 @@ def _by_memory(
             notes.append(f"not tried {', '.join(one.name for one in points[number:])}: {ENDED}")
             break
         path = folder / f"{number}.onnx"
-        path.write_bytes(point.build())
-        try:
+        run: RangedRun | str | None = None
+        with contextlib.suppress(ChildEndedError), failures.left_out(point.name):
+            path.write_bytes(point.build())
             with children_until(until.over):
                 run = run_on(path, trial.feeds[0], folder=trial.given.folder, least=LEAST_RUNS)
-        except ChildEndedError:
+        if run is None:
             continue
         if isinstance(run, str):
             notes.append(f"not written {point.name}: {run}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,15 +12,14 @@ import msgspec
 from memsched.arguments import checked
 from memsched.check.stages import check_rows, check_stages
 from memsched.commands.declared import check_given
-from memsched.commands.optimize.choose import Permissions, find
+from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.place import Request, prepare
 from memsched.commands.options import PipelineOptions
-from memsched.errors import UsageError, VerificationError
+from memsched.commands.pipeline.stage_files import SegmentFile, StageFiles, first_that_holds, run_in_order, stage_file
+from memsched.errors import UsageError
 from memsched.formats.files import load_module, read_source
-from memsched.formats.format import Cutter
 from memsched.formats.known import format_of
 from memsched.formats.module import Module
-from memsched.formats.segment import Segment
 from memsched.formats.segments import check_segments
 from memsched.formats.stated_sizes import stated
 from memsched.formats.weights import weights
@@ -34,9 +32,6 @@ from memsched.lowering.apply import apply_target
 from memsched.pipeline.possible import explain
 from memsched.pipeline.prices import StageMemory
 from memsched.pipeline.simulate import Simulation, simulate
-from memsched.planning.write import write_model
-from memsched.report.outputs import TOLERANCE
-from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.kernels import kernel_seconds
 from memsched.runtimes.known import check_runner
 from memsched.runtimes.values import Verification
@@ -66,27 +61,6 @@ _SCHEDULING_SHARE = 0.5
 
 _ORDER_EFFORT = 1.0
 """What `Limits.effort` allows for the order of one stage; nearly always it is proven in milliseconds."""
-
-
-class SegmentFile(FrozenValue, frozen=True):
-    """One stage as a model of its own, its operators in their best order.
-
-    Attributes:
-        model: The file's bytes.
-        segment: What it holds of the whole model.
-        plan: The order of its main graph.
-        arena: Bytes, with addresses.
-    """
-
-    model: bytes
-    segment: Segment
-    plan: GraphPlan
-    arena: int
-
-    @property
-    def sha256(self) -> str:
-        """The SHA-256 of the file's bytes."""
-        return hashlib.sha256(self.model).hexdigest()
 
 
 class StagedModel(FrozenValue, frozen=True):
@@ -247,11 +221,20 @@ def pipeline(
     permitted = Permissions(tile, remat, extra_percent=max_extra_macs)
     request = Request(run.within(1 - _SCHEDULING_SHARE) if effort is not None else run, "auto" if reorder else "file")
     made = format_of(module).cutter(module)
-    segments = tuple(
-        _segment(module, made, network, part, index, stages, rules, request, permitted, in_place)
-        for index, part in enumerate(parts)
-    )
-    check_segments(module, [segment.segment for segment in segments])
+
+    def files(permitted: Permissions, request: Request) -> StageFiles:
+        segments = tuple(
+            stage_file(module, made, network, part, index, stages, rules, request, permitted, in_place)
+            for index, part in enumerate(parts)
+        )
+        check_segments(module, [segment.segment for segment in segments])
+        if not verify:
+            return StageFiles(segments, None, ("verification was not asked for",))
+        exact = not (permitted.tile or permitted.remat)
+        return StageFiles(segments, *run_in_order(data, module, segments, seed, exact=exact))
+
+    written, notes = first_that_holds(files, permitted, request)
+    segments = written.segments
     if balance == "memory":
         schedule = _as_measured(schedule, segments, rewriting=tile or remat)
         check_stages(network, schedule, constraints)
@@ -261,10 +244,6 @@ def pipeline(
         activations=[segment.arena for segment in segments],
         computing=timed.computing,
     )
-    verification: Verification | None = None
-    notes: tuple[str, ...] = ("verification was not asked for",)
-    if verify:
-        verification, notes = _verified(data, module, segments, seed, exact=not (tile or remat))
     return StagedModel(
         module=module,
         target=rules,
@@ -279,8 +258,8 @@ def pipeline(
         baseline=_baseline(timed.network, schedule, constraints, timed.rules),
         segments=segments,
         annotated=format_of(module).annotate_stages(module, schedule.stages) if annotate else None,
-        verification=verification,
-        notes=notes,
+        verification=written.verification,
+        notes=(*notes, *written.notes),
         interrupted=run.stop(),
         seed=seed,
         seconds=time.monotonic() - started,
@@ -404,44 +383,6 @@ def _as_measured(schedule: StageSchedule, segments: Sequence[SegmentFile], *, re
     )
 
 
-def _segment(
-    module: Module,
-    made: Cutter,
-    network: Network,
-    part: StageFigures,
-    index: int,
-    count: int,
-    target: Target,
-    request: Request,
-    permitted: Permissions,
-    in_place: bool,
-) -> SegmentFile:
-    """Return one stage's model, ordered for the least memory within its share of the time or the work."""
-    segment = Segment(
-        ops=part.layers,
-        inputs=tuple(network.values[value].name for value in part.received_values),
-        outputs=tuple(network.values[value].name for value in part.sent_values),
-    )
-    metadata = {"memsched.pipeline_stage": f"{index + 1}/{count}"}
-    data = made.cut(segment, metadata)
-    options = format_of(module).segment_options(module, segment)
-    read = load_module(data, module.path, options)
-    prepared = prepare(read, target, in_place=in_place)
-    # A share of the time that is left, or of all the work.
-    share = 1 / (count if request.run.limits.time_limit is None else count - index)
-    final = find(read, data, prepared, options, request.within(share), None, permitted)
-    written = write_model(
-        final.module,
-        final.data,
-        final.placed.plans,
-        options,
-        guarantee=request.opening.guarantee,
-        control_dependencies=False,
-        target=target.name,
-    )
-    return SegmentFile(written.model, segment, final.placed.plans[0], final.placed.allocation.arena)
-
-
 def _baseline(
     network: Network,
     schedule: StageSchedule,
@@ -454,20 +395,3 @@ def _baseline(
     if schedule.method == "heuristic":
         return None
     return simulate(network, heuristic.schedule(network, constraints), rules, skips=constraints.skips)
-
-
-def _verified(
-    data: bytes, module: Module, segments: Sequence[SegmentFile], seed: int, *, exact: bool
-) -> tuple[Verification, tuple[str, ...]]:
-    """Run the segments in a row against the whole model."""
-    from memsched.runtimes.segments import run_in_a_row
-
-    found = run_in_a_row(module, data, [segment.model for segment in segments], seed=seed)
-    allowed = 0.0 if exact else TOLERANCE
-    error_ = found.relative_error
-    if found.outputs_equal is False and (error_ is None or error_ > allowed):
-        raise VerificationError(
-            f"the segments' outputs differ from the model's in {found.runtime} (by up to {found.max_abs_error}): "
-            f"no segment is written; please report it. {found.reason or ''}".rstrip()
-        )
-    return found, found.notes

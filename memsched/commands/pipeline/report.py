@@ -9,7 +9,8 @@ from pathlib import Path
 from memsched import __version__
 from memsched.commands.optimize.report import model_section
 from memsched.commands.optimize.verification import verification_section
-from memsched.commands.pipeline.pipeline import SegmentFile, StagedModel
+from memsched.commands.pipeline.pipeline import StagedModel
+from memsched.commands.pipeline.stage_files import SegmentFile
 from memsched.commands.results import Report
 from memsched.formats.staging import STANDARD_STREAM, staged_files
 from memsched.frozen import FrozenValue

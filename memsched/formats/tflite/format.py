@@ -157,6 +157,12 @@ class TfliteFormat:
 
         return fixed_dimensions(given, written)
 
+    def with_guards(self, given: Module, module: Module, data: bytes) -> bytes:
+        """Return the file with a GATHER without positions at its end for each input that is not to be resized."""
+        from memsched.formats.tflite.open_sizes import with_guards
+
+        return with_guards(given, module, data, last=True)
+
     def sizes_can_be_refused(self, module: Module, options: LoadOptions) -> bool:
         """Return True: no size is stated."""
         del module, options

@@ -110,13 +110,17 @@ def _stated_by(op: Op, origin: Op | None, graph: Graph, given: Graph) -> int | N
     return 1 if changed & _PADS else None
 
 
-def with_guards(given: Module, module: Module, data: bytes) -> bytes:
+def with_guards(given: Module, module: Module, data: bytes, *, last: bool = False) -> bytes:
     """Return ``data``, the file of ``module``, with operators that refuse sizes at which it differs from ``given``.
 
     These are other sizes along the axes that it closed, and other batches if it states the batch: LiteRT resizes an
     input to another batch even if its signature states one. The guards stand before all other operators: there LiteRT
     executes them with delegates, too. An input of a type that GATHER does not take has no guard: a strict caller is
     refused all the same.
+
+    Args:
+        last: Let the guards stand after all other operators: the inputs wait for them, and compilers of accelerators,
+            which leave everything from the first unknown operator on to the host, take the rest.
 
     Raises:
         ModelError: The file is of a later schema.
@@ -132,14 +136,14 @@ def with_guards(given: Module, module: Module, data: bytes) -> bytes:
         # A vector has no batch; what leaves its batch open has closed it where that is stated.
         batch = stated and 0 not in before and number >= 0 and len(main.tensors[number].shape) > 1
         guarded.append((0, *fixed) if batch else fixed)
-    return _GuardWriter(written).file(guarded) if any(guarded) else data
+    return _GuardWriter(written, last=last).file(guarded) if any(guarded) else data
 
 
 class _GuardWriter:
     """Adds guards to the main subgraph of a file."""
 
-    def __init__(self, model: FileModel) -> None:
-        self._model = model
+    def __init__(self, model: FileModel, *, last: bool) -> None:
+        self._model, self._last = model, last
         self._main = model.subgraphs[0]
         self._root = FlatFile(model.data).root()
         self._table = self._root.tables(ModelSlot.SUBGRAPHS)[0]
@@ -164,7 +168,9 @@ class _GuardWriter:
         operators = [OldObject(table.position) for table in self._table.tables(SubgraphSlot.OPERATORS)]
         lists: dict[int, Scalar | Item] = {
             SubgraphSlot.TENSORS: References(self._tensors),
-            SubgraphSlot.OPERATORS: References([*self._guards, *operators]),
+            SubgraphSlot.OPERATORS: References(
+                [*operators, *self._guards] if self._last else [*self._guards, *operators]
+            ),
         }
         main = copied(self._table, "SubGraph", lists)
         others = [OldObject(table.position) for table in self._root.tables(ModelSlot.SUBGRAPHS)[1:]]
@@ -184,7 +190,7 @@ class _GuardWriter:
     def _in_order(self, data: bytes) -> bytes:
         """Return the file with metadata that names operators of the main subgraph by their new numbers."""
         stated = metadata.control_dependencies(self._model)
-        if stated is None:
+        if stated is None or self._last:
             return data
         main, *others = stated
         count, guards = len(self._main.operators), len(self._guards)

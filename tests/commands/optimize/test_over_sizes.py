@@ -21,8 +21,9 @@ from onnx import ModelProto, TensorProto, helper
 
 import memsched
 from memsched.cli.main import main
+from memsched.commands.failures import DEFECTS, Failures
 from memsched.commands.optimize import ranged_trials
-from memsched.commands.optimize.ranged_trials import GivenFile, RangedSizes, try_points
+from memsched.commands.optimize.ranged_trials import BlockFile, GivenFile, RangedSizes, try_points
 from memsched.errors import UsageError
 from memsched.formats.blocks import BlockPoint, OpenModel, Range
 from memsched.formats.onnx.format import OnnxFormat
@@ -212,7 +213,9 @@ def test_files_are_judged_by_what_a_process_takes_in_the_end(
     opened = _opened()
     _with_first(monkeypatch)
     sizes = RangedSizes({"n": 9}, {"n": 5}, {"n": 5}, ({"n": 9},))
-    found = try_points(opened, GivenFile(path, None, OnnxFormat()), _points("file"), sizes, 0, 10, UNLIMITED)
+    found = try_points(
+        opened, GivenFile(path, None, OnnxFormat()), _points("file"), sizes, 0, 10, UNLIMITED, Failures()
+    )
     assert (found.best and found.best.point and found.best.point.name) == written
     assert found.best is None or found.best.large.process == 40 << 20
 
@@ -368,7 +371,14 @@ def test_on_a_busy_machine_times_are_what_a_thread_computes(
     at = {"n": 9}
     sizes = RangedSizes(at, at, at, (at,))
     found = try_points(
-        opened, GivenFile(path, None, OnnxFormat()), _points("most", "least", "more"), sizes, 0, 10, UNLIMITED
+        opened,
+        GivenFile(path, None, OnnxFormat()),
+        _points("most", "least", "more"),
+        sizes,
+        0,
+        10,
+        UNLIMITED,
+        Failures(),
     )
     assert (found.best and found.best.point and found.best.point.name) == written
     assert any("other programs" in note for note in found.notes) == (busy > 1.1)
@@ -406,7 +416,9 @@ def test_a_file_takes_no_more_at_a_short_length(
     opened = _opened()
     _with_first(monkeypatch)
     sizes = RangedSizes(large, small, short, (large,))
-    found = try_points(opened, GivenFile(path, None, OnnxFormat()), _points("least", "most"), sizes, 0, 10, UNLIMITED)
+    found = try_points(
+        opened, GivenFile(path, None, OnnxFormat()), _points("least", "most"), sizes, 0, 10, UNLIMITED, Failures()
+    )
     assert (found.best and found.best.point and found.best.point.name) == written
     assert any("but 136 MB at a short one" in note for note in found.notes) == (written == "most")
 
@@ -437,7 +449,9 @@ def test_large_weights_come_first_where_no_process_takes_more_so(
     opened = _opened()
     _with_first(monkeypatch, b"file, weights first")
     sizes = RangedSizes({"n": 900}, {"n": 60}, {"n": 60}, ({"n": 900},))
-    found = try_points(opened, GivenFile(path, None, OnnxFormat()), _points("file"), sizes, 0, 10, UNLIMITED)
+    found = try_points(
+        opened, GivenFile(path, None, OnnxFormat()), _points("file"), sizes, 0, 10, UNLIMITED, Failures()
+    )
     assert found.best is not None
     assert found.best.model.decode() == written
     assert found.best.large.process == (large if "," in written else 300) << 20
@@ -463,10 +477,44 @@ def test_trials_end_with_what_is_known_when_the_run_is_over(
     run_over = dataclasses.replace(UNLIMITED, stop=lambda: len(tried) >= asked)
     sizes = RangedSizes(at, at, at, (at,))
     given = GivenFile(path, None, OnnxFormat())
-    found = try_points(_opened(), given, _points("most", "least"), sizes, 0, 10, run_over)
+    found = try_points(_opened(), given, _points("most", "least"), sizes, 0, 10, run_over, Failures())
     assert (found.best, found.large.process) == (None, 100 << 20)
     assert len(tried) == asked
     assert any(ranged_trials.ENDED in note for note in found.notes)
+
+
+def test_a_file_that_fails_makes_way_for_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is not made, one cannot be compared; the third is the result, and both reasons are known."""
+    monkeypatch.delenv(DEFECTS)
+    path = tmp_path / "net.onnx"
+    path.write_bytes(b"given")
+    sizes = RangedSizes({"n": 512}, {"n": 128}, {"n": 128}, ())
+    process = {"given": 300, "wrong": 100, "right": 200}
+
+    def ran(path: Path, *_: Any, **__: Any) -> RangedRun:
+        return RangedRun(process[path.read_bytes().decode()] << 20, 0.1)
+
+    def lightest(_: object, file: Any) -> Any:
+        if file.point.name == "wrong":
+            raise IndexError("an axis that is not there")
+        return file
+
+    def tried(_: object, file: Any) -> BlockFile:
+        run = ran(file.path)
+        times = TimeRatio(1.0, 1.0, 1.0), TimeRatio(1.0, 1.0, 1.0)
+        return BlockFile(file.point, file.path.read_bytes(), run, run, times, (), "onnxruntime")
+
+    monkeypatch.setattr(ranged_trials, "run_on", ran)
+    monkeypatch.setattr(ranged_trials, "draw_at", lambda *_, **__: None)
+    monkeypatch.setattr(ranged_trials, "_lightest", lightest)
+    monkeypatch.setattr(ranged_trials, "_tried", tried)
+    points = list(_points("broken", "wrong", "right"))
+    points[0] = dataclasses.replace(points[0], build=lambda: bytes(1 // 0))
+    failures = Failures()
+    found = try_points(_opened(), GivenFile(path, None, OnnxFormat()), points, sizes, 0, None, UNLIMITED, failures)
+    assert found.best is not None
+    assert found.best.model == b"right"
+    assert [(one.what, one.defect) for one in failures.found] == [("broken", True), ("wrong", True)]
 
 
 TRYING = """

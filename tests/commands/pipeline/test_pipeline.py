@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,7 +13,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 from memsched.check.stages import check_stages
+from memsched.commands.failures import DEFECTS
 from memsched.commands.pipeline import pipeline as pipelining
+from memsched.commands.pipeline import stage_files
 from memsched.commands.pipeline.pipeline import StagedModel, network_of, pipeline
 from memsched.commands.pipeline.report import file_names, report_of
 from memsched.errors import UsageError, VerificationError
@@ -26,6 +30,9 @@ from memsched.search.run import Run
 from memsched.targets.load import load_target
 from scripts.networks.catalogue import build
 from tests.distributed_nets import random_net
+from tests.formats.tflite_builder import O, Sub, T, options, unpack
+from tests.formats.tflite_builder import build as tflite
+from tests.open_batches import MODES, fate, with_open_batch
 from tests.pipeline.networks import all_schedules
 from tests.small_models import branches, floats, model_of
 from tests.tools.differential.stages import counted
@@ -221,3 +228,64 @@ def test_nothing_is_proven_of_memory_where_layers_may_be_rewritten() -> None:
     assert (staged.schedule.status, staged.schedule.lower_bound) == ("feasible", 0)
     assert "rewritten" in staged.schedule.proof
     assert max(segment.plan.schedule.peak for segment in staged.segments) == staged.schedule.objective
+
+
+def test_stages_in_pieces_refuse_other_batches() -> None:
+    """What refuses them is the last operator, so that the compiler of an accelerator takes all others."""
+    data = with_open_batch(_narrowing())
+    staged = pipeline(data, stages=2, tile=True, effort=1.0, time_limit=None)
+    assert staged.verification is not None
+    assert (staged.verification.relative_error or 0.0) < 1e-5
+    files = [segment.model for segment in staged.segments]
+    counts = [len(load_module(file, "stage.tflite", LoadOptions()).graph.ops) for file in files]
+    assert max(counts) > 10
+    plain = pipeline(data, stages=2, effort=1.0, time_limit=None)
+    for before, after in zip(plain.segments, staged.segments, strict=True):
+        main = unpack(before.model).subgraphs[0]
+        shape = list(main.tensors[main.inputs[0]].shape)
+        fates = {fate(before.model, after.model, mode, [[2, *shape[1:]]]) for mode in MODES}
+        assert fates == {"equal" if before.model == after.model else "refused"}
+        if before.model != after.model:
+            read = load_module(after.model, "stage.tflite", LoadOptions()).graph
+            assert [op.type for op in read.ops].count("GATHER") == 1
+            assert read.ops[-1].type == "GATHER"
+            assert after.arena >= after.plan.schedule.peak >= 4 * math.prod(shape)
+    assert any(before.model != after.model for before, after in zip(plain.segments, staged.segments, strict=True))
+
+
+def _narrowing() -> bytes:
+    """Return convolutions by turns wide and narrow: what is between them needs less in pieces."""
+    rng = np.random.default_rng(0)
+    tensors, ops = [T("x", (1, 32, 32, 4))], []
+    side, channels = 32, 4
+    for layer, (stride, after) in enumerate(((1, 32), (2, 4), (1, 64), (2, 4))):
+        side //= stride
+        read = len(tensors)
+        weights = rng.standard_normal((after, stride, stride, channels)).astype(np.float32)
+        tensors += [
+            T(f"w{layer}", weights.shape, data=weights.tobytes()),
+            T(f"b{layer}", (after,), data=np.zeros(after, np.float32).tobytes()),
+            T(f"y{layer}", (1, side, side, after)),
+        ]
+        stated = options("Conv2DOptions", strideH=stride, strideW=stride, dilationHFactor=1, dilationWFactor=1)
+        ops.append(O("CONV_2D", [read - 1, read, read + 1], [read + 2], stated))
+        channels = after
+    return tflite(Sub(tensors, ops, [0], [len(tensors) - 1]))
+
+
+@pytest.mark.parametrize("wrong_ones", [1, 2])
+def test_stages_that_fail_make_way_for_simpler_ones(monkeypatch: pytest.MonkeyPatch, wrong_ones: int) -> None:
+    monkeypatch.delenv(DEFECTS)
+    tried = itertools.count()
+    run_in_order = stage_files.run_in_order
+
+    def fails_first(*told: Any, **more: Any) -> Any:
+        if next(tried) < wrong_ones:
+            raise VerificationError("outputs differ")
+        return run_in_order(*told, **more)
+
+    monkeypatch.setattr(pipelining, "run_in_order", fails_first)
+    staged = pipeline(_narrowing(), stages=2, tile=True, effort=1.0, time_limit=None)
+    check(staged)
+    assert next(tried) == wrong_ones + 1
+    assert sum("outputs differ" in note for note in staged.notes) == wrong_ones
