@@ -82,7 +82,7 @@ def _print(console: Console, found: ModelComparison) -> None:
             line(f"{text}, predicted {arena.predicted_head:,} + {arena.predicted_tail:,} B: please report it", "yellow")
         else:
             line(f"{text}; what its kernels need is not known to memsched", "yellow")
-    for note in verification.notes:
+    for note in (*verification.stated, *verification.notes):
         line(f"note: {note}", "dim")
     if found.same is None:
         return

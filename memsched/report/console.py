@@ -82,7 +82,8 @@ def print_summary(
     for text, style in findings(report, columns, verbose=verbose):
         print_line(console, text, style=style)
     _print_faults(console, report, _FAULTS_SHOWN_VERBOSE if verbose else _FAULTS_SHOWN, columns)
-    for note in report.notes:
+    stated = () if report.verification is None else report.verification.stated
+    for note in (*stated, *report.notes):
         print_line(console, f"note: {note}", style="dim")
     if verbose:
         for record in report.passes:

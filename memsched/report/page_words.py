@@ -433,7 +433,7 @@ def _verification(report: OptimizeReport) -> list[tuple[str, str]]:
     ]
     if verification.reason:
         rows.append(("because", verification.reason))
-    return rows + [("note", note) for note in verification.notes]
+    return rows + [("note", note) for note in (*verification.stated, *verification.notes)]
 
 
 def _bodies(report: OptimizeReport) -> list[tuple[str, ...]]:

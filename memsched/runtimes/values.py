@@ -154,6 +154,7 @@ class Verification(FrozenValue, frozen=True):
         special_values: Those that were mixed into further inputs, on which both gave the same, in words: bit for bit
             but for what NaN are made of, or within what is permitted.
         special_wrong: What the optimised model makes of some of them, if that is wrong; None where it is right.
+        stated: What must be said beside the verdict.
     """
 
     runtime: str
@@ -182,6 +183,7 @@ class Verification(FrozenValue, frozen=True):
     at_stated_sizes: bool = True
     special_values: tuple[str, ...] = ()
     special_wrong: str | None = None
+    stated: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:

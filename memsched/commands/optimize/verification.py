@@ -40,6 +40,7 @@ def verification_section(verification: Verification) -> VerificationSection:
         runs=verification.runs,
         reason=verification.reason,
         notes=tuple(verification.notes),
+        stated=tuple(verification.stated),
     )
 
 

@@ -138,6 +138,7 @@ class VerificationSection(Section, frozen=True, kw_only=True):
         special_values: Values that were mixed into further inputs, on which outputs are equal as well (NaN to NaN,
             whatever its sign and payload); empty where inputs can hold none. Absent in reports of older versions.
         reason: Why something above is null or false.
+        stated: What must be said beside the verdict, as the summary does.
     """
 
     runtime: str
@@ -165,3 +166,4 @@ class VerificationSection(Section, frozen=True, kw_only=True):
     special_values: tuple[str, ...] = ()
     reason: str | None
     notes: tuple[str, ...]
+    stated: tuple[str, ...] = ()

@@ -41,7 +41,7 @@ _PIN = "memsched_pin_"
 # Integers are often indices: where the first choice is out of bounds, smaller ones may not be.
 _INTEGER_BOUNDS = (4, 2, 1)
 _FOREIGN = ("bfloat16", "float8")
-_NO_RESULTS = {"peak_bytes": None, "lasting_bytes": None, "order": None}
+_NO_RESULTS = {"peak_bytes": None, "lasting_bytes": None, "least_bytes": None, "order": None}
 _PLAIN = {"level": "all", "order": "default", "reuse": True, "pattern": True, "disabled": [], "quant_qdq": True}
 _FURTHER_SESSIONS = 3
 _SESSIONS_IN_DOUBT = 12
@@ -76,9 +76,9 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
         "random": an op that draws random numbers and takes no seed, or None; "draws": as `Draws.told` gives it;
         "float_errors": of the last two sessions, by which they are off the first model's float twin, or None;
         "vary": whether the first session's outputs vary from input to input, None for a single run; "sessions": each
-        {"peak_bytes", "lasting_bytes", "order": as `read_profile` gives them, "equal", "close", "max_abs_error",
-        "relative_error", "message": why it has no results}; "models": each {"nodes": [name, op type], "free":
-        positions whose order means nothing, "expected"}.
+        {"peak_bytes", "lasting_bytes", "least_bytes", "order": as `read_profile` gives them, "equal", "close",
+        "max_abs_error", "relative_error", "message": why it has no results}; "models": each {"nodes": [name, op type],
+        "free": positions whose order means nothing, "expected"}.
     """
     import onnx
     import onnxruntime
@@ -204,10 +204,7 @@ class _SessionAttempt:
         return None
 
     def float_errors(self) -> list[float] | None:
-        """Return by how much the last two sessions are off the first model's float twin; None where that is no matter.
-
-        It is one where they are apart by rounding of activations, as dynamic quantization rounds them.
-        """
+        """Return by how much the last two sessions are off the first model's float twin; None if none is asked for."""
         least = self._request["float_from"]
         apart = [one["relative_error"] for one in self.results[-2:] if one["message"] is None]
         if least is None or len(apart) < len(self.results[-2:]) or max(apart) <= least:
@@ -291,8 +288,7 @@ class _SessionAttempt:
         path = Path(session.end_profiling())
         further = read_profile(json.loads(path.read_text(encoding="utf-8")), self._places(wanted))
         path.unlink()
-        sizes = {name: (profile[name], further[name]) for name in ("peak_bytes", "lasting_bytes")}
-        return profile | {name: max(pair) for name, pair in sizes.items() if None not in pair}
+        return _with_larger(profile, further)
 
     def _look_again(self, wanted: Mapping[str, Any]) -> None:
         """Open the session that the last one is compared with more often, where chance may have kept its peak low.
@@ -355,6 +351,13 @@ class _SessionAttempt:
         path.unlink()
         found = (_EVENT.fullmatch(event["name"]) for event in events if event.get("cat") == "Node")
         return [int(one.group(1)) for one in found if one]
+
+
+def _with_larger(profile: dict[str, Any], further: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a profile with the larger peaks of two sessions, and the lesser of what they requested least."""
+    chosen = (("peak_bytes", max), ("lasting_bytes", max), ("least_bytes", min))
+    known = [(name, choose) for name, choose in chosen if None not in (profile[name], further[name])]
+    return profile | {name: choose(profile[name], further[name]) for name, choose in known}
 
 
 def _copied(outputs: Sequence[Any]) -> list[Any]:
@@ -443,8 +446,8 @@ def read_profile(events: Sequence[Mapping[str, Any]], places: Sequence[tuple[int
     """Return the peak and the order of nodes in the profile of a session's first runs.
 
     "peak_bytes" is the most that was requested from the CPU arena at any node's end of the first run, less what was in
-    use before its first node (the weights); "lasting_bytes" is the same over all runs; "order" has the file positions
-    of the main graph's nodes, each once.
+    use before its first node (the weights); "lasting_bytes" is the same over all runs, "least_bytes" that of the
+    session, of several, that requested least; "order" has the file positions of the main graph's nodes, each once.
 
     Args:
         places: Of the nodes as the session numbers them, position in the file and type.
@@ -465,7 +468,9 @@ def read_profile(events: Sequence[Mapping[str, Any]], places: Sequence[tuple[int
             highest = max(highest, int(arguments["mem_bytes_requested_in_use"]) - base)
             first = highest if event["ts"] <= ended else first
     known = base is not None
-    return {"peak_bytes": first if known else None, "lasting_bytes": highest if known else None, "order": list(order)}
+    lasting = highest if known else None
+    peaks = {"peak_bytes": first if known else None, "lasting_bytes": lasting, "least_bytes": lasting}
+    return {**peaks, "order": list(order)}
 
 
 def _before(events: Sequence[Mapping[str, Any]]) -> int | None:

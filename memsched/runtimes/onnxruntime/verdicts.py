@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from memsched.runtimes.values import SAME_SEEDS
 
-__all__ = ["cannot_compare", "drawn", "order_matches", "rounded"]
+__all__ = ["by_chance", "cannot_compare", "drawn", "order_matches", "rounded"]
 
 _HOISTED: Final = frozenset({"Shape", "Size"})
 
@@ -23,6 +23,17 @@ def rounded(errors: Sequence[float] | None) -> list[str]:
         f"by {written:.1e}"
     )
     return [text]
+
+
+def by_chance(given: Mapping[str, Any], written: Mapping[str, Any]) -> list[str]:
+    """Return notes on what sessions without options requested where that differed from session to session."""
+    files = {"the file as given": given, "this file": written}
+    return [
+        f"sessions without options requested {one['least_bytes']:,} to {one['lasting_bytes']:,} B for {file}: in which "
+        "order they change layouts is chance, and the largest counts"
+        for file, one in files.items()
+        if one["least_bytes"] is not None and one["least_bytes"] != one["lasting_bytes"]
+    ]
 
 
 def drawn(answer: Mapping[str, Any]) -> list[str]:

@@ -20,7 +20,7 @@ from memsched.runtimes.borders import told
 from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.onnxruntime.observation import OTHER_INPUTS
 from memsched.runtimes.onnxruntime.session_points import LISTED, described
-from memsched.runtimes.onnxruntime.verdicts import cannot_compare, drawn, order_matches, rounded
+from memsched.runtimes.onnxruntime.verdicts import by_chance, cannot_compare, drawn, order_matches, rounded
 from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.values import EXECUTED_TOLERANCE, OtherSize, Verification
 
@@ -387,6 +387,7 @@ def _verdict(runtime: str, equal: bool | None, reason: str) -> Verification:
 def _judged(answer: Mapping[str, Any], guarantee: OrderGuarantee, runs: int) -> Comparison:
     before, after, given, default = answer["sessions"]
     notes: list[str] = []
+    stated: list[str] = []
     reasons: list[str] = []
     equal: bool | None = after["equal"]
     near: bool | None = after["close"]
@@ -416,12 +417,13 @@ def _judged(answer: Mapping[str, Any], guarantee: OrderGuarantee, runs: int) -> 
             own = given["relative_error"]
             text = f"without options, outputs differ by up to {apart:.1e} of their largest magnitude"
             text += f"; those of the file as given differ by {own:.1e} between that session and the one compared in"
-            notes.append(text)
+            stated.append(text)
             # What the runtime rounds otherwise from session to session is no fault of the file.
             if after["relative_error"] < max(_FAR, _LEEWAY * own) < apart < math.inf:
                 equal, near, relative = False, False, apart
                 reasons.append(text)
-    notes.extend(rounded(answer["float_errors"]))
+    stated.extend(rounded(answer["float_errors"]))
+    stated.extend(by_chance(given, default))
     measured = (given, default) if guarantee in _PLAIN else (before, after)
     if after["peak_bytes"] is None:
         reasons.append("peaks are not measured: profiles of ONNX Runtime before 1.29 carry no memory figures")
@@ -435,6 +437,7 @@ def _judged(answer: Mapping[str, Any], guarantee: OrderGuarantee, runs: int) -> 
         matches,
         "; ".join(reasons) or None,
         tuple(notes),
+        stated=tuple(stated),
         relative_error=relative,
         outputs_vary=answer["vary"],
         default_session="a session without options, as InferenceSession(path) opens it,",

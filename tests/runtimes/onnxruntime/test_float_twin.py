@@ -101,11 +101,12 @@ def test_how_far_sessions_are_apart_is_stated_and_how_far_from_floats(pair: tupl
     np.savez(tmp_path / "feeds.npz", x=values)
     found = verify(*pair, feeds=str(tmp_path / "feeds.npz"))
     assert found.outputs_equal
+    assert found.default_apart
     given, written = (outputs(path, values) for path in pair)
     assert found.default_apart == pytest.approx(apart(given, written), rel=1e-6)
     twin = float_twin(onnx.load(pair[0]))
     assert twin is not None
     exact = outputs(twin.SerializeToString(), values)
-    stated = [float(one) for note in found.notes for one in re.findall(r"\d\.\de-\d\d", note)]
+    stated = [float(one) for note in found.stated for one in re.findall(r"\d\.\de-\d\d", note)]
     for error in (apart(given, written), apart(exact, given), apart(exact, written)):
-        assert any(one == pytest.approx(error, rel=0.06) for one in stated), (error, found.notes)
+        assert any(one == pytest.approx(error, rel=0.06) for one in stated), (error, found.stated)

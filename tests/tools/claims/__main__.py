@@ -195,7 +195,7 @@ class Case:
 
     def _held_by_onnxruntime(self, row: Row, options: Sequence[str], claimed: int | None, written: Path) -> Row:
         paths = [str(self.model.resolve()), str(written)]
-        found = _child("run_onnxruntime", paths=paths, options=list(options), feeds=self._feeds())
+        found = _child("run_onnxruntime", paths=paths, options=list(options), claimed=claimed, feeds=self._feeds())
         if not found.ok:
             return dataclasses.replace(row, wrong=f"it does not run: {found.reason}")
         if not found.value["same"]:
