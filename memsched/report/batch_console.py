@@ -91,5 +91,5 @@ def _sums(summary: BatchReport) -> str:
     interrupted = "interrupted: " if summary.interrupted else ""
     return (
         f"{interrupted}{counted(totals.models, 'model')}: {counts}; {totals.smaller} need less than as given, "
-        f"{totals.optimal} peaks proven optimal; {summary.seconds:.1f} s"
+        f"{counted(totals.optimal, 'peak')} proven optimal; {summary.seconds:.1f} s"
     )

@@ -140,7 +140,7 @@ def build_report(facts: Facts) -> OptimizeReport:
         target=facts.target,
         baselines=facts.baselines,
         result=_result(facts),
-        budget=_budget(facts.budget_bytes, _required(facts) if facts.whole_range is None else facts.whole_range),
+        budget=_budget(facts),
         requirement=facts.requirement,
         order_guarantee=facts.order_guarantee,
         held_back=facts.held_back,
@@ -223,14 +223,18 @@ def _shown_in_session(facts: Facts) -> int | None:
     return shown.measured_peak_after_bytes if guarantee.session_options else None
 
 
-def _budget(budget: int | None, required: int) -> BudgetSection | None:
+def _budget(facts: Facts) -> BudgetSection | None:
+    """Return what became of a budget: a model that its runtime refuses meets none."""
+    budget = facts.budget_bytes
     if budget is None:
         return None
+    required = _required(facts) if facts.whole_range is None else facts.whole_range
+    refused = facts.tflm is not None and bool(facts.tflm.refused or facts.tflm.refusal)
     return BudgetSection(
         budget_bytes=budget,
         required_bytes=required,
         exceeded_bytes=max(0, required - budget),
-        met=required <= budget,
+        met=required <= budget and not refused,
     )
 
 

@@ -12,7 +12,7 @@ from memsched.report.border import border_lines
 from memsched.report.chains import chain_lines
 from memsched.report.chart import print_footprints
 from memsched.report.frontier import frontier_rows
-from memsched.report.guarantees import guarantee_lines
+from memsched.report.guarantees import guarantee_lines, own_operators
 from memsched.report.interpreter import interpreter_lines, kept_for_interpreter
 from memsched.report.outputs import compared, compared_in, kept_why, was_rewritten
 from memsched.report.pools import pool_lines, two_arena_lines
@@ -255,7 +255,7 @@ def _bound_text(report: OptimizeReport) -> str:
         rest = "proven for this rewritten model alone" if result.status == "optimal" else f"gap {gap:.1f} %"
         return f"no order of the rewritten model needs less than {bound:,} B, {rest} ({proof}); other rewrites may"
     if result.status == "optimal":
-        return f"proven optimal: no order needs less than {bound:,} B ({proof})"
+        return f"proven optimal{own_operators(report)}: no order needs less than {bound:,} B ({proof})"
     if report.command == "analyze":
         return f"no order needs less than {bound:,} B: up to {gap:.1f} % may be saved by another order"
     return f"lower bound {bound:,} B, gap {gap:.1f} %: not proven optimal ({proof})"
@@ -318,9 +318,7 @@ def _budget_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     if budget is None or report.curve is not None:
         return []
     required, available = budget.required_bytes, budget.budget_bytes
-    if refusal_lines(report):
-        return [(f"a budget of {available:,} B says nothing of a model that is refused", "red")]
-    if budget.met:
+    if budget.met and not refusal_lines(report):
         spare = f"{available - required:,} B to spare ({100 * (available - required) / max(available, 1):.1f} %)"
         return [(f"budget met: {memory_named(report)} takes {required:,} of {available:,} B, {spare}", "green")]
     return [(budget_verdict(report, budget), "red")]
@@ -330,6 +328,8 @@ def budget_verdict(report: OptimizeReport, budget: BudgetSection) -> str:
     """Return in a line by how much what is required exceeds the budget, and whether another order could meet it."""
     if report.curve is not None:
         return curve_answer(report.curve, budget.budget_bytes)[0]
+    if refusal_lines(report):
+        return f"budget of {budget.budget_bytes:,} B not met: the runtime refuses the model, whatever memory there is"
     missed = (
         f"budget exceeded: {memory_named(report)} requires {budget.required_bytes:,} B, "
         f"{budget.budget_bytes:,} B are available, "

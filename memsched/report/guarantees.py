@@ -9,7 +9,7 @@ import msgspec
 from memsched.report.values.optimize import OptimizeReport
 from memsched.runtimes.values import MOST_OFF
 
-__all__ = ["guarantee_lines"]
+__all__ = ["guarantee_lines", "own_operators"]
 
 _GUARANTEES = {
     "given": "the file as given",
@@ -48,6 +48,19 @@ def guarantee_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
         )
         lines.append((text, "yellow"))
     return lines
+
+
+def own_operators(report: OptimizeReport) -> str:
+    """Return for which operators a bound holds if a session without options, which has others, was measured above it.
+
+    It follows a verdict; empty if no such session was measured, or it needs no more.
+    """
+    shown = report.verification
+    if shown is None or report.model.format != "onnx" or not shown.at_stated_sizes:
+        return ""
+    measured = [peak for peak in (shown.default_peak_before_bytes, shown.default_peak_after_bytes) if peak is not None]
+    above = any(peak > report.result.lower_bound_bytes for peak in measured)
+    return " for the operators that the file holds, not for those of a session without options" if above else ""
 
 
 def _measured_otherwise(report: OptimizeReport, predicted: int) -> int | None:

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from memsched.report.blocks import curve_answer
 from memsched.report.console import figure_rows, findings
 from memsched.report.frontier import frontier_rows
+from memsched.report.guarantees import own_operators
 from memsched.report.interpreter import interpreter_card, kept_for_interpreter
 from memsched.report.outputs import compared, kept_why
 from memsched.report.page_curve import curve_table
@@ -25,11 +26,12 @@ from memsched.report.page_parts import (
 )
 from memsched.report.page_rewrites import rewrite_tables
 from memsched.report.predicted import measured_instead
+from memsched.report.refusals import refusal_lines
 from memsched.report.requirement import arena_column, frontier_column, needed_memory
 from memsched.report.sessions import arena_text, held_back_lines
 from memsched.report.suggestions import suggestion_lines
 from memsched.report.text import SAME_OUTPUTS, shortened
-from memsched.report.values.optimize import OptimizeReport
+from memsched.report.values.optimize import BudgetSection, OptimizeReport
 from memsched.units import counted, format_size
 
 __all__ = ["page_words"]
@@ -109,21 +111,27 @@ def _rewritten(report: OptimizeReport) -> list[str]:
     return [name for name, section in sections.items() if section is not None and section.applied]
 
 
+def _budget_verdict(report: OptimizeReport, budget: BudgetSection) -> tuple[str, str]:
+    """Return the headline of a report with a budget."""
+    required, available = budget.required_bytes, budget.budget_bytes
+    if report.curve is not None:
+        told = curve_answer(report.curve, available)[0]
+        return f"{told[0].upper()}{told[1:]}", "good" if budget.met else "bad"
+    if refusal_lines(report):
+        return "It does not run: the runtime refuses the model, whatever memory there is", "bad"
+    if budget.met:
+        return f"It fits: {required:,} of {available:,} bytes are needed", "good"
+    return (
+        f"It does not fit: {required:,} bytes are needed, {available:,} are there, {budget.exceeded_bytes:,} too few"
+    ), "bad"
+
+
 def _verdict(report: OptimizeReport) -> tuple[str, str]:
     """Return the headline, and whether it is good or bad news."""
     budget, result = report.budget, report.result
     before = report.baselines.file_order
     if budget is not None:
-        required, available = budget.required_bytes, budget.budget_bytes
-        if report.curve is not None:
-            told = curve_answer(report.curve, available)[0]
-            return f"{told[0].upper()}{told[1:]}", "good" if budget.met else "bad"
-        if budget.met:
-            return f"It fits: {required:,} of {available:,} bytes are needed", "good"
-        return (
-            f"It does not fit: {required:,} bytes are needed, {available:,} are there, "
-            f"{budget.exceeded_bytes:,} too few"
-        ), "bad"
+        return _budget_verdict(report, budget)
     needed = needed_memory(report)
     what = f"{'A' if needed.noun == 'session' else 'The'} {needed.noun} takes {needed.now:,} bytes"
     if report.command == "analyze":
@@ -178,7 +186,11 @@ def _cards(report: OptimizeReport) -> list[Card]:
     peak, bound = result.peak_bytes, result.lower_bound_bytes
     gap = 100 * (peak - bound) / peak if peak else 0.0
     analyzed = report.command == "analyze"
-    status = "proven optimal" if result.status == "optimal" else f"at most {gap:.1f} % to gain by order"
+    status = (
+        f"proven optimal{own_operators(report)}"
+        if result.status == "optimal"
+        else f"at most {gap:.1f} % to gain by order"
+    )
     if _rewritten(report):
         status += ", for this rewrite"
     needed = needed_memory(report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,17 +10,22 @@ import msgspec
 import pytest
 
 import memsched
+from memsched.cli.main import main
 from memsched.commands.optimize.report import Outcome, _notes
 from memsched.commands.optimize.suggested import suggested
 from memsched.commands.optimize.trials import RunOutcome
 from memsched.report.console import findings
+from memsched.report.page_data import page_data
+from memsched.report.page_words import page_words
 from memsched.report.tiling import tiling_lines
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.rewrites import RefusalRow, TilingSection
 from memsched.report.values.runtime import RefusedOpRow
+from memsched.report.values.shared import VerificationSection
 from memsched.runtimes.tflm.arena import TflmFacts
 from tests import small_models
 from tests.formats import tflite_builder
+from tests.formats.tflite_builder import pack, unpack
 
 changed = msgspec.structs.replace
 
@@ -81,6 +87,51 @@ def test_a_model_that_is_refused_has_no_gain(for_firmware: OptimizeReport) -> No
         assert gain not in text
     green = [line for line, style in findings(report, 80, verbose=False) if style == "green"]
     assert not green
+
+
+def test_a_model_that_is_refused_meets_no_budget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever its arena would be: the report, the exit code and what is printed agree, and nothing is written."""
+    model = unpack(tflite_builder.build(tflite_builder.branches(4)))
+    for operator in model.operatorCodes:
+        operator.builtinCode = operator.deprecatedBuiltinCode = 127
+    path, out = tmp_path / "net.tflite", tmp_path / "out.tflite"
+    path.write_bytes(pack(model))
+    words = ["optimize", str(path), "-o", str(out), "--target", "tflm", "--budget", "100MB", "--effort", "1"]
+    assert main(words) == 3
+    text = capsys.readouterr().out
+    assert "not met" in text
+    assert "budget met" not in text
+    assert not out.exists()
+
+
+def test_a_proof_says_for_which_operators_it_holds(found: OptimizeReport) -> None:
+    """A session without options has operators of its own, which may need more than the least of the file's."""
+    least = found.result.lower_bound_bytes
+    assert found.result.status == "optimal"
+    for measured, told in ((least + 64, True), (least, False), (None, False)):
+        shown = VerificationSection(
+            runtime="onnxruntime 1",
+            runs=3,
+            outputs_equal=True,
+            max_abs_error=0.0,
+            measured_peak_before_bytes=None,
+            measured_peak_after_bytes=None,
+            executed_order_matches=None,
+            reason=None,
+            predicted_peak_before_bytes=None,
+            predicted_peak_after_bytes=None,
+            notes=(),
+            default_peak_before_bytes=measured,
+            default_peak_after_bytes=measured,
+        )
+        report = changed(found, verification=shown)
+        assert ("session without options" in _proof(said(report))) == told
+        cards = page_words(report, page_data(report)).cards
+        assert any("session without options" in (card.more or "") for card in cards) == told
+
+
+def _proof(text: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith("proven optimal"))
 
 
 def test_nothing_helps_a_model_that_is_refused() -> None:

@@ -100,7 +100,7 @@ def killed(folder: Path, arguments: tuple[str, ...], word: bytes, seconds: float
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the inputs, and what comes of them when nothing dies."""
     folder = tmp_path_factory.mktemp("whole")
-    (folder / "net.onnx").write_bytes(cells(4, 36, 12))
+    (folder / "net.onnx").write_bytes(cells(6, 60, 14))
     (folder / "net.csv").write_text(buffers())
     for arguments in COMMANDS.values():
         subprocess.run([*CLI, *arguments, "--quiet"], cwd=folder, check=True)
