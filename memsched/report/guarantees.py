@@ -55,8 +55,8 @@ def own_operators(report: OptimizeReport) -> str:
 
     It follows a verdict; empty if no such session was measured, or it needs no more.
     """
-    shown = report.verification
-    if shown is None or report.model.format != "onnx" or not shown.at_stated_sizes:
+    shown, guarantee = report.verification, report.order_guarantee
+    if shown is None or guarantee is None or guarantee.predicted_peak_bytes is None or not shown.at_stated_sizes:
         return ""
     measured = [peak for peak in (shown.default_peak_before_bytes, shown.default_peak_after_bytes) if peak is not None]
     above = any(peak > report.result.lower_bound_bytes for peak in measured)
