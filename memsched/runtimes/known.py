@@ -34,7 +34,7 @@ __all__ = [
     "runners_for",
     "runtime_of",
 ]
-__all__ += ["default_interpreter_of", "session_maker_of"]
+__all__ += ["default_interpreter_of", "has_sessions", "session_maker_of"]
 
 _TFLM: Final = TflmRunner()
 _ONNXRUNTIME: Final = OnnxRuntimeRunner()
@@ -87,6 +87,11 @@ def default_interpreter_of(module: Module, target: Target) -> DefaultInterpreter
     """Return the interpreter in which people open files for a target; None if that is not known, or not measured."""
     opened = module.format == "tflite" and target.runtime == "litert" and target.default_delegate
     return DefaultInterpreter() if opened else None
+
+
+def has_sessions(name: FormatName) -> bool:
+    """Return whether files of a format are opened in sessions, whose processes are measured."""
+    return any(maker.format == name for maker in _SESSION_MAKERS)
 
 
 def row_runner_of(name: FormatName) -> RowRunner:

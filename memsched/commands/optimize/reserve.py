@@ -11,7 +11,7 @@ from memsched.errors import MemschedError, RuntimeUnavailableError
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.planning.values import TargetModule
-from memsched.runtimes.known import runners_for
+from memsched.runtimes.known import default_interpreter_of, has_sessions, runners_for
 from memsched.search.run import Run
 from memsched.targets.model import Target
 
@@ -28,6 +28,12 @@ _MOST_FOR_RUNS: Final = 0.5
 
 _COMPARISONS: Final = 4.0
 """Verification runs both models on three inputs, and at a second size: as often as so many comparisons on one."""
+
+_WITH_INTERPRETER: Final = 8.0
+"""The same where LiteRT's default interpreter is measured as well, and may refuse the first file for a second one."""
+
+_WITH_SESSIONS: Final = 12.0
+"""The same where sessions of ONNX Runtime are measured as well, until further runs add nothing."""
 
 _SHORT: Final = 0.1
 """Fraction of the time limit up to which verification, as foreseen, needs no run beforehand."""
@@ -59,10 +65,17 @@ def search_until_verification(
     begun = run.clock()
     with contextlib.suppress(MemschedError):
         _compare(module, data, options, prepared.target, run.limits.seed)
-    seconds = min(_COMPARISONS * (run.clock() - begun), _MOST_FOR_RUNS * limit)
+    seconds = min(_comparisons(module, prepared.target) * (run.clock() - begun), _MOST_FOR_RUNS * limit)
     peak = prepared.baselines["file_order"].schedule.peak
     run.tell(f"{seconds:.1f} s, {100 * seconds / limit:.0f} %, {KEPT}", peak, None)
     return _shorter(within, within.limits.time_limit or 0.0, seconds)
+
+
+def _comparisons(module: Module, target: Target) -> float:
+    """Return how often verification takes as long as a comparison on one input."""
+    if has_sessions(module.format):
+        return _WITH_SESSIONS
+    return _COMPARISONS if default_interpreter_of(module, target) is None else _WITH_INTERPRETER
 
 
 def _shorter(run: Run, limit: float, seconds: float) -> Run:

@@ -19,16 +19,25 @@ PREPARED: Any = SimpleNamespace(
 )
 
 
-def _model(macs: int) -> Any:
-    return SimpleNamespace(graphs=[SimpleNamespace(ops=[SimpleNamespace(macs=macs)])], path="model")
+def _model(macs: int, form: str = "tflite") -> Any:
+    return SimpleNamespace(graphs=[SimpleNamespace(ops=[SimpleNamespace(macs=macs)])], path="model", format=form)
 
 
-@pytest.mark.parametrize(("seconds", "kept"), [(3.0, 12.0), (50.0, 30.0)])
+@pytest.mark.parametrize(
+    ("form", "seconds", "interpreter", "kept"),
+    [
+        ("tflite", 3.0, None, 12.0),
+        ("tflite", 3.0, object(), 24.0),
+        ("onnx", 2.0, None, 24.0),
+        ("tflite", 50.0, None, 30.0),
+    ],
+)
 @pytest.mark.parametrize("fails", [False, True])
 def test_as_much_time_is_kept_as_runs_of_the_model_tell_and_said_before_the_search(
-    seconds: float, kept: float, fails: bool, monkeypatch: pytest.MonkeyPatch
+    form: str, seconds: float, interpreter: object, kept: float, fails: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, told = [0.0], list[Progress]()
+    monkeypatch.setattr(reserve, "default_interpreter_of", lambda *_: interpreter)
 
     def compare(*_: object) -> None:
         now[0] += seconds
@@ -37,7 +46,7 @@ def test_as_much_time_is_kept_as_runs_of_the_model_tell_and_said_before_the_sear
 
     monkeypatch.setattr(reserve, "_compare", compare)
     run = Run(Limits(60.0), 0.0, on_progress=told.append, clock=lambda: now[0])
-    within = reserve.search_until_verification(run, _model(10**9), b"", LoadOptions(), PREPARED)
+    within = reserve.search_until_verification(run, _model(10**9, form), b"", LoadOptions(), PREPARED)
     assert within.limits.time_limit == 60.0 - kept
     assert [one.stage for one in told] == [f"{kept} s, {100 * kept / 60:.0f} %, {reserve.KEPT}"]
 
