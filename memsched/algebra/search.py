@@ -108,7 +108,7 @@ class AlgebraSearch:
     def _judged(self, draft: AlgebraDraft, way: tuple[Identity, ...]) -> _JudgedDraft:
         lowered = apply_target(draft.graph, self._target)
         limits = Limits(None, seed=self._run.limits.seed, effort=_ORDER_EFFORT)
-        schedule = schedule_graph(lowered, Run(limits, stop=self._run.stop)).schedule
+        schedule = schedule_graph(lowered, self._run.again(limits).quiet()).schedule
         self._run.spend(len(draft.graph.ops) * _WORK_PER_OP)
         self.judged += 1
         return _JudgedDraft(draft, way, schedule, lowered)

@@ -50,12 +50,16 @@ class GreedyPlanner:
         conflicts: Which blocks meet; None where too many do.
         found: What `run` tried: (height, offsets, method), in the order tried.
         orders: Of those plans that are an order of the blocks: method to (order, whether the tightest gap is taken).
+        order_steps: Neighbours that are looked at to place all blocks in an order, and the blocks.
     """
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         self.blocks = blocks
         self.sizes = [block.size for block in blocks]
         self.conflicts = conflicts_of(blocks) if overlapping_pairs(blocks) <= _MOST_PAIRS else None
+        self.order_steps = len(blocks)
+        if self.conflicts is not None:
+            self.order_steps += sum(map(len, self.conflicts.near)) + sum(map(len, self.conflicts.apart))
         self.found: list[tuple[int, _Offsets, str]] = []
         self.orders: dict[str, tuple[list[int], bool]] = {}
         self._fixed = [-1 if block.offset is None else block.offset for block in blocks]

@@ -31,15 +31,14 @@ def improve(
     Args:
         planner: Has run, with orders: its blocks are few enough.
         goal: Bytes at which the search ends.
-        effort: Neighbours that may be looked at, over all orders tried; a million take a second or less.
+        effort: Neighbours that may be looked at, over all orders tried, as `GreedyPlanner.order_steps` counts them.
         stop: Polled for every order tried.
     """
     height, offsets, _ = min(planner.found, key=lambda one: one[0])
     ranked = sorted((found for found in planner.found if found[2] in planner.orders), key=lambda one: one[0])
     if planner.conflicts is None or not ranked:
         return height, offsets, 0
-    per_order = sum([len(near) + 1 for near in planner.conflicts.near]) + sum(map(len, planner.conflicts.apart))
-    tries = min(effort // max(per_order, 1), _MOST_TRIES * len(planner.blocks)) // min(_STARTS, len(ranked))
+    tries = min(effort // max(planner.order_steps, 1), _MOST_TRIES * len(planner.blocks)) // min(_STARTS, len(ranked))
     rng = random.Random(seed)  # noqa: S311 - no secret
     tried = 0
     for _, start, method in ranked[:_STARTS]:

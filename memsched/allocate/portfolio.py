@@ -20,12 +20,15 @@ from memsched.search.run import Run
 
 __all__ = ["pack"]
 
-_TRIES_PER_SECOND = 1_000_000
-"""Neighbours that an idle machine looks at in a second."""
+_STEPS_PER_SECOND = 30_000_000
+"""`GreedyPlanner.order_steps` that an idle machine does in a second, with what is done beside."""
+
+_WORK_PER_BLOCK = 1e-5
+"""What `Limits.effort` is charged per block for finding out which blocks meet."""
 
 _SHORT_EFFORT = 400_000
 _EFFORT = 2_000_000
-"""Steps of the local search: a part of a second, or with an exact search to follow a second or two."""
+"""Steps of the local search: hundredths of a second, or with an exact search to follow a little more."""
 
 
 def pack(
@@ -83,12 +86,13 @@ class _PackingPortfolio:
         self.states = 0
         self._run = run
         self._room, self._longer = room, longer
+        run.spend(len(blocks) * _WORK_PER_BLOCK)
 
     def run(self, goal: int) -> None:
         """Search until the height is at most ``goal`` or nothing more can be done in time."""
         planner = GreedyPlanner(self.blocks)
         self.height, self.offsets, self.method = planner.run(goal, self._run.over)
-        self.states = len(planner.found)
+        self.states = self._planned(planner)
         self._tell("greedy planning")
         if self.height <= goal or self._run.over() or len(self.blocks) > MOST_SCANNED:
             return
@@ -99,7 +103,7 @@ class _PackingPortfolio:
             parts = [_ComponentPacking(self.blocks, component) for component in found]
             for part in parts:
                 part.plan(goal, self._run.over)
-                self.states += len(part.planner.found)
+                self.states += self._planned(part.planner)
         ends = [offset + self.blocks[index].size for index, offset in bottom.items()]
         self._raise_bound(max([*ends, *[part.bound for part in parts]], default=0), "the bound of a component")
         while parts and not self._run.over():
@@ -117,15 +121,20 @@ class _PackingPortfolio:
         if not part.searched:
             effort, left = _EFFORT if self._exactly() or self._longer else _SHORT_EFFORT, self._run.effort()
             if left is not None:
-                effort = min(effort, int(left * _TRIES_PER_SECOND))
+                effort = min(effort, int(left * _STEPS_PER_SECOND))
             tried = part.search(goal, self._run.limits.seed, effort, self._run.over)
-            self._run.spend(tried / _TRIES_PER_SECOND)
+            self._run.spend(tried * part.planner.order_steps / _STEPS_PER_SECOND)
             self.states += tried
         else:
             enough = max(goal, others - 1)
             if self._exactly():
                 self._solve(part, enough)
             part.finished = part.height > enough
+
+    def _planned(self, planner: GreedyPlanner) -> int:
+        """Count what a planner did, and return how many plans it made."""
+        self._run.spend(len(planner.found) * planner.order_steps / _STEPS_PER_SECOND)
+        return len(planner.found)
 
     def _exactly(self) -> bool:
         """Whether an exact search may follow."""

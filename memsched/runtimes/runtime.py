@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
@@ -15,6 +15,7 @@ from memsched.graph.prices import Prices
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.values import Verification
+from memsched.search.run import Run
 from memsched.targets.model import BudgetFor, Target
 
 __all__ = [
@@ -80,17 +81,14 @@ class SearchAllowance:
     """How long a runtime may look for orders that suit it.
 
     Attributes:
+        run: What that is a part of, and counts in.
         seconds: Or work as if it were seconds; None for no limit.
         reorder: Other orders than the one given may be taken.
-        stop: Polled often; True ends it.
-        spend: Told the work that was done, as if it were seconds.
     """
 
+    run: Run
     seconds: float | None = None
-    seed: int = 0
     reorder: bool = True
-    stop: Callable[[], bool] | None = field(default=None, compare=False)
-    spend: Callable[[float], None] = field(default=lambda _: None, compare=False)
 
 
 class OrderInFile(Protocol):
@@ -287,7 +285,7 @@ class Runtime(Protocol):
     def rules(self, plan: bool | None) -> Target:
         """Return the target's rules that hold with a memory plan in the file, True, without one, False, or either."""
 
-    def with_memory_plan(self, module: Module, plans: Sequence[GraphPlan]) -> Requirement | None:
+    def with_memory_plan(self, module: Module, plans: Sequence[GraphPlan], run: Run) -> Requirement | None:
         """Return what the file requires with a memory plan that it does not have yet; None where it takes none."""
 
     @property
@@ -313,6 +311,7 @@ class Runtime(Protocol):
         written: ModelBytes,
         plans: Sequence[GraphPlan],
         options: LoadOptions,
+        run: Run,
         *,
         plan: bool | None,
         given: Module | None,

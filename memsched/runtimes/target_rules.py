@@ -13,6 +13,7 @@ from memsched.graph.prices import NOTHING_KEPT, Kept, Pace, Prices
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Opening, OrderChoice, OrderInFile, RelayRules, Requirement, SearchAllowance
+from memsched.search.run import Run
 from memsched.targets.model import BudgetFor, Target
 
 __all__ = ["TargetRules"]
@@ -97,9 +98,9 @@ class TargetRules(FrozenValue, frozen=True):
         del plan
         return self.target
 
-    def with_memory_plan(self, module: Module, plans: Sequence[GraphPlan]) -> Requirement | None:
+    def with_memory_plan(self, module: Module, plans: Sequence[GraphPlan], run: Run) -> Requirement | None:
         """Return None: the runtime takes no plan."""
-        del module, plans
+        del module, plans, run
         return None
 
     def relay_rules(self) -> RelayRules | None:
@@ -148,12 +149,13 @@ class TargetRules(FrozenValue, frozen=True):
         written: ModelBytes,
         plans: Sequence[GraphPlan],
         options: LoadOptions,
+        run: Run,
         *,
         plan: bool | None,
         given: Module | None,
     ) -> tuple[ModelBytes, Any]:
         """Return the file as it is."""
-        del module, plans, options, plan, given
+        del module, plans, options, run, plan, given
         return written, None
 
 

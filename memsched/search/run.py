@@ -120,6 +120,10 @@ class Run:
         """Return a run with the same limits and the work that is left, which counts what it does by itself."""
         return dataclasses.replace(self._of_effort(self.effort()), meter=WorkMeter(), done_before=0.0)
 
+    def apart(self, limits: Limits) -> Run:
+        """Return a run whose result depends on its limits alone: nothing ends it, and its work counts here, too."""
+        return Run(limits, meter=self.meter, done_before=self.meter.done)
+
     def quiet(self) -> Run:
         """Return the same run without a progress callback."""
         return dataclasses.replace(self, on_progress=_nobody)

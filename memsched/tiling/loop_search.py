@@ -57,6 +57,9 @@ __all__ = ["LoopPoint", "LoopSearch"]
 _WORK_PER_SECOND = 3_000
 """Forms of loops that an idle machine judges in a second."""
 
+_COSTS_PER_FORM = 700
+"""Ways of intervals that are looked through for one level in as much time."""
+
 _LEVELS_UNDERWAY = 48
 """Sizes of the largest step for which loops are chosen while the search goes on."""
 
@@ -463,7 +466,7 @@ class LoopSearch:
             far = [levels[at * (len(levels) - 1) // (most - 1)] for at in range(most)]
             levels = far if near is None else levels[max(0, at - apart) : at + apart]
         for level in levels:
-            found.extend(self._least(level))
+            found.extend(self._point(way) for way in self._ways(level))
         result: list[LoopPoint] = []
         for point in sorted(found, key=lambda point: (point.extra_macs, point.required)):
             if not result or point.required < result[-1].required:
@@ -482,12 +485,9 @@ class LoopSearch:
                 found.update((one.group, one) for one in way.loops)
         return [as_way(one, self._prices) for one in found.values()]
 
-    def _least(self, level: int) -> list[LoopPoint]:
-        """Return the loops that bring all steps to ``level`` bytes: those that add least, and that cost least work."""
-        return [self._point(way) for way in self._ways(level)]
-
     def _ways(self, level: int, *, anyway: bool = False) -> list[LoopWay]:
         """Return the loops that bring all steps to ``level`` bytes; see `ways_to`."""
+        self._work += sum(map(len, self._curves.values())) // _COSTS_PER_FORM
         return ways_to(level, self._footprints, self._curves.values(), self._most, anyway=anyway)
 
     def _point(self, way: LoopWay) -> LoopPoint:

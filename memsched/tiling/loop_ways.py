@@ -202,23 +202,22 @@ def _worth_looking_at(costs: Sequence[LoopCost], level: int) -> Sequence[LoopCos
     fitting = costs[: bisect.bisect_right(costs, level, key=lambda one: one.peak)]
     if len(fitting) < 2:
         return fitting
+    ranked = [
+        (one.extra_macs, one.added, one.alone, one.ahead, place, one.behind > level, one.copying > level)
+        for place, one in enumerate(fitting)
+    ]
+    ranked.sort()
+    # By rising work: what came before costs no more of it.
     found: list[LoopCost] = []
-    for one in sorted(fitting, key=lambda one: (one.extra_macs, one.added, one.alone, one.ahead)):
-        if not any(_serves(other, one, level) for other in found):
-            found.append(one)
+    served: list[tuple[int, int, int, bool, bool]] = []
+    for _, added, alone, ahead, place, behind, copying in ranked:
+        if not any(
+            less <= added and end <= alone and padding <= ahead and far <= behind and copied <= copying
+            for less, end, padding, far, copied in served
+        ):
+            served.append((added, alone, ahead, behind, copying))
+            found.append(fitting[place])
     return found
-
-
-def _serves(one: LoopCost, other: LoopCost, level: int) -> bool:
-    """Return whether a way does in all respects for another one, where no step is to exceed ``level``."""
-    return (
-        one.extra_macs <= other.extra_macs
-        and one.added <= other.added
-        and one.alone <= other.alone
-        and one.ahead <= other.ahead
-        and (one.behind <= level or other.behind > level)
-        and (one.copying <= level or other.copying > level)
-    )
 
 
 def _room(way: LoopWay) -> float:

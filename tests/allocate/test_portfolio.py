@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memsched.allocate import greedy, local
+from memsched.allocate import greedy, local, portfolio
 from memsched.allocate.bounds import live_bound, lower_bound
 from memsched.allocate.components import components
 from memsched.allocate.conflicts import conflicts_of, overlapping_pairs, without_overlaps
@@ -18,7 +18,7 @@ from memsched.allocate.portfolio import pack
 from memsched.check.packing import check_packing
 from memsched.errors import UsageError
 from memsched.graph.packing import Block, BlockPart, Packing, height_of
-from memsched.search.limits import Limits
+from memsched.search.limits import QUICK, Limits
 from memsched.search.progress import Progress
 from memsched.search.run import Run
 from scripts.bench.allocate import generate
@@ -63,6 +63,17 @@ def test_small_packings_against_all_addresses(blocks: list[Block]) -> None:
         assert within.status == "infeasible" or within.height >= least
         if within.status == "infeasible":
             check_packing(blocks, within, least - 1)
+
+
+def test_what_packing_takes_is_counted() -> None:
+    rng = random.Random(3)
+    spans = [(begin, begin + rng.randrange(2, 30)) for begin in range(200)]
+    blocks = [Block.whole(rng.randrange(1, 90), *span) for span in spans]
+    run = Run(QUICK)
+    packing = pack(blocks, run)
+    steps = packing.states * GreedyPlanner(without_overlaps(blocks)).order_steps
+    assert packing.status != "optimal"
+    assert run.meter.done >= steps / portfolio._STEPS_PER_SECOND
 
 
 @settings(max_examples=300, deadline=None)

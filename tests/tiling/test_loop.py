@@ -21,6 +21,8 @@ from memsched.regions.rules import Refusal
 from memsched.runtimes.tflm.layout import best_offsets
 from memsched.runtimes.tflm.plan import encode_plan, kernel_scratch
 from memsched.runtimes.tflm.plan_check import check_plan
+from memsched.search.limits import QUICK
+from memsched.search.run import Run
 from memsched.targets.load import load_target
 from memsched.tiling.fold import fold_pads
 from memsched.tiling.loop import LoopGroup, plan_loop
@@ -101,7 +103,7 @@ def test_plans_for_loops_pass_and_compute_the_same_whatever_was_moved(joined: bo
             model = parse(one)
             for target in (load_target("tflm"), load_target("tflm-reference")):
                 scratch = kernel_scratch(model)
-                offsets = best_offsets(model, target, scratch)
+                offsets = best_offsets(model, target, scratch, Run(QUICK))
                 moved = [
                     {**offsets, key: max(0, offsets[key] + 16 * generator.randint(-12, 12))}
                     for key in generator.choices(list(offsets), k=3)
@@ -147,7 +149,7 @@ def test_rows_ahead_are_joined_where_nothing_else_is_padded() -> None:
                 kind = {"int8": np.int8, "int16": np.int16, "float32": np.float32}[graph.tensors[given[0]].dtype]
                 for number in constants:
                     assert set(np.frombuffer(model.contents(graph.tensors[number].buffer), kind).tolist()) == {zero}
-                offsets = best_offsets(model, load_target("tflm"), kernel_scratch(model))
+                offsets = best_offsets(model, load_target("tflm"), kernel_scratch(model), Run(QUICK))
                 ahead = graph.tensors[op.inputs[0]].size if op.inputs[0] in constants else 0
                 seen += offsets[0, given[0]] == offsets[0, op.outputs[0]] + ahead
     assert seen > 3

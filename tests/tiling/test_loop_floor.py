@@ -21,6 +21,8 @@ from memsched.runtimes.tflm.dead_tensors import drop_dead_tensors
 from memsched.runtimes.tflm.layout import best_offsets
 from memsched.runtimes.tflm.persistent import estimates
 from memsched.runtimes.tflm.plan import kernel_scratch, predict
+from memsched.search.limits import QUICK
+from memsched.search.run import Run
 from memsched.targets.load import load_target
 from memsched.targets.model import Target
 from memsched.tiling.fold import fold_pads
@@ -161,7 +163,9 @@ def head_in(written: bytes, target: Target) -> int:
     """The planned part of a file with the best plan, or with the runtime's own planner where that needs less."""
     model = parse(written)
     scratch = kernel_scratch(model)
-    return min(predict(model, scratch, plan=plan).head for plan in (best_offsets(model, target, scratch), None))
+    return min(
+        predict(model, scratch, plan=plan).head for plan in (best_offsets(model, target, scratch, Run(QUICK)), None)
+    )
 
 
 def kept_in(written: bytes, target: Target) -> int:

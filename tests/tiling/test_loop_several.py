@@ -25,6 +25,8 @@ from memsched.regions.rules import Refusal
 from memsched.runtimes.tflm.layout import best_offsets
 from memsched.runtimes.tflm.plan import encode_plan, kernel_scratch
 from memsched.runtimes.tflm.plan_check import check_plan
+from memsched.search.limits import QUICK
+from memsched.search.run import Run
 from memsched.targets.load import load_target
 from memsched.tiling.fold import fold_pads
 from memsched.tiling.loop import LoopGroup, plan_loop
@@ -263,7 +265,7 @@ def written_with(module: Module, loops: Sequence[Loop], words: Dialect) -> tuple
     files: list[bytes] = [written]
     heads: list[int | None] = [None]
     for target in (load_target("tflm"), load_target("tflm-reference")):
-        plan = encode_plan(model, best_offsets(model, target, scratch))
+        plan = encode_plan(model, best_offsets(model, target, scratch, Run(QUICK)))
         files.append(metadata.with_metadata(written, model, OFFLINE_PLAN, plan)[0])
         heads.append(check_plan(files[-1], target, scratch))
     return files, heads

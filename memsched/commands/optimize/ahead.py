@@ -189,9 +189,9 @@ class ModelsAhead(Generic[Part]):
             self._looks += 1
             self._go_on_with_plans()
 
-    def required_at_most(self, way: tuple[Part, ...], request: Request) -> int | None:
-        """Return what `ModelMaker.at_most` does; None where it has to be found here."""
-        found: int | None = self._result("at most", way, request)
+    def required_at_most(self, way: tuple[Part, ...], request: Request) -> tuple[int, float] | None:
+        """Return what `ModelMaker.at_most` does, and the work; None where it has to be found here."""
+        found: tuple[int, float] | None = self._result("at most", way, request)
         return found
 
     def model(self, way: tuple[Part, ...], request: Request) -> tuple[RewrittenModel, float] | None:
@@ -274,10 +274,10 @@ class ModelsAhead(Generic[Part]):
         for way in ways:
             while way not in self._told and not asked[way].done:
                 yield
-            told = self._told[way] if way in self._told else asked[way].result()
+            told = (self._told[way],) if way in self._told else asked[way].result()
             if told is None:
                 return
-            known[way] = told
+            known[way] = told[0]
         first, *others = sorted(known, key=lambda way: known[way])
         if first not in self._required:
             self._want(look, "model", first, making)
@@ -313,5 +313,6 @@ def _make(kind: _Kind, way: tuple[Any, ...], request: Request, until: int) -> An
     request = dataclasses.replace(request, run=run)
     written = maker.written(way, request)
     if kind == "at most":
-        return maker.at_most(written, request)
+        stored = maker.stored(written, request)
+        return maker.at_most(written, stored, request), written.work + stored.work
     return maker.model(way, written, request), time.monotonic() - begun

@@ -196,7 +196,9 @@ def _write(final: FinalModel, asked: FinishRequest) -> tuple[ModelBytes, TflmFac
         written = dataclasses.replace(_with_fixed_dimensions(module, written), borders=final.borders)
     given = module if final.rewritten else None
     runtime = runtime_of(final.module, final.prepared.target, opening)
-    return runtime.finish(*(final.module, written, plans, final.options), plan=opening.memory_plan, given=given)
+    return runtime.finish(
+        *(final.module, written, plans, final.options, asked.run), plan=opening.memory_plan, given=given
+    )
 
 
 def _run_both(

@@ -52,7 +52,7 @@ class LoopRewrite:
     """
 
     share = 0.2
-    small = True
+    small = False
     told_as_stored = True
     proven = False
 

@@ -15,7 +15,11 @@ from memsched.graph.model import Graph
 from memsched.planning.rewrite import plain, read_back, with_origins
 from memsched.planning.values import TargetModule
 
-__all__ = ["ModelMaker", "RewrittenModel", "WayBuilder", "WrittenModel"]
+__all__ = ["ModelMaker", "RewrittenModel", "StoredPlan", "WayBuilder", "WrittenModel"]
+
+_WORK_PER_OP = 1.5e-4
+_WORK_PER_BYTE = 1e-8
+"""What `Limits.effort` is charged for a model that is built, written and read back, per op and per byte."""
 
 _Part = TypeVar("_Part", bound=Hashable)
 _Part_contra = TypeVar("_Part_contra", bound=Hashable, contravariant=True)
@@ -27,6 +31,7 @@ class RewrittenModel(FrozenValue, frozen=True):
     Attributes:
         data: Its file, in the order in which it was made.
         extra_macs: Multiply-accumulates that the model it was made from does not have.
+        work: What it took to write it, and to read it back, as `Limits.effort`.
         borders: What its caller has to do instead of it.
     """
 
@@ -35,6 +40,7 @@ class RewrittenModel(FrozenValue, frozen=True):
     prepared: TargetModule
     placed: ModulePlan
     extra_macs: int
+    work: float = 0.0
     borders: tuple[Border, ...] = ()
 
 
@@ -45,6 +51,18 @@ class WrittenModel(FrozenValue, frozen=True):
     data: bytes
     prepared: TargetModule
     extra_macs: int
+    work: float
+
+
+class StoredPlan(FrozenValue, frozen=True):
+    """A rewritten model in the order in which it was made.
+
+    Attributes:
+        work: What that took, as `Limits.effort`.
+    """
+
+    placed: ModulePlan
+    work: float
 
 
 class WayBuilder(Protocol[_Part_contra]):
@@ -104,24 +122,37 @@ class ModelMaker(Generic[_Part]):
         request.go_on()
         again, data, extra = self.file(way, request)
         request.go_on()
-        return WrittenModel(again, data, prepare_again(again, self._base.prepared, request), extra)
+        work = _WORK_PER_OP * sum(len(graph.ops) for graph in again.graphs) + _WORK_PER_BYTE * len(data)
+        return WrittenModel(again, data, prepare_again(again, self._base.prepared, request), extra, work)
 
-    def at_most(self, written: WrittenModel, request: Request) -> int:
+    def stored(self, written: WrittenModel, request: Request) -> StoredPlan:
+        """Return a model in the order in which it was made; it requires no more in the best one."""
+        alone = dataclasses.replace(request, run=request.run.metered())
+        placed = as_stored(written.module, written.prepared, alone)
+        return StoredPlan(placed, alone.run.meter.done)
+
+    def at_most(self, written: WrittenModel, stored: StoredPlan, request: Request) -> int:
         """Return the bytes that a model requires in the order in which it was made."""
-        stored = as_stored(written.module, written.prepared, request)
-        return self._weighed(written.module, stored, request).requirement.weight
+        return self._weighed(written.module, stored.placed, request).requirement.weight
 
-    def model(self, way: tuple[_Part, ...], written: WrittenModel, request: Request) -> tuple[RewrittenModel, float]:
+    def model(
+        self, way: tuple[_Part, ...], written: WrittenModel, request: Request, stored: StoredPlan | None = None
+    ) -> tuple[RewrittenModel, float]:
         """Return a way's model with orders and addresses, and the work that they took.
 
         What they are depends on the limits of ``request`` alone, and not on what was done within it before.
+
+        Args:
+            stored: The model in the order in which it was made, where that is known: it counts as work all the same.
         """
         alone = dataclasses.replace(request, run=request.run.metered())
-        placed = place(written.module, written.prepared, alone)
+        placed = place(written.module, written.prepared, alone, None if stored is None else stored.placed)
         placed = self._weighed(written.module, placed, request)
-        borders = self._builder.borders(way)
-        made = RewrittenModel(written.module, written.data, written.prepared, placed, written.extra_macs, borders)
-        return made, alone.run.meter.done
+        made = RewrittenModel(
+            *(written.module, written.data, written.prepared, placed, written.extra_macs, written.work),
+            self._builder.borders(way),
+        )
+        return made, alone.run.meter.done + (stored.work if stored else 0.0)
 
     def _weighed(self, again: Module, placed: ModulePlan, request: Request) -> ModulePlan:
         """Return ``placed`` with the structures that a runtime has for more ops than the base's."""

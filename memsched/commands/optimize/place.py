@@ -118,9 +118,7 @@ class Request(FrozenValue, frozen=True):
 
     def allowance(self) -> SearchAllowance:
         """Return how long the runtime may look for orders that suit it."""
-        return SearchAllowance(
-            self.seconds(), self.run.limits.seed, self.solver != "file", self.run.stop, self.run.spend
-        )
+        return SearchAllowance(self.run, self.seconds(), self.solver != "file")
 
     def deadline(self) -> float:
         """Return when the time of this request is up, on its clock; may be infinite."""
@@ -250,8 +248,11 @@ def prepare_again(module: Module, given: TargetModule, request: Request) -> Targ
     return dataclasses.replace(given, lowered=lowered, baselines=known)
 
 
-def place(module: Module, prepared: TargetModule, request: Request) -> ModulePlan:
+def place(module: Module, prepared: TargetModule, request: Request, stored: ModulePlan | None = None) -> ModulePlan:
     """Return checked orders and addresses for ``module``.
+
+    Args:
+        stored: What `as_stored` returns, where that is known.
 
     Raises:
         GivenUpError: See `Request.go_on`.
@@ -285,7 +286,9 @@ def place(module: Module, prepared: TargetModule, request: Request) -> ModulePla
         required = required_for(module, prepared, plans, allocation, request)
         return ModulePlan(plans, allocation, None, required or Requirement(allocation.arena))
     placed = _by_planner(module, prepared, plans, allocation, request)
-    return placed if request.solver == "file" else _never_worse(placed, as_stored(module, prepared, request))
+    if request.solver == "file":
+        return placed
+    return _never_worse(placed, stored or as_stored(module, prepared, request))
 
 
 def required_for(

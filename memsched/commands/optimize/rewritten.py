@@ -17,7 +17,7 @@ from typing import Any, Generic
 from memsched.commands.optimize.ahead import AheadRewrite, ModelsAhead
 from memsched.commands.optimize.candidates import Lookout, fewest, one_meets, try_points
 from memsched.commands.optimize.looks import Looks
-from memsched.commands.optimize.making import ModelMaker, RewrittenModel, WrittenModel
+from memsched.commands.optimize.making import ModelMaker, RewrittenModel, StoredPlan, WrittenModel
 from memsched.commands.optimize.place import GivenUpError, ModulePlan, Request
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Maker, Part, Rewrite, RewriteBase, RewritePoint
@@ -221,6 +221,8 @@ class _Models(Generic[Part]):
         self._whole = request
         # The last one is most often the next one, too.
         self._written: tuple[tuple[Part, ...], WrittenModel] | None = None
+        self._stored: tuple[tuple[Part, ...], StoredPlan] | None = None
+        self._told_last: tuple[Part, ...] | None = None
         self._placed: tuple[tuple[Part, ...], RewrittenModel] | None = None
         self._at_most: dict[tuple[Part, ...], int] = {}
         self._requires: dict[tuple[Part, ...], int] = {}
@@ -320,7 +322,8 @@ class _Models(Generic[Part]):
             if way not in known:
                 known[way] = math.inf
                 with contextlib.suppress(InternalError, ModelError):
-                    known[way] = self._maker.at_most(self._maker.written(way, request), request)
+                    known[way], work = self._told_here(self._maker.written(way, request), way, request)
+                    request.run.spend(work)
             return known[way]
 
         given, parts = self._base.placed.requirement.weight, self._rewrite.parts(self.taken[1].way)
@@ -332,7 +335,8 @@ class _Models(Generic[Part]):
             if way == last:
                 continue
             with contextlib.suppress(InternalError, ModelError):
-                made, _ = self._maker.model(way, self._maker.written(way, request), request)
+                made, work = self._maker.model(way, self._maker.written(way, request), request)
+                request.run.spend(work + made.work)
                 # Parts that can be done alone add multiply-accumulates and no other work.
                 yield made, RewritePoint(made.placed.plans[0].schedule.peak, made.extra_macs, made.extra_macs, way)
 
@@ -381,11 +385,18 @@ class _Models(Generic[Part]):
             told = self._ahead.required_at_most(point.way, request) if self._ahead is not None else None
             if told is None:
                 begun = request.run.clock()
-                told = self._maker.at_most(self._made(point.way), request)
+                told = self._told_here(self._made(point.way), point.way, request)
                 if self._ahead is not None and self._look is not None:
                     self._ahead.begin(*self._look, request.run.clock() - begun)
-            self._at_most[point.way] = told
+            self._at_most[point.way], self._told_last = told[0], point.way
+            request.run.spend(told[1])
         return self._at_most[point.way]
+
+    def _told_here(self, written: WrittenModel, way: tuple[Part, ...], request: Request) -> tuple[int, float]:
+        """Return the bytes that a way's model requires in the order in which it was made, and the work for them."""
+        stored = self._maker.stored(written, request)
+        self._stored = way, stored
+        return self._maker.at_most(written, stored, request), written.work + stored.work
 
     def _model(self, point: RewritePoint[Part]) -> RewrittenModel:
         if self._placed is None or self._placed[0] != point.way:
@@ -393,9 +404,11 @@ class _Models(Generic[Part]):
             request = self._for_one(self._request(None if self._work is None else self._whole), self._work)
             found = self._ahead.model(point.way, request) if self._ahead is not None else None
             if found is None:
-                found = self._maker.model(point.way, self._made(point.way), request)
+                stored = self._stored[1] if self._stored is not None and self._stored[0] == point.way else None
+                found = self._maker.model(point.way, self._made(point.way), request, stored)
             self._placed = point.way, found[0]
-            request.run.spend(found[1])
+            # As much in whichever process: here the one told last is not written again.
+            request.run.spend(found[1] + (0.0 if self._told_last == point.way else found[0].work))
         return self._placed[1]
 
     def _made(self, way: tuple[Part, ...]) -> WrittenModel:

@@ -95,6 +95,11 @@ class TrialRequest(FrozenValue, frozen=True):
         option, given = ("--time-limit", seconds) if effort is None else ("--effort", effort)
         return () if given is None or given >= _ENOUGH else (option, f"{_ENOUGH:g}")
 
+    @property
+    def suffices(self) -> bool:
+        """Whether the user's limit permits all that trials do."""
+        return not self._limit
+
     def command(self, *, add: Sequence[str] = (), options: Sequence[str] = ()) -> str:
         """Return a command line that permits ``add``, too, and is otherwise the same but for a limit that suffices."""
         name, *words = self.words
@@ -156,7 +161,7 @@ def suggestions(run: RunOutcome) -> tuple[Suggestion, ...]:
     enough = placed.required < given if asked.budget is None else placed.required <= asked.budget
     elsewhere = run.target.pools or run.target.on_chip_bytes or request.opening.guarantee == "default"
     met = asked.budget is not None and enough
-    if met or elsewhere or request.stopped() or too_large(module):
+    if met or elsewhere or request.stopped() or too_large(module) or (asked.suffices and request.over()):
         return ()
     shortly = request.run.again(Limits(0.0, request.run.limits.seed, effort=_PIECES_EFFORT)).quiet()
     quick = dataclasses.replace(request, run=shortly, solver="file", end=math.inf)
@@ -209,7 +214,7 @@ class _Trials:
 
     def _plan(self) -> Iterator[Suggestion]:
         """Try a memory plan in the file."""
-        required = self._runtime.with_memory_plan(self._given.module, self._given.placed.plans)
+        required = self._runtime.with_memory_plan(self._given.module, self._given.placed.plans, self._given.request.run)
         if required is not None:
             yield self._suggest(self._given.asked.command(), required.total, "a memory plan")
 

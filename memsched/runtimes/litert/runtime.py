@@ -13,6 +13,7 @@ from memsched.runtimes.litert.requirement import required_bytes
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Opening, OrderInFile, Requirement, SearchAllowance
 from memsched.runtimes.target_rules import TargetRules
+from memsched.search.run import Run
 from memsched.targets.model import Target
 
 __all__ = ["LiteRt"]
@@ -73,12 +74,13 @@ class LiteRt(TargetRules, frozen=True):
         written: ModelBytes,
         plans: Sequence[GraphPlan],
         options: LoadOptions,
+        run: Run,
         *,
         plan: bool | None,
         given: Module | None,
     ) -> tuple[ModelBytes, None]:
         """Return the file with operators that refuse sizes for which it does not hold; see `Runtime.finish`."""
-        del plans, options, plan
+        del plans, options, run, plan
         if given is None:
             return written, None
         return replace(written, model=with_guards(given, module, written.model)), None

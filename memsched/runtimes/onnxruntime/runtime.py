@@ -93,7 +93,7 @@ class OnnxRuntime(TargetRules, frozen=True):
     ) -> GuaranteePlans:
         effort = effort_for(allowance.seconds)
         if allowance.reorder:
-            allowance.spend(work_of(effort, self.opening.guarantee))
+            allowance.run.spend(work_of(effort, self.opening.guarantee))
         return choose(
             module,
             lowered,
@@ -101,6 +101,6 @@ class OnnxRuntime(TargetRules, frozen=True):
             self.opening.guarantee,
             reorder=allowance.reorder,
             effort=effort,
-            seed=allowance.seed,
-            stop=allowance.stop,
+            seed=allowance.run.limits.seed,
+            stop=allowance.run.stop,
         )

@@ -37,6 +37,7 @@ from memsched.runtimes.tflm.plan import (
 from memsched.runtimes.tflm.plan_check import check_plan, plan_fault
 from memsched.runtimes.tflm.planner import round_up
 from memsched.runtimes.tflm.requirement import requirement, room_to_plan
+from memsched.search.run import Run
 from memsched.targets.load import Target
 
 __all__ = [
@@ -131,10 +132,13 @@ def check_kernels(given: Module, written: Module) -> None:
         raise ModelError(f"TensorFlow Lite Micro would refuse {found[0].type} '{found[0].name}': {found[0].reason}")
 
 
-def required(module: Module, plans: Sequence[GraphPlan], target: Target, *, plan: bool | None) -> Requirement | None:
+def required(
+    module: Module, plans: Sequence[GraphPlan], target: Target, run: Run, *, plan: bool | None
+) -> Requirement | None:
     """Return what TFLM's arena must hold for ``module`` written in the plans' orders, as `finish` writes it.
 
     Args:
+        run: What the work counts in; it limits nothing.
         plan: With a memory plan of our own; None: where that requires less.
 
     Returns:
@@ -145,7 +149,7 @@ def required(module: Module, plans: Sequence[GraphPlan], target: Target, *, plan
         data, _ = drop_dead_tensors(writer.serialize(module, orders))
         model = parse(data)
         scratch = kernel_scratch(model, target.kernels)
-        offsets = _offsets(model, scratch, target, plan)
+        offsets = _offsets(model, scratch, target, run, plan)
         return requirement(model, scratch, predict(model, scratch, plan=offsets).head, target)
     except ModelError:
         return None
@@ -177,17 +181,17 @@ def prices(module: Module, target: Target) -> Prices:
     return Prices(kept, of_op, kept_by_kind("SLICE", 1, bits), least=least)
 
 
-def _offsets(model: FileModel, scratch: Scratch, target: Target, plan: bool | None) -> dict[Key, int] | None:
+def _offsets(model: FileModel, scratch: Scratch, target: Target, run: Run, plan: bool | None) -> dict[Key, int] | None:
     """Return the memory plan to write; None for none."""
     if plan is not None:
-        return best_offsets(model, target, scratch) if plan else None
+        return best_offsets(model, target, scratch, run) if plan else None
     if unknown_kernels(model, target.kernels):
         return None
     own = _own_head(model, scratch)
     room = room_to_plan(model, target)
     if own is None:
-        return best_offsets(model, target, scratch)
-    offsets = offsets_below(model, target, scratch, own) if own > room else None
+        return best_offsets(model, target, scratch, run)
+    offsets = offsets_below(model, target, scratch, run, own) if own > room else None
     if offsets is None:
         return None
     head = max(predict(model, scratch, plan=offsets).head, room)
@@ -200,6 +204,7 @@ def finish(
     plans: Sequence[GraphPlan],
     options: LoadOptions,
     target: Target,
+    run: Run,
     *,
     plan: bool | None,
     given: Module | None = None,
@@ -207,6 +212,7 @@ def finish(
     """Return the written file without dead tensors and, with ``plan``, with offsets of our own; both are checked.
 
     Args:
+        run: What the work counts in; it limits nothing.
         plan: None: where that requires less.
         given: The model before layers of it were rewritten, if they were.
 
@@ -215,7 +221,7 @@ def finish(
         InternalError: The written file does not read back as planned, or TFLM refuses what the rewrite added.
     """
     try:
-        written, facts = _finish(module, written, plans, options, target, plan=plan, given=given or module)
+        written, facts = _finish(module, written, plans, options, target, run, plan=plan, given=given or module)
         if given is None:
             return written, facts
         added = new_refusals(_native(given).model, parse(written.model))
@@ -234,6 +240,7 @@ def _finish(
     plans: Sequence[GraphPlan],
     options: LoadOptions,
     target: Target,
+    run: Run,
     *,
     plan: bool | None,
     given: Module,
@@ -248,7 +255,7 @@ def _finish(
         notes.append(f"the arena's size is computed for {words}; what is run and measured here has reference kernels")
     if facts.file_head is None:
         notes.append("TensorFlow Lite Micro cannot load the file as given: its memory plan is of another model")
-    offsets = _offsets(model, scratch, target, plan)
+    offsets = _offsets(model, scratch, target, run, plan)
     if offsets is None:
         facts = replace(facts, order_head=_own_head(model, scratch), dropped=dropped)
         return _checked(module, data, written, plans, options, notes), facts

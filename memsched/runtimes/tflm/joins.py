@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
 from memsched.frozen import FrozenValue
 from memsched.runtimes.tflm.lifetimes import Key, Lifetimes, Visit
-from memsched.runtimes.tflm.loops import LoopAccess, loop_access
+from memsched.runtimes.tflm.loops import LoopAccess, LoopAccesses
 from memsched.runtimes.tflm.plan import distinct_bodies, needs_memory, tensor_bytes
 from memsched.runtimes.tflm.planner import ALIGNMENT, round_up
 from memsched.targets.model import InPlaceRule, Target
@@ -84,9 +84,9 @@ class ByteSharing:
         return self.windows.get((first, second, distance), []) + self.windows.get((second, first, -distance), [])
 
 
-def byte_sharing(model: FileModel, target: Target, lives: Lifetimes) -> ByteSharing:
+def byte_sharing(model: FileModel, target: Target, lives: Lifetimes, accesses: LoopAccesses) -> ByteSharing:
     """Return what of ``model`` may share bytes with the kernels of ``target``; a dead first value dies in ``lives``."""
-    finder = _Finder(model, target, lives)
+    finder = _Finder(model, target, lives, accesses)
     for index, graph in enumerate(model.subgraphs):
         for number, operator in enumerate(graph.operators):
             if (index, number) in lives.times:
@@ -97,11 +97,12 @@ def byte_sharing(model: FileModel, target: Target, lives: Lifetimes) -> ByteShar
 
 
 class _Finder:
-    def __init__(self, model: FileModel, target: Target, lives: Lifetimes) -> None:
+    def __init__(self, model: FileModel, target: Target, lives: Lifetimes, accesses: LoopAccesses) -> None:
         self.found = ByteSharing()
         self._model = model
         self._target = target
         self._lives = lives
+        self._accesses = accesses
         self._views = {(name, rule.input) for rule in target.views for name in rule.ops}
         self._parts = {(name, rule.kind, rule.input) for rule in target.part_views for name in rule.ops}
         self._rules: dict[str, list[InPlaceRule]] = {}
@@ -323,7 +324,7 @@ class _Finder:
             return None
         if not all(self._planned((index, operator.inputs[one])) for one in (read, written)):
             return None
-        return loop_access(self._model, index, number, read, written)
+        return self._accesses.of(index, number, read, written)
 
     @staticmethod
     def _made_of_pieces(body: FileSubgraph, written: int) -> bool:
@@ -381,10 +382,13 @@ def carried(model: FileModel, index: int, operator: FileOperator, position: int)
 
 def _by_size(access: LoopAccess) -> Iterator[int]:
     """Yield distances of a loop's output from its input, those first that take the fewest bytes together."""
+    import numpy as np
+
     read, written = len(access.last_read), len(access.first_written)
     most = max(1, _MOST_COMPARED // max(1, min(read, written)))
-    places = range(-(written // ALIGNMENT) * ALIGNMENT, read, ALIGNMENT)
-    yield from sorted(places, key=lambda one: (max(read, one + written) - min(0, one), abs(one)))[:most]
+    places = np.arange(-(written // ALIGNMENT) * ALIGNMENT, read, ALIGNMENT)
+    together = np.maximum(read, places + written) - np.minimum(0, places)
+    yield from places[np.lexsort((np.abs(places), together))][:most].tolist()
 
 
 def _row_begin(operator: FileOperator, whole: Sequence[int], part: Sequence[int]) -> int | None:

@@ -15,8 +15,11 @@ from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block, BlockPart, Packing
 from memsched.runtimes.tflm.joins import ByteSharing, Join, Overlay, byte_sharing
 from memsched.runtimes.tflm.lifetimes import Key, Lifetimes, lifetimes
+from memsched.runtimes.tflm.loops import LoopAccesses
 from memsched.runtimes.tflm.plan import BufferRequest, Scratch, must_stay_online, predict, tensor_bytes, wanted_buffers
 from memsched.runtimes.tflm.planner import ALIGNMENT, round_up
+from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.model import Target
 
 __all__ = ["best_offsets", "offsets_below"]
@@ -30,6 +33,15 @@ _MOST_LEFT_OUT = 16
 _NEAR = 100
 """With so many paddings, a head less than one part in this many above its bound is good enough."""
 
+_LIMITS = Limits(None, rounds=0, effort=0.25)
+"""Limits of the search for one plan: whoever plans a file again finds the same one."""
+
+_NEARLY_ENOUGH = 0.05
+"""Work of that search after which a head near the bound of all plans ends it: before, the last bytes cost nothing."""
+
+_WORK_PER_BUFFER = 1e-5
+"""What `Limits.effort` is charged per buffer for laying tensors over each other in one way."""
+
 _MOST_LONGER = 3
 """Ways to lay tensors over each other for which addresses are searched longer where the head may yet fall."""
 
@@ -37,39 +49,57 @@ _LEVELS = (1.0, 1.05, 0.9)
 """Multiples of the least head beyond which joins are made where not all are."""
 
 
-def best_offsets(model: FileModel, target: Target, scratch: Scratch) -> dict[Key, int]:
+def best_offsets(model: FileModel, target: Target, scratch: Scratch, run: Run) -> dict[Key, int]:
     """Return the plan with which TFLM needs the smallest head, simulated: it lays scratch buffers around the plan.
 
     Room for an operator's scratch buffers is kept in one piece: whatever order the runtime lays them in, they fit.
     The runtime's own offsets are a plan, too, so that none is worse than that.
+
+    Args:
+        run: What the work counts in; it limits nothing.
     """
-    lives = lifetimes(model)
-    return _best(model, target, scratch, lives, byte_sharing(model, target, lives))
+    return _PlanSearch(model, target, scratch, run).offsets()
 
 
-def offsets_below(model: FileModel, target: Target, scratch: Scratch, head: int) -> dict[Key, int] | None:
+def offsets_below(model: FileModel, target: Target, scratch: Scratch, run: Run, head: int) -> dict[Key, int] | None:
     """Return what `best_offsets` does; None where it is clear beforehand that no plan needs less than ``head``."""
-    lives = lifetimes(model)
-    sharing = byte_sharing(model, target, lives)
-    if _least(wanted_buffers(model, scratch), lives, sharing) >= head:
-        return None
-    return _best(model, target, scratch, lives, sharing)
+    search = _PlanSearch(model, target, scratch, run)
+    return None if search.floor >= head else search.offsets()
 
 
-def _best(model: FileModel, target: Target, scratch: Scratch, lives: Lifetimes, sharing: ByteSharing) -> dict[Key, int]:
-    least = _LeastHead(model, scratch)
-    least.take(predict(model, scratch, own=True).offsets, 0)
-    _try_plans(model, lives, sharing, least)
-    # What may share bytes need not: joins that save little may keep others from being made, and what they make rigid
-    # from fitting.
-    rules = _sharing_nothing(target)
-    if rules != target:
-        for few in _few_joins(model, lives, sharing, least):
-            _try_plans(model, lives, few, least)
-        lives = lifetimes(model)
-        _try_plans(model, lives, byte_sharing(model, rules, lives), least)
-    least.pack_longer()
-    return least.offsets
+class _PlanSearch:
+    """The search for the plan of one file.
+
+    Attributes:
+        floor: Bytes that no plan goes below.
+    """
+
+    def __init__(self, model: FileModel, target: Target, scratch: Scratch, run: Run) -> None:
+        self._model, self._target, self._scratch, self._run = model, target, scratch, run
+        self._accesses = LoopAccesses(model)
+        self._lives = lifetimes(model)
+        self._sharing = byte_sharing(model, target, self._lives, self._accesses)
+        self._wanted = wanted_buffers(model, scratch)
+        self.floor = _least(self._wanted, self._lives, self._sharing)
+        run.spend(self._accesses.work)
+
+    def offsets(self) -> dict[Key, int]:
+        """Return the best plan that is found."""
+        model, lives, sharing = self._model, self._lives, self._sharing
+        least = _LeastHead(model, self._scratch, self._wanted, self.floor, self._run.apart(_LIMITS))
+        least.take(predict(model, self._scratch, own=True).offsets, 0)
+        _try_plans(model, lives, sharing, least)
+        # What may share bytes need not: joins that save little may keep others from being made, and what they make
+        # rigid from fitting.
+        rules = _sharing_nothing(self._target)
+        if rules != self._target:
+            for few in _few_joins(model, lives, sharing, least):
+                _try_plans(model, lives, few, least)
+            if not least.enough():
+                lives = lifetimes(model)
+                _try_plans(model, lives, byte_sharing(model, rules, lives, self._accesses), least)
+        least.pack_longer()
+        return least.offsets
 
 
 def _few_joins(model: FileModel, lives: Lifetimes, sharing: ByteSharing, least: _LeastHead) -> Iterator[ByteSharing]:
@@ -79,11 +109,10 @@ def _few_joins(model: FileModel, lives: Lifetimes, sharing: ByteSharing, least: 
     overlays = [one for one in sharing.overlays if groups.joined(one.join)]
     loose = replace(sharing, overlays=overlays, views=[], in_place=[], pads=[])
     times, sums = _sums(least.wanted, lives, loose)
-    bound = _least(least.wanted, lives, sharing)
     for factor in _LEVELS:
-        if least.at_most(bound):
+        if least.enough():
             return
-        full = list(itertools.accumulate((size > factor * bound for size in sums), initial=0))
+        full = list(itertools.accumulate((size > factor * least.floor for size in sums), initial=0))
 
         def counts(join: Join, full: Sequence[int] = full) -> bool:
             return any(
@@ -119,7 +148,7 @@ def _try_plans(model: FileModel, lives: Lifetimes, sharing: ByteSharing, least: 
             tried.append(dict(groups.places))
             for merged in (True, False) if _several(least.scratch) else (True,):
                 least.pack(_blocks(least.wanted, lives, groups, sharing.inner, merged=merged))
-            if len(sharing.pads) > _MOST_CHOSEN and least.near_its_bound():
+            if least.enough() or (len(sharing.pads) > _MOST_CHOSEN and least.near_its_bound()):
                 break
 
 
@@ -129,14 +158,18 @@ class _LeastHead:
     Attributes:
         scratch: What kernels request.
         wanted: What the planner is asked for.
+        floor: Bytes that no plan goes below.
         online: Tensors that no plan names.
         offsets: The plan.
     """
 
-    def __init__(self, model: FileModel, scratch: Scratch) -> None:
+    def __init__(
+        self, model: FileModel, scratch: Scratch, wanted: Sequence[BufferRequest], floor: int, run: Run
+    ) -> None:
         self._model = model
+        self._run = run
         self.scratch = scratch
-        self.wanted = wanted_buffers(model, scratch)
+        self.wanted, self.floor = wanted, floor
         self.online = must_stay_online(model)
         # What is never executed may lie anywhere, so it lies at the bottom.
         never = [(one.subgraph, one.tensor) for one in self.wanted if one.tensor >= 0 and one.last < 0]
@@ -154,17 +187,23 @@ class _LeastHead:
         whole = round_up(self._head)
         return whole - ALIGNMENT if self._head == whole else whole
 
-    def at_most(self, size: int) -> bool:
-        """Return whether it takes no more than so many bytes, aligned."""
-        return self._head is not None and self._head <= round_up(size)
-
     def near_its_bound(self) -> bool:
         """Return whether other addresses could make little of it."""
-        return self._head is not None and _NEAR * (self._head - self._bound) < self._head
+        return self._near(self._bound)
+
+    def enough(self) -> bool:
+        """Return whether to end: no plan is better, or none is much better, or all the work is done."""
+        if self._run.over() or (self.room is not None and self.room < self.floor):
+            return True
+        return self._run.meter.done - self._run.done_before >= _NEARLY_ENOUGH and self._near(self.floor)
+
+    def _near(self, bound: int) -> bool:
+        return self._head is not None and _NEAR * (self._head - bound) < self._head
 
     def pack(self, laid: _LaidBlocks) -> None:
         """Take the plan that a short search finds, where it is better; a longer one may follow."""
-        found = laid.packed(self.room)
+        self._run.spend(len(self.wanted) * _WORK_PER_BUFFER)
+        found = laid.packed(self.room, self._run)
         if found is not None:
             offsets, packing = found
             self.take(offsets, packing.lower_bound)
@@ -174,7 +213,10 @@ class _LeastHead:
     def pack_longer(self) -> None:
         """Search longer where the short search came nearest."""
         for _, bound, laid in sorted(self._unproven, key=lambda one: one[:2])[:_MOST_LONGER]:
-            found = laid.packed(self.room, longer=True) if self._head is None or bound < self._head else None
+            if self.enough():
+                return
+            better = self._head is None or bound < self._head
+            found = laid.packed(self.room, self._run, longer=True) if better else None
             if found is not None:
                 self.take(found[0], bound)
 
@@ -378,9 +420,9 @@ class _LaidBlocks(FrozenValue, frozen=True):
     lows: tuple[int, ...]
     blocks: tuple[Block, ...]
 
-    def packed(self, room: int | None, *, longer: bool = False) -> tuple[dict[Key, int], Packing] | None:
+    def packed(self, room: int | None, run: Run, *, longer: bool = False) -> tuple[dict[Key, int], Packing] | None:
         """Return offsets for all tensors; None where they cannot all lie within ``room``: nothing is searched then."""
-        packing = pack(self.blocks, None, capacity=room, longer=longer)
+        packing = pack(self.blocks, run, capacity=room, longer=longer)
         if packing.status == "infeasible":
             return None
         offsets = {

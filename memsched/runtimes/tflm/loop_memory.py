@@ -22,6 +22,7 @@ from memsched.lowering.apply import with_workspaces
 from memsched.runtimes.graph_plan import LoweredGraph
 from memsched.runtimes.tflm.joins import ByteSharing, beside_constants, byte_sharing, carried
 from memsched.runtimes.tflm.lifetimes import Key, lifetimes
+from memsched.runtimes.tflm.loops import LoopAccesses
 from memsched.runtimes.tflm.plan import distinct_bodies, tensor_bytes
 from memsched.targets.model import Target
 
@@ -43,7 +44,7 @@ def without_copies(native: TfliteNative, lowered: Sequence[LoweredGraph], target
     loops, tiles = list(_loops(model)), list(_tiles(model))
     if not loops and not tiles:
         return tuple(lowered)
-    sharing = byte_sharing(model, target, lifetimes(model))
+    sharing = byte_sharing(model, target, lifetimes(model), LoopAccesses(model))
     savings = _Savings()
     for key in loops:
         _save(model, sharing, key, savings)

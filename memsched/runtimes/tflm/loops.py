@@ -12,11 +12,15 @@ from typing import Any
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
 from memsched.frozen import FrozenValue
 
-__all__ = ["LoopAccess", "loop_access"]
+__all__ = ["LoopAccess", "LoopAccesses"]
 
 _MOST_ITERATIONS = 10_000
 _MOST_STEPS = 500_000
 _MOST_ELEMENTS = 64
+
+_WORK_PER_STEP = 2.5e-6
+"""What `Limits.effort` is charged per operator and iteration that is executed."""
+
 _TYPES = {"int32": "<i4", "int64": "<i8"}
 
 _Values = dict[int, Any]
@@ -50,43 +54,71 @@ class LoopAccess(FrozenValue, frozen=True):
         return bool((self.last_read[low:high] <= self.first_written[low - distance : high - distance]).all())
 
 
-def loop_access(model: FileModel, subgraph: int, operator: int, read: int, written: int) -> LoopAccess | None:
-    """Return what a WHILE does to two of the tensors that it carries; None where that is not known.
+class LoopAccesses:
+    """What the loops of a model do to the tensors that they carry; each is executed once.
 
-    The one at position ``read`` must be handed through unchanged and read by nothing but SLICE with a begin that is
-    known; the one at position ``written`` must be read by one DYNAMIC_UPDATE_SLICE alone, which makes its next value
-    and comes after these.
+    Attributes:
+        work: What that took, as `Limits.effort`.
     """
-    import numpy as np
 
-    loop = model.subgraphs[subgraph].operators[operator]
-    condition, body = (model.subgraphs[index] for index in loop.bodies)
-    source, target = body.inputs[read], body.inputs[written]
-    if body.outputs[read] != source or any(_readers(condition, condition.inputs[one]) for one in (read, written)):
-        return None
-    slices, updates = _readers(body, source), _readers(body, target)
-    if len(updates) != 1 or not _is_update(body, updates[0], target, body.outputs[written]):
-        return None
-    if not all(_is_slice(body.operators[one], source) and one < updates[0] for one in slices):
-        return None
-    iterations = _iterations(model, subgraph, loop)
-    if iterations is None:
-        return None
-    last = _grid(body.tensors[source], -1)
-    first = _grid(body.tensors[target], len(iterations))
-    for number, known in enumerate(iterations):
-        for one in slices:
-            op = body.operators[one]
-            place = _place(known.get(op.inputs[1]), body.tensors[source], body.tensors[op.outputs[0]], clamp=False)
+    def __init__(self, model: FileModel) -> None:
+        self._model = model
+        self._executed: dict[tuple[int, int], list[Mapping[int, Any]] | None] = {}
+        self._known: dict[tuple[int, int, int, int], LoopAccess | None] = {}
+        self.work = 0.0
+
+    def of(self, subgraph: int, operator: int, read: int, written: int) -> LoopAccess | None:
+        """Return what a WHILE does to two of the tensors that it carries; None where that is not known.
+
+        The one at position ``read`` must be handed through unchanged and read by nothing but SLICE with a begin that is
+        known; the one at position ``written`` must be read by one DYNAMIC_UPDATE_SLICE alone, which makes its next
+        value and comes after these.
+        """
+        key = subgraph, operator, read, written
+        if key not in self._known:
+            self._known[key] = self._access(*key)
+        return self._known[key]
+
+    def _iterations(self, subgraph: int, operator: int) -> list[Mapping[int, Any]] | None:
+        key = subgraph, operator
+        if key not in self._executed:
+            loop = self._model.subgraphs[subgraph].operators[operator]
+            found = self._executed[key] = _iterations(self._model, subgraph, loop)
+            steps = sum(len(self._model.subgraphs[index].operators) for index in loop.bodies)
+            self.work += len(found or ()) * steps * _WORK_PER_STEP
+        return self._executed[key]
+
+    def _access(self, subgraph: int, operator: int, read: int, written: int) -> LoopAccess | None:
+        import numpy as np
+
+        loop = self._model.subgraphs[subgraph].operators[operator]
+        condition, body = (self._model.subgraphs[index] for index in loop.bodies)
+        source, target = body.inputs[read], body.inputs[written]
+        if body.outputs[read] != source or any(_readers(condition, condition.inputs[one]) for one in (read, written)):
+            return None
+        slices, updates = _readers(body, source), _readers(body, target)
+        if len(updates) != 1 or not _is_update(body, updates[0], target, body.outputs[written]):
+            return None
+        if not all(_is_slice(body.operators[one], source) and one < updates[0] for one in slices):
+            return None
+        iterations = self._iterations(subgraph, operator)
+        if iterations is None:
+            return None
+        last = _grid(body.tensors[source], -1)
+        first = _grid(body.tensors[target], len(iterations))
+        for number, known in enumerate(iterations):
+            for one in slices:
+                op = body.operators[one]
+                place = _place(known.get(op.inputs[1]), body.tensors[source], body.tensors[op.outputs[0]], clamp=False)
+                if place is None:
+                    return None
+                last[place] = number
+            op = body.operators[updates[0]]
+            place = _place(known.get(op.inputs[2]), body.tensors[target], body.tensors[op.inputs[1]], clamp=True)
             if place is None:
                 return None
-            last[place] = number
-        op = body.operators[updates[0]]
-        place = _place(known.get(op.inputs[2]), body.tensors[target], body.tensors[op.inputs[1]], clamp=True)
-        if place is None:
-            return None
-        first[place] = np.minimum(first[place], number)
-    return LoopAccess(last.reshape(-1), first.reshape(-1), len(iterations))
+            first[place] = np.minimum(first[place], number)
+        return LoopAccess(last.reshape(-1), first.reshape(-1), len(iterations))
 
 
 def _readers(graph: FileSubgraph, tensor: int) -> list[int]:

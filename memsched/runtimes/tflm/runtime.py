@@ -15,6 +15,7 @@ from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Opening, OrderInFile, RelayRules, Requirement, SearchAllowance
 from memsched.runtimes.target_rules import TargetRules
+from memsched.search.run import Run
 from memsched.targets.model import BudgetFor, Target
 
 if TYPE_CHECKING:
@@ -69,10 +70,10 @@ class TensorFlowLiteMicro(TargetRules, frozen=True):
         allowance: SearchAllowance,
     ) -> Requirement | None:
         """Return the arena of the file in the plans' orders; None where TFLM could not load it."""
-        del lowered, allocation, allowance
+        del lowered, allocation
         from memsched.runtimes.tflm import arena
 
-        return arena.required(module, plans, self.target, plan=self.opening.memory_plan)
+        return arena.required(module, plans, self.target, allowance.run, plan=self.opening.memory_plan)
 
     def check_kernels(self, given: Module, written: Module) -> None:
         """Check that TFLM refuses no operator that was added; see `Runtime.check_kernels`."""
@@ -94,13 +95,13 @@ class TensorFlowLiteMicro(TargetRules, frozen=True):
             return self.target
         return structs.replace(self.target, views=(), part_views=(), in_place=(), pads_over_inputs=())
 
-    def with_memory_plan(self, module: Module, plans: Sequence[GraphPlan]) -> Requirement | None:
+    def with_memory_plan(self, module: Module, plans: Sequence[GraphPlan], run: Run) -> Requirement | None:
         """Return the arena with a plan in the file where one helps; None where it was said whether to write one."""
         if self.opening.memory_plan is not None:
             return None
         from memsched.runtimes.tflm import arena
 
-        return arena.required(module, plans, self.target, plan=None)
+        return arena.required(module, plans, self.target, run, plan=None)
 
     def relay_rules(self) -> RelayRules | None:
         """Return the rules of an arena; see `memsched.runtimes.tflm.relay`."""
@@ -127,6 +128,7 @@ class TensorFlowLiteMicro(TargetRules, frozen=True):
         written: ModelBytes,
         plans: Sequence[GraphPlan],
         options: LoadOptions,
+        run: Run,
         *,
         plan: bool | None,
         given: Module | None,
@@ -134,4 +136,4 @@ class TensorFlowLiteMicro(TargetRules, frozen=True):
         """Return the file without dead tensors and with the plan; see `Runtime.finish`."""
         from memsched.runtimes.tflm import arena
 
-        return arena.finish(module, written, plans, options, self.target, plan=plan, given=given)
+        return arena.finish(module, written, plans, options, self.target, run, plan=plan, given=given)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import memsched
+from memsched.runtimes.tflm import layout
 from tests.commands.optimize.test_choose import both, convolutions, skip_connection
 from tests.tiling.random_nets import onnx_net, tflite_net
 
@@ -22,6 +23,9 @@ NETWORKS: dict[str, Callable[[], bytes]] = {
 }
 SLACK = 0.1
 """Of the effort: a search ends with the step that it has begun."""
+
+MOST_PLANS = 8
+"""Plans of memory for TensorFlow Lite Micro that one result needs: in the order as given, of one model, to write it."""
 
 LEAST = 0.01
 """As effort: the smallest steps of all searches together."""
@@ -58,3 +62,20 @@ def test_a_busy_machine_changes_nothing() -> None:
         finally:
             busy.kill()
     assert (beside.model, beside.work) == (alone.model, alone.work)
+
+
+def test_planning_and_writing_for_tflm_are_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path(__file__).parents[3] / "models" / "person_detect.tflite"
+    planned: list[float] = []
+    offsets = layout._PlanSearch.offsets
+
+    def counted(search: layout._PlanSearch) -> dict[tuple[int, int], int]:
+        planned.append(search._run.meter.done)
+        return offsets(search)
+
+    monkeypatch.setattr(layout._PlanSearch, "offsets", counted)
+    monkeypatch.setattr(layout, "_WORK_PER_BUFFER", 0.01)
+    found = memsched.optimize(path, target="tflm-reference", effort=1.0, tile=True, max_extra_macs=15.0, verify=False)
+    # Each takes as much as all that is permitted: none of a candidate follows but those that a result needs.
+    assert found.work > 1.0
+    assert len(planned) <= MOST_PLANS

@@ -14,6 +14,8 @@ from memsched.runtimes.tflm import layout
 from memsched.runtimes.tflm.layout import best_offsets
 from memsched.runtimes.tflm.plan import encode_plan, predict
 from memsched.runtimes.tflm.plan_check import check_plan
+from memsched.search.limits import QUICK, Limits
+from memsched.search.run import Run
 from memsched.targets.load import load_target
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
 
@@ -72,9 +74,9 @@ def test_joins_are_made_where_much_is_in_use(
     seed: int, all_or_nothing: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = parse(sliced_and_joined(seed))
-    found = head(model, best_offsets(model, PLAIN, {}))
+    found = head(model, best_offsets(model, PLAIN, {}, Run(QUICK)))
     monkeypatch.setattr(layout, "_few_joins", lambda *_: iter(()))
-    before = head(model, best_offsets(model, PLAIN, {}))
+    before = head(model, best_offsets(model, PLAIN, {}, Run(QUICK)))
     assert (before, found) == (all_or_nothing, expected)
 
 
@@ -86,7 +88,7 @@ def test_what_is_shown_whole_may_lie_in_what_it_is_joined_to() -> None:
     ops += [O("CONCATENATION", [2, 4], [5], options("ConcatenationOptions", axis=0)), O("EXP", [5], [6])]
     net = Sub(tensors, ops, [0], [6])
     model = parse(build(net))
-    offsets = best_offsets(model, PLAIN, {})
+    offsets = best_offsets(model, PLAIN, {}, Run(QUICK))
     assert offsets[0, 3] - offsets[0, 5] == 12
     written = build(net, metadata=[(OFFLINE_PLAN, encode_plan(model, offsets))])
     assert check_plan(written, PLAIN, {}) == head(model, offsets)
@@ -94,18 +96,40 @@ def test_what_is_shown_whole_may_lie_in_what_it_is_joined_to() -> None:
 
 def test_addresses_are_searched_longer_where_a_short_search_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     models = [parse(crowded(seed)) for seed in range(12)]
-    found = [head(model, best_offsets(model, BARE, {})) for model in models]
+    found = [head(model, best_offsets(model, BARE, {}, Run(QUICK))) for model in models]
     monkeypatch.setattr(layout, "_MOST_LONGER", 0)
-    shortly = [head(model, best_offsets(model, BARE, {})) for model in models]
+    shortly = [head(model, best_offsets(model, BARE, {}, Run(QUICK))) for model in models]
     less = [before - after for before, after in zip(shortly, found, strict=True)]
     assert min(less) == 0
     assert sum(one > 0 for one in less) >= 3
+
+
+def test_what_planning_takes_is_counted_and_no_limit_changes_a_plan() -> None:
+    models = [parse(crowded(seed)) for seed in range(3)]
+    freely, over = Run(Limits(None)), Run(Limits(0.0, effort=0.0), stop=lambda: True)
+    for model in models:
+        before = freely.meter.done
+        assert best_offsets(model, BARE, {}, freely) == best_offsets(model, BARE, {}, over)
+        assert freely.meter.done - before > 400 * layout._WORK_PER_BUFFER
+    assert over.meter.done == freely.meter.done
+
+
+def test_planning_ends_by_its_own_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = parse(crowded(5))
+    run = Run(Limits(None))
+    found = head(model, best_offsets(model, PLAIN, {}, run))
+    monkeypatch.setattr(layout, "_LIMITS", Limits(None, rounds=0, effort=0.001))
+    shortly = Run(Limits(None))
+    assert found < head(model, best_offsets(model, PLAIN, {}, shortly)) <= predict(model, {}, own=True).head
+    assert shortly.meter.done < run.meter.done
 
 
 @pytest.mark.parametrize("seed", range(100, 112))
 def test_what_shares_bytes_in_part_is_sound_and_no_worse(seed: int) -> None:
     data = sliced_and_joined(seed)
     model = parse(data)
-    offsets = best_offsets(model, PLAIN, {})
+    offsets = best_offsets(model, PLAIN, {}, Run(QUICK))
     written = sliced_and_joined(seed, metadata=[(OFFLINE_PLAN, encode_plan(model, offsets))])
-    assert check_plan(written, PLAIN, {}) == head(model, offsets) <= head(model, best_offsets(model, BARE, {}))
+    assert (
+        check_plan(written, PLAIN, {}) == head(model, offsets) <= head(model, best_offsets(model, BARE, {}, Run(QUICK)))
+    )

@@ -19,9 +19,11 @@ from memsched.formats.tflite import metadata
 from memsched.formats.tflite.metadata import OFFLINE_PLAN
 from memsched.formats.tflite.model import parse
 from memsched.runtimes.tflm.layout import best_offsets
-from memsched.runtimes.tflm.loops import loop_access
+from memsched.runtimes.tflm.loops import LoopAccesses
 from memsched.runtimes.tflm.plan import encode_plan, kernel_scratch, needs_memory, predict
 from memsched.runtimes.tflm.plan_check import check_plan
+from memsched.search.limits import QUICK
+from memsched.search.run import Run
 from memsched.targets.load import load_target
 from tests.runtimes.tflm.interpreter import needs_tflm, run_all, same_outputs
 from tests.runtimes.tflm.loop_models import LoopModel, looped, random_loop
@@ -44,7 +46,7 @@ def with_plan(data: bytes, offsets: Mapping[tuple[int, int], int]) -> bytes:
 def plan_of(one: LoopModel) -> tuple[bytes, dict[tuple[int, int], int]]:
     data = looped(one)
     model = parse(data)
-    return data, best_offsets(model, REFERENCE, kernel_scratch(model))
+    return data, best_offsets(model, REFERENCE, kernel_scratch(model), Run(QUICK))
 
 
 def counted(seed: int) -> LoopModel:
@@ -77,14 +79,14 @@ def test_the_head_with_all_that_a_loop_copies_on_one_address(
     model = parse(data)
     assert predict(model, {}, own=True).head > 1900
     for target, head in ((BARE, bare), (PLAIN, plain), (REFERENCE, reference)):
-        offsets = best_offsets(model, target, {})
+        offsets = best_offsets(model, target, {}, Run(QUICK))
         assert check_plan(with_plan(data, offsets), target, {}) == head
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_target_that_permits_more_never_needs_more(seed: int) -> None:
     model = parse(looped(random_loop(seed)))
-    heads = [predict(model, {}, plan=best_offsets(model, one, {})).head for one in (BARE, PLAIN, REFERENCE)]
+    heads = [predict(model, {}, plan=best_offsets(model, one, {}, Run(QUICK))).head for one in (BARE, PLAIN, REFERENCE)]
     assert heads == sorted(heads, reverse=True)
 
 
@@ -107,7 +109,7 @@ def test_heads_and_outputs_in_the_runtime() -> None:
         files.append(data)
         heads.append(predict(model, {}, own=True).head)
         for target in (PLAIN, REFERENCE):
-            written = with_plan(data, best_offsets(model, target, {}))
+            written = with_plan(data, best_offsets(model, target, {}, Run(QUICK)))
             heads.append(check_plan(written, target, {}))
             files.append(written)
     ran = run_all(files)
@@ -146,7 +148,7 @@ def test_every_plan_that_is_made_passes(seed: int) -> None:
     data = looped(random_loop(seed))
     model = parse(data)
     for target in (PLAIN, REFERENCE):
-        offsets = best_offsets(model, target, {})
+        offsets = best_offsets(model, target, {}, Run(QUICK))
         assert check_plan(with_plan(data, offsets), target, {}) <= predict(model, {}, own=True).head
 
 
@@ -158,7 +160,7 @@ def test_the_enumeration_and_the_replay_agree_where_an_output_may_lie(seed: int,
     data = looped(one)
     model = parse(data)
     loop = next(number for number, op in enumerate(model.subgraphs[0].operators) if op.type == "WHILE")
-    access = loop_access(model, 0, loop, 2, 1)
+    access = LoopAccesses(model).of(0, loop, 2, 1)
     assert access is not None
     assert access.covers
     # Everything else lies apart.
