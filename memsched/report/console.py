@@ -16,7 +16,7 @@ from memsched.report.guarantees import guarantee_lines, own_operators
 from memsched.report.interpreter import interpreter_lines, kept_for_interpreter
 from memsched.report.outputs import compared, compared_in, kept_why, was_rewritten
 from memsched.report.pools import pool_lines, two_arena_lines
-from memsched.report.predicted import OTHER_SIZES, measured_instead, missed_by, within_without_options
+from memsched.report.predicted import OTHER_SIZES, bound_is_void, measured_instead, missed_by, within_without_options
 from memsched.report.refusals import plan_lines, refusal_lines, unknown_lines
 from memsched.report.remat import remat_lines
 from memsched.report.requirement import arena_column, frontier_column, needed_memory
@@ -246,8 +246,7 @@ def _bound_text(report: OptimizeReport) -> str:
     result = report.result
     peak, bound, proof = result.peak_bytes, result.lower_bound_bytes, result.proof
     gap = 100 * (peak - bound) / peak if peak else 0.0
-    head = None if report.tflm is None else report.tflm.plan_head_bytes
-    if head is not None and head < bound:
+    if bound_is_void(report):
         return "no bound is known: the memory plan lays tensors over each other that the peak counts apart"
     if measured_instead(report) is not None:
         return f"no order has less than {bound:,} B by the table's figures ({proof}), which do not hold in this runtime"

@@ -25,7 +25,7 @@ from memsched.report.page_parts import (
     SuggestedCommand,
 )
 from memsched.report.page_rewrites import rewrite_tables
-from memsched.report.predicted import measured_instead
+from memsched.report.predicted import bound_is_void, measured_instead
 from memsched.report.refusals import refusal_lines
 from memsched.report.requirement import arena_column, frontier_column, needed_memory
 from memsched.report.sessions import arena_text, held_back_lines
@@ -191,7 +191,9 @@ def _cards(report: OptimizeReport) -> list[Card]:
         if result.status == "optimal"
         else f"at most {gap:.1f} % to gain by order"
     )
-    if _rewritten(report):
+    if bound_is_void(report):
+        status = "not a bound: the memory plan lays tensors over each other that the peak counts apart"
+    elif _rewritten(report):
         status += ", for this rewrite"
     needed = needed_memory(report)
     what = needed.noun.capitalize()

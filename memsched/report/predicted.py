@@ -8,7 +8,7 @@ from memsched.report.values.optimize import BudgetSection, OptimizeReport
 from memsched.report.values.shared import VerificationSection
 from memsched.runtimes import values
 
-__all__ = ["OTHER_SIZES", "measured_instead", "missed_by", "within_without_options"]
+__all__ = ["OTHER_SIZES", "bound_is_void", "measured_instead", "missed_by", "within_without_options"]
 
 OTHER_SIZES: Final = "measured at the sizes of these inputs, not at those stated"
 """What is said of measured peaks where sizes follow from the inputs' data."""
@@ -28,6 +28,16 @@ def measured_instead(report: OptimizeReport) -> str | None:
     pair = (shown.measured_peak_before_bytes, shown.measured_peak_after_bytes)
     peaks = " -> ".join(f"{peak:,}" for peak in pair if peak is not None)
     return f"measured: {peaks} B; the table's figures do not hold in this runtime"
+
+
+def bound_is_void(report: OptimizeReport) -> bool:
+    """Whether a memory plan takes less than the bound, as it lays tensors over each other that the peak counts apart.
+
+    Compilers for accelerators bring such plans: the memory of an operator of theirs holds its inputs and outputs.
+    """
+    tflm = report.tflm
+    heads = () if tflm is None else (tflm.file_head_bytes, tflm.head_bytes, tflm.plan_head_bytes)
+    return any(head is not None and head < report.result.lower_bound_bytes for head in heads)
 
 
 def within_without_options(report: OptimizeReport, budget: BudgetSection) -> str | None:

@@ -160,3 +160,10 @@ def test_a_live_table_on_a_terminal(zoo: Path) -> None:
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "\n", text)
     assert max(map(len, re.split(r"[\r\n]+", plain))) <= columns
     assert "…" not in text
+
+
+def test_one_peak_is_one(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_bytes(small_models.branches())
+    done = run("batch", tmp_path / "net.onnx", "-o", tmp_path / "out", "--no-verify")
+    assert done.code == 0, done.err
+    assert "1 peak proven optimal" in " ".join(done.out.split())

@@ -7,6 +7,9 @@ import pytest
 
 import memsched
 from memsched.commands.failures import DEFECTS
+from memsched.report.console import findings
+from memsched.report.page_data import page_data
+from memsched.report.page_words import page_words
 from memsched.report.values.optimize import OptimizeReport
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
 
@@ -81,6 +84,19 @@ def test_a_compiled_file_is_analyzed_and_left_as_it_is() -> None:
     result = memsched.optimize(data, target="tflm", effort=0.5)
     assert result.model == data
     assert report_of(data, target="litert").output is not None
+
+
+def test_nothing_is_proven_beside_a_plan_that_takes_less() -> None:
+    """The memory of the operator holds its inputs: the peak, which counts them apart, is above the arena."""
+    report = memsched.analyze(compiled(), target="tflm").report.values
+    assert report.tflm is not None
+    assert report.tflm.file_head_bytes is not None
+    assert report.tflm.file_head_bytes < report.result.lower_bound_bytes
+    text = "\n".join(line for line, _ in findings(report, 80, verbose=False))
+    assert "proven optimal" not in text
+    assert "no bound is known" in text
+    bound = next(card for card in page_words(report, page_data(report)).cards if "bound" in card.label)
+    assert "proven" not in (bound.more or "")
 
 
 def test_a_plan_that_lays_other_tensors_over_each_other_is_still_wrong() -> None:
