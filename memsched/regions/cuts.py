@@ -14,7 +14,7 @@ from typing import Final, Literal
 from memsched.regions.rules import ChannelGroups, Geometry, Pointwise, TransposedWindow, WholeAxis, Window
 from memsched.targets.text import parse_toml
 
-__all__ = ["TABLE", "VERDICTS", "Cuts", "Verdict", "role", "table", "verdict"]
+__all__ = ["LONG", "TABLE", "VERDICTS", "Cuts", "Verdict", "role", "table", "verdict"]
 
 TABLE: Final = Path(__file__).with_name("cuts.toml")
 

@@ -19,7 +19,7 @@ from tests.small_models import floats, model_of
 from tests.tools.cuts import onnx_cases, tflite_cases
 from tests.tools.cuts.judge import compared, judge
 from tests.tools.cuts.models import Runtime, cases_for, sessions
-from tests.tools.cuts.table import RUNTIMES, merged, read, text_of
+from tests.tools.cuts.table import RUNTIMES, merged, read, spread, text_of
 
 AGAIN: dict[Runtime, set[str]] = {
     "onnxruntime": {"Relu", "Max", "ReduceMax", "MaxPool", "Concat", "MatMul"},
@@ -88,6 +88,23 @@ def test_how_outputs_differ(first: list[float], second: list[float], wanted: str
 
 def test_whole_numbers_differ_by_one() -> None:
     assert compared(np.array([4], np.int8), np.array([5], np.int8), "plain") == "differs"
+
+
+def test_what_is_lost_at_some_lengths_of_sums_is_lost_at_all() -> None:
+    found = spread(
+        {
+            ("CONV_2D", "channels", "int8"): "exact",
+            ("CONV_2D", "channels>128", "int8"): "differs",
+            ("CONV_2D", "rows", "float32"): "exact",
+            ("CONV_2D", "rows>128", "float32"): "rounds",
+        }
+    )
+    assert list(found.values()) == ["differs", "differs", "exact", "rounds"]
+
+
+def test_the_table_says_it_of_all_lengths() -> None:
+    for cuts in read(TABLE).values():
+        assert spread(cuts) == cuts
 
 
 def test_an_entry_is_looked_up_by_operator_role_and_type() -> None:

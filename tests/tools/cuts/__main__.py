@@ -10,7 +10,7 @@ from memsched.regions.cuts import TABLE
 from tests.tools.cuts.case import Case
 from tests.tools.cuts.judge import judge
 from tests.tools.cuts.models import cases_for, sessions
-from tests.tools.cuts.table import RUNTIMES, merged, read, text_of
+from tests.tools.cuts.table import RUNTIMES, merged, read, spread, text_of
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
                 print(f"{runtime} runs no {kind}", flush=True)
             if not asked.show:
                 tables = read(asked.out)
-                tables[runtime] = merged(tables[runtime], {key: seen.verdict for key, seen in found.items()})
+                tables[runtime] = merged(tables[runtime], spread({key: one.verdict for key, one in found.items()}))
                 asked.out.write_text(text_of(tables), encoding="utf-8")
 
 

@@ -183,6 +183,8 @@ def _windows() -> Iterator[Case]:
         for shape, kernel, stated in _CONVOLUTIONS:
             weights = (_weights(*kernel, dtype=dtype), _weights(kernel[0], dtype=dtype))
             yield Case("Conv", (Operand(shape, dtype), *weights), stated)
+            if shape[0] > 1:
+                yield Case("Conv", (Operand(shape, dtype), Operand(kernel, dtype)), stated)
             for activation in ("Relu", "Sigmoid"):
                 yield Case(
                     "com.microsoft.FusedConv", (Operand(shape, dtype), *weights), {**stated, "activation": activation}

@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from memsched.regions.cuts import VERDICTS, Cuts, table
+from memsched.regions.cuts import LONG, VERDICTS, Cuts, table
 from memsched.targets.text import parse_toml
 from tests.tools.cuts.models import Runtime
 
-__all__ = ["RUNTIMES", "merged", "read", "text_of"]
+__all__ = ["RUNTIMES", "merged", "read", "spread", "text_of"]
 
 RUNTIMES: tuple[Runtime, ...] = ("onnxruntime", "litert", "tflm")
 _HEAD = "# Made by `make cuts`, which compares operators whole and in pieces; see memsched/regions/cuts.py.\n"
@@ -26,6 +26,21 @@ def merged(known: Cuts, found: Cuts) -> Cuts:
     """Return a table in which what was seen now of an operator stands in place of what was known of it."""
     again = {kind for kind, _, _ in found}
     return {**{key: value for key, value in known.items() if key[0] not in again}, **found}
+
+
+def spread(found: Cuts) -> Cuts:
+    """Return what was seen with "differs" at sums of any length where it was seen at some.
+
+    How many terms an element has decides how floats are rounded; a lost NaN, or an integer that is off, it takes luck
+    to see.
+    """
+    differing = {
+        (kind, word.removesuffix(LONG), dtype) for (kind, word, dtype), seen in found.items() if seen == "differs"
+    }
+    return {
+        key: "differs" if (key[0], key[1].removesuffix(LONG), key[2]) in differing else seen
+        for key, seen in found.items()
+    }
 
 
 def text_of(tables: Mapping[str, Cuts]) -> str:

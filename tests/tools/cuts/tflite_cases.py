@@ -188,6 +188,11 @@ def _products() -> Iterator[Case]:
                     {"keepNumDims": True}, made, "FullyConnectedOptions",
                 )  # fmt: skip
                 if axis is None:
+                    given = Operand((n, k), held, scales=(0.01,) if held != "float32" else ())
+                    yield Case(
+                        "FULLY_CONNECTED", (tensor((m, k), dtype), given, None), {"keepNumDims": True}, made,
+                        "FullyConnectedOptions",
+                    )  # fmt: skip
                     three = replace(made, shape=(2, m, n))
                     yield Case(
                         "FULLY_CONNECTED", (tensor((2, m, k), dtype), weights(n, k, dtype=held, axis=axis), bias),
