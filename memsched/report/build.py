@@ -218,7 +218,7 @@ def _shown_in_session(facts: Facts) -> int | None:
     shown, guarantee = facts.verification, facts.order_guarantee
     if shown is None or guarantee is None or not shown.at_stated_sizes:
         return None
-    if guarantee.kind != "session":
+    if guarantee.kind not in {"session", "none"} or (guarantee.kind == "none" and not guarantee.session_options):
         return shown.default_peak_after_bytes
     return shown.measured_peak_after_bytes if guarantee.session_options else None
 

@@ -41,7 +41,7 @@ def memory_named(report: OptimizeReport) -> str:
     guarantee = report.order_guarantee
     if guarantee is None:
         return "a session with the options of --order-guarantee session"
-    with_options = guarantee.kind == "session" and guarantee.session_options
+    with_options = guarantee.kind in {"session", "none"} and guarantee.session_options
     return "a session with the options below" if with_options else "a session without options"
 
 
@@ -61,6 +61,10 @@ def measured_text(report: OptimizeReport, verification: VerificationSection) -> 
         return f"; measured arena without delegates {before:,} -> {after:,} B"
     if report.executed is not None:
         return f"; measured peak {before:,} B (the file as given, level {report.executed.level}) -> {after:,} B"
+    if guarantee is not None and guarantee.kind == "none" and stated:
+        return (
+            f"; measured peak {before:,} B (the file as given, without options) -> {after:,} B with the options below"
+        )
     where = ""
     if with_options:
         where = " with the options below" if stated else " with the options of --order-guarantee session"

@@ -132,10 +132,16 @@ def _without_list(found: FinishedModel, seen: OpenedFile | None) -> tuple[Finish
     guarantee = dataclasses.replace(
         found.written.guarantee, kind="none", session_options=opening_lines(point), requested=None
     )
+    as_shown = as_opened(shown)
+    if guarantee.session_options and seen is not None and seen.row.measured_bytes is not None:
+        after = seen.row.measured_bytes
+        as_shown = dataclasses.replace(
+            as_shown, measured_peak_after_bytes=after, measured_with=guarantee.session_options
+        )
     opened = dataclasses.replace(
         found,
         written=dataclasses.replace(found.written, guarantee=guarantee),
-        verification=as_opened(shown),
+        verification=as_shown,
         needed=(Requirement(before), Requirement(after)),
         figures={**found.figures, "session": (before, after)},
         sessions=_told(found.sessions, point),

@@ -12,7 +12,7 @@ import memsched
 from memsched.commands.optimize.opening import opened_file
 from memsched.commands.session_rows import session_row
 from memsched.formats.module import LoadOptions
-from memsched.report.sessions import held_back_lines, process_lines
+from memsched.report.sessions import held_back_lines, measured_text, process_lines
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
@@ -245,3 +245,23 @@ def test_processes_of_files_with_external_data_are_measured(small: Path, tmp_pat
     found = measure_session(moved, feeds, DEFAULT, (small, DEFAULT), rounds=1, folder=tmp_path)
     assert not isinstance(found, str), found
     assert found.ratio is not None
+
+
+def test_what_is_said_of_the_recommended_session_was_measured_in_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requested = {DEFAULT: 90_000, PATTERNLESS: 70_000, LISTED: 60_000}
+
+    def measure(
+        _: OnnxRuntimeSessions, file: Path, feeds: Path, point: SessionPoint, *__: object, **___: object
+    ) -> MeasuredSession:
+        size, ratio = (100, None) if file == path else (50 if point == PATTERNLESS else 90, 1.0)
+        return MeasuredSession(requested[point], size * _MB, size * _MB, 0.1, ratio)
+
+    monkeypatch.setattr(OnnxRuntimeSessions, "measure", measure)
+    report = _optimized(path)
+    shown, session = report.verification, report.result.session_bytes
+    assert shown is not None
+    assert session is not None
+    assert shown.measured_peak_after_bytes == session.after == requested[PATTERNLESS]
+    assert f"{requested[PATTERNLESS]:,} B with the options below" in measured_text(report, shown)
