@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import copyreg
 import os
+import pickle
 import signal
+import tempfile
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+
+from memsched.frozen import FrozenValue
 
 __all__ = ["shared_number", "submitted", "worker_pool"]
 
@@ -30,7 +36,36 @@ def worker_pool(
     workers: int, begin: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()
 ) -> ProcessPoolExecutor:
     """Return a pool of ``workers`` processes, each of which first calls ``begin(*arguments)``."""
-    return ProcessPoolExecutor(workers, get_context("spawn"), _begin, (begin, arguments))
+    stored = [_stored(one) for one in arguments]
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (begin, tuple(stored)))
+    for one in stored:
+        if isinstance(one, _ArgumentFile):
+            weakref.finalize(pool, Path(one.path).unlink, missing_ok=True)
+    return pool
+
+
+class _ArgumentFile(FrozenValue, frozen=True):
+    """An argument in a file: if a process dies at its start, what its pipe does not hold is waited for for ever."""
+
+    path: str
+
+
+_LEAST_STORED: Final = 4096
+"""Bytes: a pipe holds 64 KiB, on some systems 16."""
+
+
+def _stored(argument: object) -> object:
+    """Return what stands for an argument of a process that begins: itself, or the file that it is in."""
+    try:
+        data = pickle.dumps(argument)
+    except (RuntimeError, TypeError):
+        # Shared memory goes to a process that begins and nowhere else; it is small.
+        return argument
+    if len(data) < _LEAST_STORED:
+        return argument
+    with tempfile.NamedTemporaryFile(prefix="memsched-", delete=False) as file:
+        file.write(data)
+    return _ArgumentFile(file.name)
 
 
 def shared_number() -> Any:
@@ -55,7 +90,11 @@ def _begin(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> Non
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="end with parent", daemon=True).start()
     if begin is not None:
-        begin(*arguments)
+        begin(*(_loaded(one) for one in arguments))
+
+
+def _loaded(argument: object) -> Any:
+    return pickle.loads(Path(argument.path).read_bytes()) if isinstance(argument, _ArgumentFile) else argument  # noqa: S301
 
 
 def _end_with_parent() -> None:

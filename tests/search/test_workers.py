@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from memsched.search.workers import submitted, worker_pool
+from memsched.search.workers import shared_number, submitted, worker_pool
 
 WAITS = """
 import os, time
@@ -58,3 +61,34 @@ def test_a_parent_that_is_killed_leaves_no_worker(tmp_path: Path) -> None:
     while worker.exists() and time.monotonic() < end:
         time.sleep(0.05)
     assert not worker.exists()
+
+
+_LARGE = bytes(range(256)) * 4096
+
+
+def _hold(data: bytes, number: Any) -> None:
+    global _held  # noqa: PLW0603
+    _held = data, number
+
+
+_held: tuple[bytes, Any] = (b"", None)
+
+
+def _sums() -> tuple[int, int]:
+    return sum(_held[0]), _held[1].value
+
+
+def test_what_a_worker_begins_with_is_no_larger_than_its_pipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """If it is, the parent writes to a worker that was killed at its start for ever."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    number = shared_number()
+    number.value = 7
+    pool = worker_pool(1, _hold, (_LARGE, number))
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) > len(_LARGE)
+    large = [one for one in pool._initargs[1] if isinstance(one, bytes)]
+    assert not large
+    assert submitted(pool, _sums).result(60) == (sum(_LARGE), 7)
+    pool.shutdown()
+    del pool
+    gc.collect()
+    assert not list(tmp_path.iterdir())
