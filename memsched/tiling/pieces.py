@@ -241,6 +241,8 @@ class _PiecePlanner:
     def _split(self, wanted: Region, before: Region) -> tuple[Region | None, Region | None]:
         """Return what of ``wanted`` lies in ``before``, and what remains to be computed."""
         axis = self._group.axes[0]
+        if axis >= len(wanted.ranges):  # behind a reshape the tensor has no such axis
+            return None, wanted
         (start, stop), (first, end) = wanted.ranges[axis], before.ranges[axis]
         others = [
             a == b for place, (a, b) in enumerate(zip(wanted.ranges, before.ranges, strict=True)) if place != axis

@@ -98,3 +98,13 @@ def test_a_squeeze_that_is_not_told_what_to_drop_is_not_cut_into_single_rows() -
     refused = planned([], 8)
     assert isinstance(refused, Refusal)
     assert "of a piece of one row it would drop that axis, too" in refused.reason
+
+
+def test_a_tensor_without_the_axis_is_not_kept_but_computed_again() -> None:
+    tensors = [T("x", (8, 6)), T("a", (8, 6)), T("b", (1, 8, 6)), T("c", (1, 8, 6))]
+    ops = [O("EXP", [0], [1]), O("EXPAND_DIMS", [1, 4], [2]), O("EXP", [2], [3])]
+    module = memsched.load(build(Sub([*tensors, T("axis", (), "INT32", int32s(0))], ops, [0], [3])))
+    group = TilingGroup((0, 1, 2), (2,), (3,), kept=(1,))
+    pieces = plan_pieces(module.graphs[0], group, dialect_of(module, load_target("litert")))
+    assert isinstance(pieces, Pieces)
+    assert [piece.kept for piece in pieces.pieces] == [{}, {}, {}]
