@@ -45,14 +45,14 @@ def role(geometry: Geometry, axis: int, activations: Sequence[int]) -> str:
     Returns:
         "window": they are cut with margins, or padding of their own, along rows ("point": windows of one row); "line":
         the same along other axes. "groups": they are cut into whole groups of channels. "moved": elements change
-        places. Where axes are summed up: "channels" where the first activation stays whole, "inner" where it is cut
-        behind one that is summed up. Otherwise "each" where all operands are cut, and "rows" where some are
-        ("packed": and an axis is summed up with constants alone, which ONNX Runtime packs in one way for any number of
-        rows). ">128" is added where an element is a sum of more terms.
+        places. Where axes or windows are summed up: "channels" where the first activation stays whole, "inner" where it
+        is cut behind one that is summed up. Otherwise "each" where all operands are cut, and "rows" where some are
+        ("packed": and what is summed up is multiplied with constants alone, which ONNX Runtime packs in one way for any
+        number of rows). ">128" is added where an element is a sum of more terms.
     """
     first = activations[0]
     word = _word(geometry, axis, first)
-    if word == "rows" and len(activations) == 1 and _summed(geometry, first):
+    if word == "rows" and len(activations) == 1 and (_windowed(geometry, first) or _summed(geometry, first)):
         word = PACKED
     return word + LONG if word != "moved" and _terms(geometry, first) > SHORT else word
 
@@ -83,9 +83,9 @@ def _word(geometry: Geometry, axis: int, first: int) -> str:
     if any(not isinstance(one, Pointwise) for one in rules):
         return "moved"
     summed = {place: _summed(geometry, place) for place in geometry.operands}
+    if (_windowed(geometry, first) or any(summed.values())) and not maps.get(first):
+        return "channels"
     if any(summed.values()):
-        if not maps.get(first):
-            return "channels"
         mine = next(place for place, one in enumerate(geometry.operands[first]) if one.output == axis)
         if summed[first] and summed[first][0] < mine:
             return "inner"
@@ -98,6 +98,10 @@ def _along(geometry: Geometry, axis: int, first: int) -> str:
     if next(iter(windowed), -1) != axis or operand[-1].output == axis:
         return "line"
     return "window" if windowed[axis].kernel > 1 else "point"
+
+
+def _windowed(geometry: Geometry, position: int) -> bool:
+    return any(isinstance(one.rule, Window | TransposedWindow) for one in geometry.operands[position])
 
 
 def _summed(geometry: Geometry, position: int) -> list[int]:

@@ -96,6 +96,7 @@ def default_run(model: Path, target: str | None, options: LoadOptions) -> Defaul
                 "runs": 3,
                 "seed": 1,
                 "borders": [],
+                "tolerance": 0.0,
             }
             ran = _child("memsched.runtimes.tflm.session:run", request)
             if "seconds_after" in ran:  # otherwise it refuses the file as given, or both

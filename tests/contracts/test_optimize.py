@@ -127,7 +127,7 @@ def test_a_session_without_options_requests_no_more_for_the_result(seed: int, tm
     inputs = [graph.tensors[number] for number in graph.inputs]
     values = {one.name: rng.standard_normal(one.shape).astype("f") for one in inputs}
     np.savez(feeds, **values)  # type: ignore[arg-type]  # its keywords are the arrays' names
-    request = {"paths": paths, "options": [], "feeds": feeds.getvalue()}
+    request = {"paths": paths, "options": [], "claimed": None, "feeds": feeds.getvalue()}
     found = run_in_child("tests.tools.claims.sessions:run_onnxruntime", request, 60.0)
     assert found.ok, found.reason
     given, written = found.value["peaks"]

@@ -66,7 +66,7 @@ def test_weights_are_those_of_the_model_given(tmp_path: Path, side: int) -> None
     given = ir.load(path)
     tensors = {name: one.const_value for name, one in given.graph.initializers.items()}
     assert any(isinstance(one, ir.ExternalTensor) for one in tensors.values())
-    result = LeastMemoryPass(target="ideal")(given)
+    result = LeastMemoryPass(target="ideal", verify=False)(given)
     assert result.modified
     for name, one in result.model.graph.initializers.items():
         assert one.const_value is tensors[name]

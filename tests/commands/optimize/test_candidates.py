@@ -139,7 +139,7 @@ def required(data: bytes, target: str, budget: int | None) -> tuple[int, bool]:
     ("data", "target", "differ"),
     [
         (tflite_net(20), "tflm", True),
-        (random_model(19), "tflm", True),
+        (random_model(22), "tflm", True),
         (tflite_net(0), "litert", False),
     ],
     ids=["pieces", "branches", "litert"],

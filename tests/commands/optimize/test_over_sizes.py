@@ -522,7 +522,7 @@ import sys
 import memsched.commands.optimize.ranged_trials as trials
 from memsched.runtimes.child import ChildEndedError, children_until, run_in_child
 
-def waits(trial, points, folder, notes, until):
+def waits(trial, points, folder, notes, until, failures):
     until.over()
     print("trying", file=sys.stderr, flush=True)
     with children_until(until.over):

@@ -31,7 +31,10 @@ from tests.needs import recent_onnxruntime
 pytestmark = recent_onnxruntime
 
 MOST = 400
-REQUEST = Request(Run(Limits(None, effort=5.0)))
+
+
+def _request() -> Request:
+    return Request(Run(Limits(None, effort=5.0)))
 
 
 def _file(parts: str) -> OpenFile:
@@ -115,7 +118,7 @@ def test_what_a_session_requests_was_measured(written: Path) -> None:
 @pytest.mark.parametrize("parts", ["ABC", "CBA"])
 def test_no_order_is_written_that_needs_more_anywhere(parts: str) -> None:
     file = _file(parts)
-    found = order_over_range(file, REQUEST)
+    found = order_over_range(file, _request())
     assert found.section is not None
     model = found.model or file.data
     for length in (1, 7, CROSSES_AT, CROSSES_AT + 1, 150, MOST):
@@ -127,7 +130,7 @@ def test_no_order_is_written_that_needs_more_anywhere(parts: str) -> None:
 
 def test_an_order_whose_session_was_seen_to_need_more_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_orders, "_run", lambda *_: "it needs more")
-    found = order_over_range(_file("BCA"), REQUEST)
+    found = order_over_range(_file("BCA"), _request())
     assert found.model is None
     assert found.notes == ("another order is not written: it needs more",)
     assert found.section is not None
@@ -144,7 +147,7 @@ def test_two_dimensions_rise_together_and_each_alone() -> None:
     ranges = {"n": Range(1, MOST, named=True), "m": Range(1, 9, named=True)}
     opened = OnnxFormat().open_model(data, "net.onnx", {}, ranges)
     file = OpenFile(data, "net.onnx", opened, LoadOptions(), load_target("onnxruntime"), True, {"n": MOST, "m": 9})
-    found = order_over_range(file, REQUEST)
+    found = order_over_range(file, _request())
     assert found.section is not None
     together, first, second = found.section.spans
     assert together[0].first == {"n": 1, "m": 1}

@@ -215,6 +215,7 @@ def _bias(n: int, dtype: str) -> Operand:
 
 _CONVOLUTIONS: Sequence[tuple[tuple[int, ...], int, tuple[int, int], tuple[int, int], tuple[int, int]]] = (
     ((2, 15, 11, 3), 8, (3, 3), (2, 2), (1, 1)),
+    ((2, 15, 11, 1), 6, (3, 3), (1, 1), (1, 1)),
     ((1, 14, 14, 16), 32, (1, 1), (1, 1), (1, 1)),
     ((1, 13, 9, 32), 24, (3, 3), (1, 1), (1, 1)),
     ((1, 20, 17, 5), 7, (3, 5), (1, 1), (1, 2)),
@@ -279,7 +280,8 @@ def _convolutions(
             "TRANSPOSE_CONV", (ints(*out), held_by, x, _bias(outputs, dtype)), plain, tensor(out, dtype, big),
             "TransposeConvOptions",
         )  # fmt: skip
-    for multiplier in (1, 2):
+    # A piece of one channel's outputs would have another multiplier, which files in pieces cannot state.
+    for multiplier in (1, 2) if channels > 1 else ():
         for axis in (None,) if dtype in {"float32", "uint8"} else (None, 3):
             depthwise = weights(1, *kernel, channels * multiplier, dtype=held, axis=axis)
             yield Case(
