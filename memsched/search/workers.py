@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import copyreg
 import os
-import pickle
 import signal
-import tempfile
 import threading
-import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
-from pathlib import Path
+from multiprocessing.reduction import ForkingPickler
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -36,36 +33,31 @@ def worker_pool(
     workers: int, begin: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()
 ) -> ProcessPoolExecutor:
     """Return a pool of ``workers`` processes, each of which first calls ``begin(*arguments)``."""
-    stored = [_stored(one) for one in arguments]
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (begin, tuple(stored)))
-    for one in stored:
-        if isinstance(one, _ArgumentFile):
-            weakref.finalize(pool, Path(one.path).unlink, missing_ok=True)
-    return pool
+    return ProcessPoolExecutor(workers, get_context("spawn"), _begin, (begin, tuple(map(_shared, arguments))))
 
 
-class _ArgumentFile(FrozenValue, frozen=True):
-    """An argument in a file: if a process dies at its start, what its pipe does not hold is waited for for ever."""
+class _SharedArgument(FrozenValue, frozen=True):
+    """An argument in shared memory: if a process dies at its start, what its pipe does not hold is waited for."""
 
-    path: str
+    data: Any
 
 
-_LEAST_STORED: Final = 4096
+_LEAST_SHARED: Final = 4096
 """Bytes: a pipe holds 64 KiB, on some systems 16."""
 
 
-def _stored(argument: object) -> object:
-    """Return what stands for an argument of a process that begins: itself, or the file that it is in."""
+def _shared(argument: object) -> object:
+    """Return what stands for an argument of a process that begins: itself, or the memory that it is in."""
     try:
-        data = pickle.dumps(argument)
+        data = ForkingPickler.dumps(argument)
     except (RuntimeError, TypeError):
         # Shared memory goes to a process that begins and nowhere else; it is small.
         return argument
-    if len(data) < _LEAST_STORED:
+    if len(data) < _LEAST_SHARED:
         return argument
-    with tempfile.NamedTemporaryFile(prefix="memsched-", delete=False) as file:
-        file.write(data)
-    return _ArgumentFile(file.name)
+    shared = get_context("spawn").RawArray("c", len(data))
+    shared.raw = bytes(data)
+    return _SharedArgument(shared)
 
 
 def shared_number() -> Any:
@@ -94,7 +86,7 @@ def _begin(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> Non
 
 
 def _loaded(argument: object) -> Any:
-    return pickle.loads(Path(argument.path).read_bytes()) if isinstance(argument, _ArgumentFile) else argument  # noqa: S301
+    return ForkingPickler.loads(argument.data.raw) if isinstance(argument, _SharedArgument) else argument
 
 
 def _end_with_parent() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -78,17 +76,11 @@ def _sums() -> tuple[int, int]:
     return sum(_held[0]), _held[1].value
 
 
-def test_what_a_worker_begins_with_is_no_larger_than_its_pipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_a_worker_begins_with_is_no_larger_than_its_pipe() -> None:
     """If it is, the parent writes to a worker that was killed at its start for ever."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     number = shared_number()
     number.value = 7
     pool = worker_pool(1, _hold, (_LARGE, number))
-    assert sum(path.stat().st_size for path in tmp_path.iterdir()) > len(_LARGE)
-    large = [one for one in pool._initargs[1] if isinstance(one, bytes)]
-    assert not large
+    assert not [one for one in pool._initargs[1] if isinstance(one, bytes)]
     assert submitted(pool, _sums).result(60) == (sum(_LARGE), 7)
     pool.shutdown()
-    del pool
-    gc.collect()
-    assert not list(tmp_path.iterdir())

@@ -50,8 +50,11 @@ _AS_GIVEN_SHARE = 0.3
 _ORDER_SHARE = 0.9
 """The same where only what costs nothing may follow."""
 
-_FREE_EFFORT = 0.375
-"""Work of the search for pieces that cost nothing, as `Limits.effort` counts it."""
+_FREE_EFFORT = 2.0
+"""Work of the search for pieces that cost nothing, as `Limits.effort` counts it.
+
+NASNet mobile in TensorFlow Lite Micro takes 1,071,436 B after 1, 1,063,820 after 2, and after 4 only 3,728 less.
+"""
 
 _SURE = 0.5
 """Share of the permitted slowdown for these: measured times were up to twice what cautious prices say."""

@@ -78,6 +78,8 @@ def test_a_budget_that_can_be_met_ends_with_exit_0(seconds: str, tmp_path: Path)
     model = tmp_path / "tiny.onnx"
     model.write_bytes(small_model(4))
     options = ["--target", "ideal", "--max-extra-macs", "1000", "--allow", "reorder,inplace,remat"]
+    # Some microseconds are measured beside others, which a busy machine finds now below, now above the limit.
+    options += ["--max-slowdown", "none"]
     bound = memsched.optimize(model, target="ideal", remat=True, max_extra_macs=1000, budget=1, verify=False)
     least = bound.report["remat"]["lower_bound_bytes"]
     assert least < bound.report["remat"]["without"]["peak_bytes"]
