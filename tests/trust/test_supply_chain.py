@@ -36,7 +36,8 @@ And the heap of the C library that runs this process. Nothing is called that a f
 """
 
 POOLS = {"memsched/search/workers.py", "memsched/allocate/rounds.py", "memsched/schedule/parallel.py"}
-"""Processes of multiprocessing. It pickles what this program itself made, over pipes of its own children and memory shared with them.
+"""Processes of multiprocessing. It pickles what this program itself made, over pipes of its own children and in memory
+shared with them.
 
 Dask does the same between machines, for those who name a cluster with ``--dask``: it is not imported otherwise.
 """
