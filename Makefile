@@ -12,7 +12,7 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PRECIOUS: %_memsched.onnx %_memsched.tflite %_arena.h
-.PHONY: help install demo test test-random test-dask test-browser test-integrations test-docs test-tflm test-core test-budgets docs lint types
+.PHONY: help install demo test test-all quick full rest seconds test-random test-dask test-browser test-integrations test-docs test-tflm test-core test-budgets docs lint types
 .PHONY: clean screenshots
 .PHONY: fuzz trust claims cuts truth mutants lowest lock audit
 .PHONY: bench bench-schedule bench-growth bench-addresses bench-tflm bench-onnxruntime bench-litert bench-tiling \
@@ -35,11 +35,27 @@ demo: install  ## Fit a real model into a microcontroller's memory, run both fil
 	    --report $(DEMO)/$(basename $(notdir $(MODEL)))_memsched.json \
 	    --html $(DEMO)/$(basename $(notdir $(MODEL)))_memsched.html --force
 
-test: install lint types  ## Run every check: lint, types, tests
-	$(BIN)/python -m pytest -n auto
+test: install  ## Run lint, types and the quick suite of tests, side by side (six minutes on two cores)
+	@$(MAKE) --no-print-directory --jobs=3 lint types quick
 
-test-random: install  ## Run the tests with other drawn cases than those that `make test` repeats
-	HYPOTHESIS_PROFILE=random $(BIN)/python -m pytest -n auto
+test-all: install  ## Run lint, types and every test in full (half an hour on two cores)
+	@$(MAKE) --no-print-directory --jobs=3 lint types full
+
+quick: install
+	@$(BIN)/python -m pytest -n auto --suite quick
+
+full: install
+	@$(BIN)/python -m pytest -n auto --suite all
+
+# What `make test` leaves out, the cheapest tests first; none begins after UNTIL (seconds since 1970).
+rest: install
+	@$(BIN)/python -m pytest -n auto --maxschedchunk 1 --suite rest $(if $(UNTIL),--until $(UNTIL))
+
+seconds: install  ## Measure every test, for tests/seconds.tsv, by which `make test` chooses (half an hour)
+	$(BIN)/python -m pytest -n auto --suite all --seconds
+
+test-random: install  ## Run all tests with other drawn cases than those that `make test` repeats
+	HYPOTHESIS_PROFILE=random $(BIN)/python -m pytest -n auto --suite all
 
 test-browser: install  ## Open pages in headless Chromium and use them (needs chromium and chromedriver)
 	$(BIN)/python -m pip install --quiet --editable '.[browser]'
@@ -102,12 +118,12 @@ audit: install  ## Compare the lock with what is installed, then look it up in d
 	    { echo "NOT AUDITED, or holes are known: see above"; exit 1; }
 
 lint: install  ## Check style, format and spelling
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/codespell
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+	@$(BIN)/codespell
 
 types: install  ## Check types
-	$(BIN)/mypy
+	@$(BIN)/mypy
 
 bench: install  ## Measure whole models: the table of docs/benchmarks/index.md
 	$(BIN)/python -m scripts.bench models

@@ -4,13 +4,18 @@ import math
 import os
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from memsched.commands.optimize import opening
+from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.litert.default_interpreter import InterpreterComparison
+from memsched.runtimes.onnxruntime import session_points
 from memsched.runtimes.slowdown import most_times
+
+pytest_plugins = ["tests.suites"]
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", deadline=None, print_blob=True)
@@ -23,6 +28,13 @@ os.environ.setdefault("MEMSCHED_DEFECTS", "raise")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+
+def _in_one_round(function_path: str, payload: dict[str, Any], timeout_seconds: float | None = None) -> ChildResult:
+    """Time sessions in one round, not nine, where no time decides."""
+    few = {"rounds": 1} if "rounds" in payload else {}
+    return run_in_child(function_path, payload | few, timeout_seconds)
+
+
 _TAKES_LONGER = InterpreterComparison.takes_longer
 
 
@@ -32,6 +44,7 @@ def _untimed() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(opening, "most_times", lambda _: math.inf)
         patch.setattr(InterpreterComparison, "takes_longer", False)
+        patch.setattr(session_points, "run_in_child", _in_one_round)
         yield
 
 
@@ -40,3 +53,4 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Judge times as users have it; the times are the test's own."""
     monkeypatch.setattr(opening, "most_times", most_times)
     monkeypatch.setattr(InterpreterComparison, "takes_longer", _TAKES_LONGER)
+    monkeypatch.setattr(session_points, "run_in_child", run_in_child)

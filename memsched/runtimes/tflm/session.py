@@ -7,6 +7,7 @@ and what it wrote before it died is the answer.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import math
 import os
@@ -278,7 +279,8 @@ def _child(
     answer: IO[bytes],
     patience: int,
 ) -> None:
-    """Run a model, write what it gave to ``answer``, and end this process."""
+    """Run a model, write what it gave to ``answer``, and end this process, whose crash is an answer, too."""
+    faulthandler.disable()
     signal.alarm(patience)
     os.dup2(log.fileno(), 1)
     os.dup2(log.fileno(), 2)
