@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from functools import cache
 from pathlib import Path
 
@@ -27,5 +28,13 @@ def text_of(path: Path) -> str:
 
 @cache
 def tree_of(path: Path) -> ast.Module:
-    """Return the syntax tree of a module."""
-    return ast.parse(text_of(path))
+    """Return the syntax tree of a module.
+
+    All trees are kept, a million nodes, through which no collection of garbage is to go again and again.
+    """
+    gc.disable()
+    try:
+        return ast.parse(text_of(path))
+    finally:
+        gc.freeze()
+        gc.enable()

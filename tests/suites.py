@@ -8,15 +8,17 @@ that are named on the command line are run in full.
 
 from __future__ import annotations
 
+import gc
 import resource
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
-__all__ = ["cheapest_first", "known_seconds", "quick_of"]
+__all__ = ["Draws", "cheapest_first", "known_seconds", "quick_of"]
 
 TABLE = Path(__file__).with_name("seconds.tsv")
 
@@ -26,17 +28,23 @@ DEAR = 0.5
 ALLOWANCE = 3.0
 """Processor seconds of dear tests per file."""
 
+Draws: TypeAlias = Callable[[int, int], int]
+"""Chooses between a few draws and all."""
+
 LATE = "no time was left"
 SPENT = "processor seconds"
 _BEGUN = pytest.StashKey[float]()
 
 
-def quick_of(ids: Sequence[str], seconds: Mapping[str, float], always: Collection[str] = ()) -> set[str]:
+def quick_of(
+    ids: Sequence[str], seconds: Mapping[str, float], always: Collection[str] = (), needed: Collection[str] = ()
+) -> set[str]:
     """Return the tests of the quick suite.
 
     Args:
         seconds: Of the dear tests.
         always: Tests that have a quick form.
+        needed: Functions of which a case is run, whatever it takes.
     """
     quick = {one for one in ids if one not in seconds or one in always}
     tested = {_function(one) for one in quick}
@@ -47,12 +55,12 @@ def quick_of(ids: Sequence[str], seconds: Mapping[str, float], always: Collectio
     for file, ordered in dear.items():
         spent = 0.0
         for one in ordered:
-            allowed = spent + seconds[one] <= ALLOWANCE or file not in files
-            if allowed and _function(one) not in tested:
+            function, must = _function(one), _function(one) in needed
+            if function not in tested and (must or spent + seconds[one] <= ALLOWANCE or file not in files):
                 quick.add(one)
-                tested.add(_function(one))
+                tested.add(function)
                 files.add(file)
-                spent += seconds[one]
+                spent += 0.0 if must else seconds[one]
     return quick
 
 
@@ -87,13 +95,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "quick: the cheapest case is in the quick suite, whatever it takes")
     if config.option.suite is None:
-        named = config.args_source is pytest.Config.ArgsSource.ARGS
-        config.option.suite = "all" if named else "quick"
+        config.option.suite = "all" if _files_are_named(config) else "quick"
+
+
+def _files_are_named(config: pytest.Config) -> bool:
+    return config.args_source is pytest.Config.ArgsSource.ARGS
 
 
 @pytest.fixture
-def draws(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
+def draws(request: pytest.FixtureRequest) -> Draws:
     """Choose between a few draws, for the quick suite, and all: ``draws(few, all)``. The test is in both suites."""
     quick = request.config.option.suite == "quick"
     return lambda few, every: few if quick else every
@@ -107,7 +119,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     seconds = known_seconds()
     by_id = {one.nodeid: one for one in items}
     both = {name for name, one in by_id.items() if "draws" in getattr(one, "fixturenames", ())}
-    quick = quick_of(list(by_id), seconds, both)
+    needed = {_function(name) for name, one in by_id.items() if one.get_closest_marker("quick")}
+    quick = quick_of(list(by_id), seconds, both, needed)
     if suite == "quick":
         left = [one for one in items if one.nodeid not in quick]
         items[:] = [one for one in items if one.nodeid in quick]
@@ -116,6 +129,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [by_id[name] for name in cheapest_first(set(by_id) - quick | both, seconds)]
     if left:
         config.hook.pytest_deselected(items=left)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # thousands of tests and modules stay to the end: no collection of garbage is to go through them
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -148,7 +165,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if config.option.seconds:
         said = [one for kind in terminalreporter.stats.values() for one in kind if isinstance(one, pytest.TestReport)]
         spent = {one.nodeid: _seconds_of(one) for one in said if one.when == "teardown"}
-        known = {} if config.option.suite == "all" else known_seconds()
+        whole = config.option.suite == "all" and not _files_are_named(config)
+        known = {} if whole else known_seconds()
         rows = [f"{name}\t{seconds:.1f}\n" for name, seconds in sorted((known | spent).items()) if seconds >= DEAR]
         TABLE.write_text("".join(rows), encoding="utf-8")
         terminalreporter.section(f"{sum(spent.values()):.0f} processor seconds; the dearest tests")

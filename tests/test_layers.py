@@ -134,6 +134,7 @@ def _may_import(name: str, other: str) -> bool:
     return same or floor_of(other) < floor_of(name) or floor_of(name) == 0
 
 
+@pytest.mark.quick
 def test_modules_import_only_from_floors_below() -> None:
     imports = [(name_of(path), other) for path in MODULES for other in imported_by(path)]
     assert [one for one in imports if not _may_import(*one)] == []

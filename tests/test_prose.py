@@ -8,6 +8,8 @@ import re
 import tokenize
 from collections.abc import Iterator
 
+import pytest
+
 from tests.sources import MODULES, PACKAGE, name_of, text_of, tree_of
 
 ROOT = PACKAGE.parent
@@ -68,6 +70,7 @@ def contorted(text: str) -> list[str]:
     return [phrase for phrase in CONTORTED if re.search(rf"\b{re.escape(phrase)}\b", flat)]
 
 
+@pytest.mark.quick
 def test_docstrings_and_comments_are_plain() -> None:
     spoken = {name_of(path): [*_docstrings(tree_of(path)), _comments(text_of(path))] for path in MODULES}
     assert [(name, found) for name, texts in spoken.items() for text in texts for found in contorted(text)] == []

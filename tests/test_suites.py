@@ -45,6 +45,12 @@ def test_what_has_a_quick_form_is_run_and_costs_no_allowance() -> None:
     assert "b.py::only" not in quick_of(IDS, SECONDS, {"b.py::dearer"})
 
 
+def test_of_what_is_needed_one_case_is_run_whatever_it_takes() -> None:
+    plain, needed = quick_of(IDS, SECONDS), quick_of(IDS, SECONDS, needed={"b.py::dearer", "a.py::many"})
+    assert needed - plain == {"b.py::dearer", "a.py::two"}, "and it costs no allowance"
+    assert plain <= needed
+
+
 def test_no_file_is_left_out_as_a_whole() -> None:
     names = set(suites.known_seconds())
     assert {one.partition("::")[0] for one in quick_of(sorted(names), suites.known_seconds())} == {

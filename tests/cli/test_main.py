@@ -312,6 +312,7 @@ def test_verify(run: Run, model: Path) -> None:
     assert values["measured_peak_after_bytes"] < values["measured_peak_before_bytes"]
 
 
+@pytest.mark.quick
 def test_verify_finds_a_difference_and_tolerates_one(run: Run, model: Path, tmp_path: Path) -> None:
     other = onnx.load_model_from_string(model.read_bytes())
     weight = other.graph.initializer[0]

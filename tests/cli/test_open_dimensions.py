@@ -147,6 +147,7 @@ def test_a_file_whose_dimensions_are_left_open_is_not_written(
     assert not (tmp_path / "ffn_memsched.onnx").exists()
 
 
+@pytest.mark.quick
 def test_verify_finds_a_file_that_is_wrong_at_another_size(run: Run, tmp_path: Path) -> None:
     """At the size that is stated, both compute the same."""
     found = optimize(ffn(), tile=True, effort=1, dims={"B": 1, "N": 512}, verify=False)

@@ -56,6 +56,7 @@ def test_default_names_and_a_better_order(run: Run, model: Path) -> None:
 
 
 @recent_onnxruntime
+@pytest.mark.quick
 def test_verification_in_the_real_runtimes(run: Run, model: Path, tflite_model: Path) -> None:
     for path in (model, tflite_model):
         done = run("optimize", path)

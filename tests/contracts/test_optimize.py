@@ -115,6 +115,7 @@ def test_a_budget_that_is_missed_leaves_no_file(seed: int, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("seed", [one for one in SEEDS if model_of(one)[0] == ".onnx"])
+@pytest.mark.quick
 def test_a_session_without_options_requests_no_more_for_the_result(seed: int, tmp_path: Path) -> None:
     """Unless a session is named: the sessions here are opened as people open them, and ask for what they record."""
     _, data, _ = model_of(seed)

@@ -83,6 +83,7 @@ def _faults(name: str, tree: ast.Module) -> Iterator[str]:
             yield f"{called} in line {call.lineno}"
 
 
+@pytest.mark.quick
 def test_no_code_out_of_files() -> None:
     names = {path: path.relative_to(ROOT).as_posix() for path in PACKAGE}
     assert [(name, fault) for path, name in names.items() for fault in _faults(name, tree_of(path))] == []

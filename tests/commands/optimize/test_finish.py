@@ -54,6 +54,7 @@ def worse(monkeypatch: pytest.MonkeyPatch, before: int, after: int) -> None:
     monkeypatch.setattr(finish, "verify_written", said)
 
 
+@pytest.mark.quick
 def test_a_file_that_default_sessions_pay_for_is_held_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     worse(monkeypatch, 1_000, 1_001)
     result = memsched.optimize(path)

@@ -108,6 +108,7 @@ def test_they_are_left_out(path: Path, words: dict[str, Any]) -> None:
     assert report.tiling is None
 
 
+@pytest.mark.quick
 def test_they_are_left_out_where_the_bits_differ(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tolerances = seen(monkeypatch, outputs_equal=False, relative_error=1e-7)
     result = memsched.optimize(path, order_guarantee="session")
