@@ -25,7 +25,7 @@ TABLE = Path(__file__).with_name("seconds.tsv")
 DEAR = 0.5
 """Processor seconds from which a test is dear."""
 
-ALLOWANCE = 3.0
+ALLOWANCE = 2.0
 """Processor seconds of dear tests per file."""
 
 Draws: TypeAlias = Callable[[int, int], int]
@@ -34,17 +34,15 @@ Draws: TypeAlias = Callable[[int, int], int]
 LATE = "no time was left"
 SPENT = "processor seconds"
 _BEGUN = pytest.StashKey[float]()
+_SHARED = pytest.StashKey[dict[tuple[str, str], float]]()
 
 
-def quick_of(
-    ids: Sequence[str], seconds: Mapping[str, float], always: Collection[str] = (), needed: Collection[str] = ()
-) -> set[str]:
+def quick_of(ids: Sequence[str], seconds: Mapping[str, float], always: Collection[str] = ()) -> set[str]:
     """Return the tests of the quick suite.
 
     Args:
         seconds: Of the dear tests.
-        always: Tests that have a quick form.
-        needed: Functions of which a case is run, whatever it takes.
+        always: Tests that are in it whatever they take.
     """
     quick = {one for one in ids if one not in seconds or one in always}
     tested = {_function(one) for one in quick}
@@ -55,12 +53,12 @@ def quick_of(
     for file, ordered in dear.items():
         spent = 0.0
         for one in ordered:
-            function, must = _function(one), _function(one) in needed
-            if function not in tested and (must or spent + seconds[one] <= ALLOWANCE or file not in files):
+            function = _function(one)
+            if function not in tested and (spent + seconds[one] <= ALLOWANCE or file not in files):
                 quick.add(one)
                 tested.add(function)
                 files.add(file)
-                spent += 0.0 if must else seconds[one]
+                spent += seconds[one]
     return quick
 
 
@@ -95,7 +93,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "quick: the cheapest case is in the quick suite, whatever it takes")
+    config.addinivalue_line("markers", "quick: the test, or the case, is in the quick suite whatever it takes")
     if config.option.suite is None:
         config.option.suite = "all" if _files_are_named(config) else "quick"
 
@@ -119,8 +117,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     seconds = known_seconds()
     by_id = {one.nodeid: one for one in items}
     both = {name for name, one in by_id.items() if "draws" in getattr(one, "fixturenames", ())}
-    needed = {_function(name) for name, one in by_id.items() if one.get_closest_marker("quick")}
-    quick = quick_of(list(by_id), seconds, both, needed)
+    marked = {name for name, one in by_id.items() if one.get_closest_marker("quick")}
+    quick = quick_of(list(by_id), seconds, both | marked)
     if suite == "quick":
         left = [one for one in items if one.nodeid not in quick]
         items[:] = [one for one in items if one.nodeid in quick]
@@ -135,6 +133,16 @@ def pytest_collection_finish() -> None:
     gc.freeze()  # thousands of tests and modules stay to the end: no collection of garbage is to go through them
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    # What another test paid for counts, too: it is there only if somebody makes it.
+    shared = item.config.stash.setdefault(_SHARED, {})
+    names = getattr(item, "fixturenames", ())
+    used = [seconds for (name, base), seconds in shared.items() if name in names and item.nodeid.startswith(base)]
+    item.stash[_BEGUN] = _spent() - sum(used)
+    return (yield)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     until = item.config.option.until
@@ -142,10 +150,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(LATE)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    item.stash[_BEGUN] = _spent()
-    return (yield)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> Iterator[None]:
+    before = _spent()
+    try:
+        return (yield)
+    finally:
+        if fixturedef.scope != "function":
+            shared = request.config.stash.setdefault(_SHARED, {})
+            shared[fixturedef.argname, fixturedef.baseid] = _spent() - before
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -31,7 +31,10 @@ MENTIONED = {command.text: command for page in PAGES for command in mentioned(pa
 FOLLOWED = dict.fromkeys(command.page for command in EVERY if class_of(command) == "run" and command.page not in TASKS)
 
 
-@pytest.mark.parametrize("page", FOLLOWED)
+QUICK = ("README.md", "docs/border.md", "docs/pipeline.md", "docs/tools/vela.md")
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.quick] * (page in QUICK)) for page in FOLLOWED])
 def test_what_a_page_shows_is_what_happens(page: str, tmp_path: Path) -> None:
     follow(page, tmp_path, {"run"})
 

@@ -40,15 +40,9 @@ def test_what_is_dear_does_not_depend_on_the_order_of_the_tests() -> None:
     assert cheapest_first(IDS[::-1], SECONDS) == cheapest_first(IDS, SECONDS)
 
 
-def test_what_has_a_quick_form_is_run_and_costs_no_allowance() -> None:
+def test_what_is_wanted_whatever_it_takes_is_run_and_costs_no_allowance() -> None:
     assert quick_of(IDS, SECONDS, {"b.py::dearer"}) - quick_of(IDS, SECONDS) == {"b.py::dearer"}
     assert "b.py::only" not in quick_of(IDS, SECONDS, {"b.py::dearer"})
-
-
-def test_of_what_is_needed_one_case_is_run_whatever_it_takes() -> None:
-    plain, needed = quick_of(IDS, SECONDS), quick_of(IDS, SECONDS, needed={"b.py::dearer", "a.py::many"})
-    assert needed - plain == {"b.py::dearer", "a.py::two"}, "and it costs no allowance"
-    assert plain <= needed
 
 
 def test_no_file_is_left_out_as_a_whole() -> None:
@@ -63,19 +57,23 @@ import pytest
 
 def test_cheap(draws): assert draws(2, 5) == {draws}
 
-@pytest.mark.parametrize("case", range(3))
+@pytest.mark.parametrize("case", [0, 1, 2, pytest.param(3, marks=pytest.mark.quick)])
 def test_dear(case): pass
+
+def test_other(): pass
 """
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Tests of which three are dear, one more than the others."""
+    """Tests of which most are dear."""
     (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = .\n")
     (tmp_path / "conftest.py").write_text(
         "from tests import suites\n"
         "pytest_plugins = ['tests.suites']\n"
-        "suites.known_seconds = lambda: {f'test_some.py::test_dear[{n}]': 3.0 - n for n in range(3)}\n"
+        "seconds = {f'test_some.py::test_dear[{n}]': 3.0 - n for n in range(3)}\n"
+        "seconds |= {'test_some.py::test_dear[3]': 9.0, 'test_some.py::test_other': 1.5}\n"
+        "suites.known_seconds = lambda: seconds\n"
     )
     return tmp_path
 
@@ -91,9 +89,10 @@ def run(project: Path, *options: object, draws: int) -> tuple[int, str, list[str
 
 
 def test_the_quick_suite_and_the_rest_are_all(project: Path) -> None:
-    assert run(project, draws=2)[2] == ["test_cheap", "test_dear[2]"]
-    assert run(project, "--suite", "rest", draws=5)[2] == ["test_cheap", "test_dear[1]", "test_dear[0]"]
-    every = ["test_cheap", "test_dear[0]", "test_dear[1]", "test_dear[2]"]
+    assert run(project, draws=2)[2] == ["test_cheap", "test_dear[3]", "test_other"]
+    rest = ["test_cheap", "test_dear[2]", "test_dear[1]", "test_dear[0]"]
+    assert run(project, "--suite", "rest", draws=5)[2] == rest
+    every = ["test_cheap", *(f"test_dear[{number}]" for number in range(4)), "test_other"]
     assert run(project, "--suite", "all", draws=5)[2] == every
     assert run(project, "test_some.py", draws=5)[2] == every, "named files are run in full"
 
@@ -101,13 +100,13 @@ def test_the_quick_suite_and_the_rest_are_all(project: Path) -> None:
 def test_what_there_is_no_time_for_is_listed_and_no_failure(project: Path) -> None:
     code, printed, passed = run(project, "--suite", "rest", "--until", time.time() - 1, draws=5)
     assert (code, passed) == (0, [])
-    assert "left out, as no time was left: 3 tests" in printed
+    assert "left out, as no time was left: 4 tests" in printed
     assert re.findall(r"(?m)^test_some.py::\w+(?: \(\d+\))?$", printed) == [
         "test_some.py::test_cheap",
-        "test_some.py::test_dear (2)",
+        "test_some.py::test_dear (3)",
     ]
     code, printed, passed = run(project, "--suite", "rest", "--until", time.time() + 1000, draws=5)
-    assert (code, len(passed), "left out" in printed) == (0, 3, False)
+    assert (code, len(passed), "left out" in printed) == (0, 4, False)
 
 
 def test_a_failure_is_one_whatever_was_left_out(project: Path) -> None:

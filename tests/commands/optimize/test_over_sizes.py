@@ -132,6 +132,7 @@ def test_a_budget_is_compared_with_the_process(written: Path) -> None:
     )
 
 
+@pytest.mark.quick
 def test_weights_in_a_file_beside_the_model_are_found(tmp_path: Path) -> None:
     given, file, feeds = tmp_path / "net.onnx", tmp_path / "elsewhere" / "0.onnx", tmp_path / "feeds.npz"
     onnx.save(_transformer(), given, save_as_external_data=True, location="net.bin", size_threshold=256)

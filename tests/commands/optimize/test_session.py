@@ -64,8 +64,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.mark.parametrize("session", ["default", "extended", "basic"])
-@pytest.mark.quick
+@pytest.mark.parametrize("session", ["default", "extended", pytest.param("basic", marks=pytest.mark.quick)])
 def test_what_is_predicted_is_what_the_printed_session_requests(path: Path, session: SessionName) -> None:
     result = optimize(path, session=session, effort=2.0)
     report = result.report.values
