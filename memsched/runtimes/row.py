@@ -5,15 +5,21 @@ Requests and answers are plain values, as `memsched.runtimes.child` can pass the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from memsched.runtimes.compare import compare, relative_error
+import numpy as np
 
-__all__ = ["INTEGER_BOUNDS", "RunError", "Values", "result"]
+from memsched.runtimes.compare import compare, relative_error
+from memsched.runtimes.special import Special
+
+__all__ = ["INTEGER_BOUNDS", "RowPair", "RunError", "Values", "result"]
 
 INTEGER_BOUNDS: Final = (4, 2, 1)
 """Integers are often indices: where the first choice is out of bounds, smaller ones may not be."""
+
+_THREADS: Final = 3
+"""Of a further run of the whole model: how these divide work must not count."""
 
 Values = dict[str, Any]
 """By name."""
@@ -45,3 +51,40 @@ def result(run: Callable[[], tuple[list[Values], list[Values]]]) -> dict[str, An
         "relative_error": relative_error(first, second),
         "absent": [name for name in expected[0] if name not in found[0]],
     }
+
+
+class RowPair:
+    """A whole model and its segments in a row, as a `memsched.runtimes.special.SpecialPair`.
+
+    Args:
+        inputs: (kind, random generator, bound of integers) -> the whole model's inputs, with such values among them.
+        whole: Runs the whole model on them; with the number of threads.
+        row: Runs the segments; returns all that these hand out.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        inputs: Callable[[Special, np.random.Generator, int], Values],
+        whole: Callable[[Values, int], Values],
+        row: Callable[[Values], Mapping[str, Any]],
+    ) -> None:
+        self._seed, self._inputs, self._whole, self._row = seed, inputs, whole, row
+        self._expected: Values = {}
+
+    def given(self, special: Special, bound: int) -> list[Any]:
+        """Return the outputs of the whole model."""
+        self._expected = self._whole(self._values(special, bound), 1)
+        return list(self._expected.values())
+
+    def written(self, special: Special, bound: int) -> list[Any]:
+        """Return those of the segments; a constant, which none hands out, as the whole model has it."""
+        found = self._row(self._values(special, bound))
+        return [found.get(name, value) for name, value in self._expected.items()]
+
+    def again(self, special: Special, bound: int) -> list[list[Any]]:
+        """Return the whole model's outputs with more threads."""
+        return [list(self._whole(self._values(special, bound), _THREADS).values())]
+
+    def _values(self, special: Special, bound: int) -> Values:
+        return self._inputs(special, np.random.default_rng([self._seed, len(special)]), bound)

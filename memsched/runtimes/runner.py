@@ -117,6 +117,7 @@ class RowRunner(Runner, Protocol):
 
     Attributes:
         row: What runs a model and its segments, as `memsched.runtimes.child.run_in_child` takes it.
+        row_special: What runs them on special values.
         other_mode: How they are run the second time, in words.
         kernels: What measures each operator of a model, likewise; None where the runtime does not say that.
         parts: The `PartRuntime` that executes parts of models on devices, "package.module:Class".
@@ -124,6 +125,8 @@ class RowRunner(Runner, Protocol):
 
     @property
     def row(self) -> str: ...  # noqa: D102 - above
+    @property
+    def row_special(self) -> str: ...  # noqa: D102 - above
     @property
     def other_mode(self) -> str: ...  # noqa: D102 - above
     @property

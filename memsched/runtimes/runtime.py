@@ -194,15 +194,19 @@ class RelayRules(Protocol):
         files: Sequence[bytes],
         *,
         seed: int,
+        tolerance: float = 0.0,
         seconds: float | None = None,
         borders: Sequence[Border] = (),
     ) -> RelayRun:
         """Run a model, and its stages one after the other, on the same random inputs, each twice in a row.
 
+        Then once on each kind of special values.
+
         Args:
             module: What was cut.
             whole: The model as given, which may have other inputs and outputs.
             borders: What stands between those of both.
+            tolerance: Relative error that is permitted.
             seconds: Where so many are too few for all inputs, it is done with fewer, but one at least.
 
         Raises:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from memsched.formats.module import Module
 from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.known import row_runner_of
+from memsched.runtimes.special import compared_on, worth_trying
 from memsched.runtimes.values import Verification
 
 __all__ = ["run_in_a_row"]
@@ -25,13 +26,15 @@ def run_in_a_row(
     *,
     runs: int = 3,
     seed: int = 0,
+    tolerance: float = 0.0,
 ) -> Verification:
     """Run a model and then its segments on the same random inputs, and compare the model's outputs.
 
     Values go from segment to segment by name. Outputs must be equal bit by bit in ONNX Runtime without graph
     optimisation, in the order of the file, and in LiteRT without delegates: there every operator is computed as it
     stands. What optimisation or delegates merge across a border cannot be merged in segments, so a note says whether
-    the outputs are equal with them too. An input set is run twice in a row where the model may keep a state.
+    the outputs are equal with them too. An input set is run twice in a row where the model may keep a state. Further
+    inputs have special values among them; these run where every operator is computed as it stands.
 
     Args:
         module: As it was read from ``first``: it says how inputs, and dimensions left open, are to be filled.
@@ -39,6 +42,7 @@ def run_in_a_row(
         segments: Files in order of execution.
         runs: Input sets.
         seed: Of the inputs.
+        tolerance: Relative error that is permitted.
 
     Raises:
         RuntimeUnavailableError: The runtime is not installed.
@@ -56,7 +60,11 @@ def run_in_a_row(
     result = run_in_child(runner.row, request, _TIMEOUT)
     if not result.ok:
         return _died(runtime, runner.row, request, result)
-    return _judged(runtime, runner.other_mode, result.value, request["runs"])
+    found = _judged(runtime, runner.other_mode, result.value, request["runs"])
+    if not worth_trying(found, tolerance):
+        return found
+    request["tolerance"] = tolerance
+    return compared_on(found, runner.row_special, request, {**request, "segments": []}, runtime)
 
 
 def _died(runtime: str, row: str, request: Mapping[str, Any], result: ChildResult) -> Verification:

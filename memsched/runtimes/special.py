@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, get_args
+from functools import partial
+from typing import Any, Final, Literal, Protocol, get_args
 
 import numpy as np
 
@@ -17,11 +19,16 @@ from memsched.runtimes.values import Verification
 __all__ = [
     "SPECIALS",
     "Special",
+    "SpecialPair",
     "SpecialRuns",
     "applying",
     "compared_on",
     "judged",
     "mixed",
+    "mixed_feed",
+    "mixed_inputs",
+    "shown_by",
+    "tried",
     "with_special",
     "worth_trying",
 ]
@@ -46,8 +53,26 @@ _OFTEN: Final = 16
 _MOST: Final = 64
 
 _TIMEOUT: Final = 300.0
+_REASON_CHARACTERS: Final = 200
 
 Outputs = Sequence[Any]
+
+
+class SpecialPair(Protocol):
+    """The model as given and the one written, run on the same inputs with special values among them.
+
+    Each function raises what the runtime does if the model does not run, and a ValueError if no input has such values.
+    ``bound`` is that of integers that may be indices.
+    """
+
+    def given(self, special: Special, bound: int) -> Outputs:
+        """Return the outputs of the model as given."""
+
+    def written(self, special: Special, bound: int) -> Outputs:
+        """Return those of the other one, in the form of those of the model as given."""
+
+    def again(self, special: Special, bound: int) -> Sequence[Outputs]:
+        """Return the outputs of further runs of the model as given, which may divide work otherwise."""
 
 
 class SpecialRuns(FrozenValue, frozen=True):
@@ -111,6 +136,69 @@ def mixed(values: Any, special: Special, rng: np.random.Generator, *, quantized:
     return found
 
 
+def mixed_inputs(
+    values: Sequence[Any], special: Special, rng: np.random.Generator, free: Sequence[bool], quantized: Sequence[bool]
+) -> list[Any]:
+    """Return a model's inputs with special values among them; what is no array stays as it is.
+
+    Args:
+        free: Which inputs may have them.
+        quantized: Which are quantised.
+
+    Raises:
+        ValueError: None of these has such values.
+    """
+    open_ = [is_free and isinstance(value, np.ndarray) for value, is_free in zip(values, free, strict=True)]
+    kinds = [(value.dtype, grid) for value, grid, one in zip(values, quantized, open_, strict=True) if one]
+    if special not in applying(kinds):
+        raise ValueError("no input has such values")
+    return [
+        mixed(value, special, rng, quantized=grid) if one else value
+        for value, grid, one in zip(values, quantized, open_, strict=True)
+    ]
+
+
+def mixed_feed(
+    feed: Mapping[str, Any], special: Special, rng: np.random.Generator, free: Callable[[str], bool] = lambda _: True
+) -> dict[str, Any]:
+    """Do the same by names, to inputs that are not quantised."""
+    values = mixed_inputs(list(feed.values()), special, rng, [free(name) for name in feed], [False] * len(feed))
+    return dict(zip(feed, values, strict=True))
+
+
+def tried(
+    pair: SpecialPair,
+    *,
+    specials: Sequence[Special] = SPECIALS,
+    bounds: Sequence[int] = (4, 1),
+    session: str = "",
+    tolerance: float = 0.0,
+) -> list[SpecialRuns]:
+    """Return what both models make of the kinds of special values in one session; nothing if the one given never runs.
+
+    Args:
+        specials: The kinds.
+        bounds: Of integers, largest first: with the first on which the model as given runs on some kind, both are run.
+        session: As `SpecialRuns` has it.
+    """
+    for bound in bounds:
+        given: dict[Special, Outputs] = {}
+        for special in specials:
+            with contextlib.suppress(Exception):  # runtimes raise classes of their own
+                given[special] = pair.given(special, bound)
+        if given:
+            written = {special: _written(pair, special, bound) for special in given}
+            return [SpecialRuns(session, given, written, partial(pair.again, bound=bound), tolerance)]
+    return []
+
+
+def _written(pair: SpecialPair, special: Special, bound: int) -> Outputs | str:
+    try:
+        return pair.written(special, bound)
+    except Exception as error:  # runtimes raise classes of their own
+        return f"the other model does not run: {' '.join(str(error).split())[:_REASON_CHARACTERS]}"
+
+
 def judged(runs: Sequence[SpecialRuns]) -> dict[str, Any]:
     """Return what sessions showed, as plain values.
 
@@ -160,14 +248,26 @@ def compared_on(
         alone: A request for the model as given in place of both, for when one of them ends the process.
         word: What the runtime is called.
     """
-    result = run_in_child(function, request, _TIMEOUT)
+    shown = shown_by(function, request, alone, word)
+    return found if shown is None else with_special(found, shown)
+
+
+def shown_by(
+    function: str, request: Mapping[str, Any], alone: Mapping[str, Any], word: str, timeout: float = _TIMEOUT
+) -> Mapping[str, Any] | None:
+    """Return what `judged` says of both models in a child process; None if the model as given is what fails.
+
+    Args:
+        function, request, alone, word: As `compared_on` has them.
+        timeout: Seconds.
+    """
+    result = run_in_child(function, request, timeout)
     if result.ok:
-        return with_special(found, result.value)
-    if result.status == "crash" and run_in_child(function, alone, _TIMEOUT).ok:
-        return with_special(
-            found, {"tried": [], "off": None, "wrong": f"on special values {word} crashes on the other model"}
-        )
-    return found
+        shown: Mapping[str, Any] = result.value
+        return shown
+    if result.status == "crash" and run_in_child(function, alone, timeout).ok:
+        return {"tried": [], "off": None, "wrong": f"on special values {word} crashes on the other model"}
+    return None
 
 
 def with_special(found: Verification, shown: Mapping[str, Any]) -> Verification:

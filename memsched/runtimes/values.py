@@ -195,6 +195,11 @@ class Verification(FrozenValue, frozen=True):
         """Return a size that the model as given leaves open and at which the optimized one is wrong."""
         return next((one for one in self.other_sizes if one.outcome == "wrong"), None)
 
+    @property
+    def apart(self) -> str:
+        """How outputs differ that do, in words."""
+        return self.special_wrong or f"(by up to {self.max_abs_error})"
+
     def within(self, atol: float) -> bool | None:
         """Return whether no output differs by more than ``atol``; None where nothing could be run."""
         if self.outputs_equal is None:

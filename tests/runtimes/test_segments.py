@@ -15,9 +15,11 @@ from memsched.runtimes import segments as runner
 from memsched.runtimes.child import ChildResult
 from memsched.runtimes.onnxruntime import row
 from memsched.runtimes.segments import run_in_a_row
+from memsched.runtimes.special import SPECIALS, WORDS
 from tests.formats.onnx.test_segments import branching, constant, node
 from tests.formats.tflite.test_segments import stateful
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build, int32s, options
+from tests.runtimes.test_special import IDENTITY, ONNX, tflite_net
 from tests.segment_cuts import cut, load, random_stages, segments_of
 from tests.small_models import floats, model_of
 
@@ -151,6 +153,25 @@ def test_segments_draw_the_numbers_that_the_tflite_model_draws() -> None:
     tensors = [T("shape", (2,), "INT32", int32s(1, 4)), T("a"), T("x"), T("y")]
     ops = [O("RANDOM_UNIFORM", [0], [1], options("RandomOptions")), O("ADD", [1, 2], [3], options("AddOptions"))]
     assert run_in_a_row(*_args(build(Sub(tensors, ops, [2], [3])), [0, 1])).outputs_equal is True
+
+
+@pytest.mark.parametrize("kind", SPECIALS)
+def test_segments_of_which_only_special_values_differ_are_not_equal(kind: Any) -> None:
+    module = load(IDENTITY)
+    found = run_in_a_row(module, IDENTITY, [IDENTITY])
+    assert (found.outputs_equal, found.special_values) == (True, tuple(WORDS.values()))
+    found = run_in_a_row(module, IDENTITY, [ONNX[kind]])
+    assert found.outputs_equal is False
+    assert WORDS[kind] in (found.special_wrong or "")
+
+
+def test_tflite_segments_of_which_only_special_values_differ_are_not_equal() -> None:
+    data = tflite_net("MUL", "MulOptions", 1.0)
+    found = run_in_a_row(load(data), data, [tflite_net("DIV", "DivOptions", 1.0)])
+    assert (found.outputs_equal, found.special_values) == (True, tuple(WORDS.values()))
+    found = run_in_a_row(load(data), data, [tflite_net("ADD", "AddOptions", 0.0)])
+    assert found.outputs_equal is False
+    assert "zeros of both signs" in (found.special_wrong or "")
 
 
 def test_it_says_which_side_crashes(monkeypatch: pytest.MonkeyPatch) -> None:

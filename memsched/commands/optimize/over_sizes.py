@@ -41,6 +41,7 @@ from memsched.runtimes.known import runtime_of
 from memsched.runtimes.onnxruntime.ranged import RangedRun, TimeRatio
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.runtime import Requirement
+from memsched.runtimes.special import with_special
 from memsched.runtimes.values import Verification
 from memsched.search.run import Run
 from memsched.units import Percentage
@@ -268,7 +269,7 @@ def _verification(measured: RangedTrials) -> Verification | None:
     if best is None:
         return None
     compared = [one for one in best.compared if one is not None]
-    return Verification(
+    found = Verification(
         runtime=best.runtime,
         runs=len(compared),
         outputs_equal=all(one.equal for one in compared),
@@ -279,6 +280,7 @@ def _verification(measured: RangedTrials) -> Verification | None:
         reason=None,
         relative_error=max((distance(one) for one in compared), default=0.0),
     )
+    return with_special(found, best.special)
 
 
 def _section(opened: OpenModel, measured: RangedTrials, orders: RangeOrders) -> BlocksSection:

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from memsched.commands.failures import Failures
 from memsched.errors import UsageError
@@ -21,8 +21,18 @@ from memsched.frozen import FrozenValue
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.child import ChildEndedError, children_until
 from memsched.runtimes.measure import LEAST_RUNS
-from memsched.runtimes.onnxruntime.ranged import AtSize, RangedRun, TimeRatio, compare_at, draw_at, race, run_on
+from memsched.runtimes.onnxruntime.ranged import (
+    AtSize,
+    RangedRun,
+    TimeRatio,
+    compare_at,
+    draw_at,
+    race,
+    run_on,
+    special_at,
+)
 from memsched.runtimes.slowdown import most_times
+from memsched.runtimes.special import judged
 from memsched.search.run import Run
 
 __all__ = [
@@ -100,6 +110,7 @@ class BlockFile(FrozenValue, frozen=True):
         point: What was rewritten; None where only the order of the operators is another.
         times: At the large size and at the small one.
         runtime: In which outputs were compared.
+        special: What `memsched.runtimes.special.judged` says of special values.
     """
 
     point: BlockPoint | None
@@ -109,6 +120,7 @@ class BlockFile(FrozenValue, frozen=True):
     times: tuple[TimeRatio, TimeRatio]
     compared: tuple[AtSize | None, ...]
     runtime: str
+    special: Mapping[str, Any]
 
 
 class RangedTrials(FrozenValue, frozen=True):
@@ -345,7 +357,11 @@ def _tried(trial: _PointTrial, file: _PointFile) -> BlockFile | str:
     runtime, outputs = _compared(trial, file.path)
     if not all(one is None or _is_right(one, _LEEWAY if trial.accurate is None else 1.0) for one in outputs):
         return "outputs differ"
-    return BlockFile(file.point, file.path.read_bytes(), large, short[0], (times[0], times[1]), outputs, runtime)
+    special = _special(trial, file.path)
+    if special["wrong"] is not None:
+        return f"outputs differ {special['wrong']}"
+    model, took_long = file.path.read_bytes(), (times[0], times[1])
+    return BlockFile(file.point, model, large, short[0], took_long, outputs, runtime, special)
 
 
 def _steady(trial: _PointTrial, file: _PointFile) -> RangedRun | str:
@@ -397,6 +413,19 @@ def _compared(trial: _PointTrial, path: Path) -> tuple[str, tuple[AtSize | None,
         tolerance=TOLERANCE,
     )
     return runtime, tuple(row[0] if row else None for row in rows)
+
+
+def _special(trial: _PointTrial, path: Path) -> Mapping[str, Any]:
+    """Return what outputs show on special values at the large and the small size, as `judged` says it."""
+    found = special_at(
+        (trial.given.path, path),
+        list({tuple(one.items()): one for one in (trial.sizes.large, trial.sizes.small)}.values()),
+        seed=trial.seed,
+        folder=trial.given.folder,
+        accurate=trial.accurate,
+        tolerance=TOLERANCE,
+    )
+    return judged(()) if found is None else found
 
 
 def _is_right(one: AtSize, leeway: float) -> bool:

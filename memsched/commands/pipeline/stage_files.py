@@ -124,12 +124,12 @@ def run_in_order(
     """Run the segments in a row against the whole model."""
     from memsched.runtimes.segments import run_in_a_row
 
-    found = run_in_a_row(module, data, [segment.model for segment in segments], seed=seed)
     allowed = 0.0 if exact else TOLERANCE
+    found = run_in_a_row(module, data, [segment.model for segment in segments], seed=seed, tolerance=allowed)
     error_ = found.relative_error
     if found.outputs_equal is False and (error_ is None or error_ > allowed):
         raise VerificationError(
-            f"the segments' outputs differ from the model's in {found.runtime} (by up to {found.max_abs_error}): "
-            f"no segment is written; please report it. {found.reason or ''}".rstrip()
+            f"the segments' outputs differ from the model's in {found.runtime} {found.apart}: "
+            f"no segment is written; please report it. {'' if found.special_wrong else found.reason or ''}".rstrip()
         )
     return found, found.notes

@@ -6,6 +6,8 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from memsched.commands.failures import Failures
 from memsched.commands.optimize.place import prepare
 from memsched.commands.options import RelayOptions
@@ -28,6 +30,7 @@ from memsched.report.values.border import BorderSection
 from memsched.runtimes.known import check_runner, runtime_of
 from memsched.runtimes.runtime import RelayRules, RelayRun
 from memsched.runtimes.segments import run_in_a_row
+from memsched.runtimes.special import applying
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
 from memsched.search.run import Run
@@ -51,6 +54,9 @@ _MACS_PER_SECOND = 50e6
 
 _RUNS_TO_VERIFY = 14
 """Verifying stages takes as long as so many runs of the model: each input runs twice, in stages, which do more."""
+
+_RUNS_PER_SPECIAL = 2.5
+"""The same of a kind of special values, which runs once."""
 
 _SECONDS_TO_END = 1.0
 """For starting a runtime, and for writing."""
@@ -243,7 +249,9 @@ def _share_to_end(module: Module, options: RelayOptions) -> float:
     """Return the share of the time that is left for verification and for writing."""
     if options.time_limit is None or options.effort is not None:
         return 0.0
-    runs = _RUNS_TO_VERIFY if options.verify else 0
+    inputs = [module.graphs[0].tensors[tensor].dtype for tensor in module.graphs[0].inputs]
+    specials = applying([(dtype, False) for dtype in inputs if dtype in np.sctypeDict])
+    runs = _RUNS_TO_VERIFY + _RUNS_PER_SPECIAL * len(specials) if options.verify else 0
     seconds = _SECONDS_TO_END + runs * sum(op.macs for op in module.graphs[0].ops) / _MACS_PER_SECOND
     return min(_MOST_TO_VERIFY, seconds / max(options.time_limit, _SECONDS_TO_END))
 
@@ -344,21 +352,25 @@ def _verified(
         VerificationError: The outputs differ.
     """
     models, notes = [one.data for one in files], []
+    allowed = TOLERANCE if _rewriting(options) else 0.0
     seconds = None if run.limits.time_limit is None else max(0.0, run.remaining() - _SECONDS_TO_END)
     try:
         segments = [one.segment for one in files]
         found = rules.execute(
-            cut.module, data, segments, models, seed=options.seed, seconds=seconds, borders=cut.borders
+            *(cut.module, data, segments, models),
+            seed=options.seed,
+            tolerance=allowed,
+            seconds=seconds,
+            borders=cut.borders,
         )
     except RuntimeUnavailableError as error:
         notes.append(str(error))
-        found = RelayRun(run_in_a_row(cut.module, cut.data, models, seed=options.seed))
+        found = RelayRun(run_in_a_row(cut.module, cut.data, models, seed=options.seed, tolerance=allowed))
         notes += ["the whole model was run with its new inputs and outputs, too"] if cut.borders else []
     one = found.verification
-    allowed = TOLERANCE if _rewriting(options) else 0.0
     if one.outputs_equal is False and (one.relative_error is None or one.relative_error > allowed):
         raise VerificationError(
-            f"the stages' outputs differ from the model's in {one.runtime} (by up to {one.max_abs_error}): nothing is "
-            f"written; please report it. {one.reason or ''}".rstrip()
+            f"the stages' outputs differ from the model's in {one.runtime} {one.apart}: nothing is "
+            f"written; please report it. {'' if one.special_wrong else one.reason or ''}".rstrip()
         )
     return found, (*notes, *one.notes)

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from memsched.runtimes.inputs import random_values
 from memsched.runtimes.litert.draws import draw_mismatch, with_same_seeds
-from memsched.runtimes.row import INTEGER_BOUNDS, RunError, Values, result
+from memsched.runtimes.row import INTEGER_BOUNDS, RowPair, RunError, Values, result
+from memsched.runtimes.special import Special, judged, mixed_inputs, tried
 
-__all__ = ["run"]
+__all__ = ["run", "special"]
 
 _INVOKES: Final = 2
 """Runs in a row of a TFLite model on one input: state that one leaves behind is the next one's input."""
@@ -31,6 +32,26 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
         random = None if again["equal"] else "an operator draws random numbers"
     other = result(lambda: _run_tflite(request, "default"))
     return {"random": random, "mismatch": mismatch, "plain": plain, "other": other}
+
+
+def special(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Do what `memsched.runtimes.onnxruntime.row.special` does in LiteRT, without delegates."""
+    models = with_same_seeds([request["model"], *request["segments"]])
+    names = {int(tensor): str(name) for tensor, name in request["names"]}
+
+    def inputs(kind: Special, rng: Any, bound: int) -> Values:
+        return _load(models[0], "plain", names, 0).random(rng, bound, kind)
+
+    def whole(values: Values, threads: int) -> Values:
+        return _Interpreter(models[0], "plain", names, threads).invoke(values)
+
+    def row(values: Values) -> Values:
+        held = dict(values)
+        for number, model in enumerate(models[1:], 1):
+            held.update(_invoke(_load(model, "plain", {}, number), number, held))
+        return held
+
+    return judged(tried(RowPair(request["seed"], inputs, whole, row), tolerance=request["tolerance"]))
 
 
 def _run_tflite(request: Mapping[str, Any], mode: str) -> tuple[list[Values], list[Values]]:
@@ -97,11 +118,13 @@ def _invoke(interpreter: _Interpreter, number: int, values: Values) -> Values:
 class _Interpreter:
     """One model in LiteRT, fed and asked by names."""
 
-    def __init__(self, model: bytes, mode: str, names: Mapping[int, str]) -> None:
+    def __init__(self, model: bytes, mode: str, names: Mapping[int, str], threads: int = 1) -> None:
         from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
         resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if mode == "plain" else OpResolverType.AUTO
-        self._interpreter = Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=resolver)
+        self._interpreter = Interpreter(
+            model_content=model, num_threads=threads, experimental_op_resolver_type=resolver
+        )
         self._interpreter.allocate_tensors()
         self._names = names
 
@@ -109,16 +132,26 @@ class _Interpreter:
         """Forget all state."""
         self._interpreter.reset_all_variables()
 
-    def random(self, rng: Any, bound: int) -> Values:
-        """Return random values for all inputs; integers that are not quantised lie below ``bound``."""
+    def random(self, rng: Any, bound: int, special: Special | None = None) -> Values:
+        """Return random values for all inputs; integers that are not quantised lie below ``bound``.
+
+        Args:
+            special: What is to be among them.
+        """
         import numpy as np
 
         values = {}
-        for detail in self._interpreter.get_input_details():
+        details = self._interpreter.get_input_details()
+        for detail in details:
             dtype = "S4" if np.dtype(detail["dtype"]).kind in "OSU" else detail["dtype"]
             quantized = detail["quantization"][0] != 0
             values[self._name(detail)] = random_values(dtype, detail["shape"], rng, full_range=quantized, high=bound)
-        return values
+        if special is None:
+            return values
+        grid = [one["quantization"][0] != 0 for one in details]
+        return dict(
+            zip(values, mixed_inputs(list(values.values()), special, rng, [True] * len(grid), grid), strict=True)
+        )
 
     def invoke(self, values: Values) -> Values:
         """Run once; the inputs take the shapes of the values that are given."""

@@ -22,6 +22,7 @@ class LiteRtRunner(TfliteRunner):
 
     name: Final[RunnerName] = "litert"
     row: Final = "memsched.runtimes.litert.row:run"
+    row_special: Final = "memsched.runtimes.litert.row:special"
     other_mode: Final = "with LiteRT's default delegates"
     kernels: Final = None
     parts: Final = "memsched.runtimes.litert.parts:LiteRtParts"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,19 +11,15 @@ from memsched.runtimes.borders import BorderFormulas
 from memsched.runtimes.inputs import random_values
 from memsched.runtimes.litert.answers import CompareRequest
 from memsched.runtimes.litert.draws import with_same_seeds
-from memsched.runtimes.litert.session import MODES, drawn_type, one_line, opened
-from memsched.runtimes.special import Special, SpecialRuns, applying, compared_on, judged, mixed, worth_trying
+from memsched.runtimes.litert.session import drawn_type, opened
+from memsched.runtimes.special import Special, compared_on, judged, mixed_inputs, tried, worth_trying
 from memsched.runtimes.values import Verification
 
 __all__ = ["execute", "with_special_values"]
 
 _EXECUTE: Final = "memsched.runtimes.litert.special:execute"
 
-_INTEGER_BOUNDS: Final = (4, 1)
-"""Exclusive bounds tried for integer inputs: they may be indices into an axis of unknown length."""
-
 _WORDS: Final = {"plain": "LiteRT without delegates", "default": "LiteRT with its default delegates"}
-_REFUSALS: Final = (RuntimeError, ValueError)
 
 
 def with_special_values(found: Verification, request: CompareRequest, tolerance: float) -> Verification:
@@ -49,65 +43,47 @@ def execute(payload: Mapping[str, Any]) -> dict[str, Any]:
     request = msgspec.convert(payload["request"], CompareRequest)
     before, after = with_same_seeds([request.before, request.after])
     request = msgspec.structs.replace(request, before=before, after=after)
-    return judged(list(_runs(request, payload["tolerance"])))
+    pairs = [(_ModePair(request, mode), words) for mode, words in _WORDS.items()]
+    return judged([one for pair, words in pairs for one in tried(pair, session=words, tolerance=payload["tolerance"])])
 
 
-def _runs(request: CompareRequest, tolerance: float) -> Iterator[SpecialRuns]:
-    formulas = BorderFormulas(request.borders)
-    for mode in MODES:
-        for bound in _INTEGER_BOUNDS:
-            expected = _of_given(request, mode, bound, formulas)
-            if expected:
-                found = {one: _of_written(request, mode, bound, formulas, one) for one in expected}
-                again = partial(_again, request, mode, bound, formulas)
-                yield SpecialRuns(_WORDS[mode], expected, found, again, tolerance)
-                break
+class _ModePair:
+    """Both models of a request in one mode, as a `SpecialPair`."""
 
+    def __init__(self, request: CompareRequest, mode: str) -> None:
+        self._request, self._mode = request, mode
+        self._formulas = BorderFormulas(request.borders)
 
-def _of_given(request: CompareRequest, mode: str, bound: int, formulas: BorderFormulas) -> dict[Special, Any]:
-    found: dict[Special, Any] = {}
-    with contextlib.suppress(*_REFUSALS):
-        for special in applying([kind for place, kind in _kinds(request, mode) if formulas.moved_only(place)]):
-            with contextlib.suppress(*_REFUSALS):
-                outputs = _outputs(request.before, mode, _inputs(request, mode, bound, formulas, special))
-                found[special] = formulas.results_on_grid(outputs)
-    return found
+    def given(self, special: Special, bound: int) -> Any:
+        """Return the outputs of the model as given; see `SpecialPair.given`."""
+        return self._formulas.results_on_grid(_outputs(self._request.before, self._mode, self._inputs(special, bound)))
 
+    def written(self, special: Special, bound: int) -> Any:
+        """Return those of the other one; see `SpecialPair.written`."""
+        inputs = self._formulas.inputs(self._inputs(special, bound))
+        return self._formulas.outputs(_outputs(self._request.after, self._mode, inputs))
 
-def _of_written(
-    request: CompareRequest, mode: str, bound: int, formulas: BorderFormulas, special: Special
-) -> list[Any] | str:
-    given = formulas.inputs(_inputs(request, mode, bound, formulas, special))
-    try:
-        return formulas.outputs(_outputs(request.after, mode, given))
-    except _REFUSALS as error:
-        return f"the other model is refused: {one_line(error)}"
+    def again(self, special: Special, bound: int) -> list[Any]:
+        """Return the outputs of another run; see `SpecialPair.again`."""
+        return [self.given(special, bound)]
 
+    def _inputs(self, special: Special, bound: int) -> list[Any]:
+        """Return random inputs of the model as given with special values among them."""
+        import numpy as np
 
-def _again(
-    request: CompareRequest, mode: str, bound: int, formulas: BorderFormulas, special: Special
-) -> list[Sequence[Any]]:
-    outputs = _outputs(request.before, mode, _inputs(request, mode, bound, formulas, special))
-    return [formulas.results_on_grid(outputs)]
-
-
-def _kinds(request: CompareRequest, mode: str) -> list[tuple[int, tuple[Any, bool]]]:
-    details = opened(request.before, mode).get_input_details()
-    return [(place, (drawn_type(one["dtype"]), one["quantization"][0] != 0)) for place, one in enumerate(details)]
-
-
-def _inputs(request: CompareRequest, mode: str, bound: int, formulas: BorderFormulas, special: Special) -> list[Any]:
-    """Return random inputs of the model as given with special values among them."""
-    import numpy as np
-
-    rng = np.random.default_rng([request.seed, len(special)])
-    shapes = [one["shape"] for one in opened(request.before, mode).get_input_details()]
-    found = []
-    for (place, (dtype, quantized)), shape in zip(_kinds(request, mode), shapes, strict=True):
-        value = random_values(dtype, shape, rng, full_range=quantized, high=bound)
-        free = formulas.moved_only(place)
-        found.append(mixed(value, special, rng, quantized=quantized) if free else formulas.on_grid(place, value))
-    return found
+        rng = np.random.default_rng([self._request.seed, len(special)])
+        details = opened(self._request.before, self._mode).get_input_details()
+        quantized = [one["quantization"][0] != 0 for one in details]
+        free = [self._formulas.moved_only(place) for place in range(len(details))]
+        drawn = [
+            random_values(drawn_type(one["dtype"]), one["shape"], rng, full_range=grid, high=bound)
+            for one, grid in zip(details, quantized, strict=True)
+        ]
+        values = mixed_inputs(drawn, special, rng, free, quantized)
+        return [
+            value if is_free else self._formulas.on_grid(place, value)
+            for place, (value, is_free) in enumerate(zip(values, free, strict=True))
+        ]
 
 
 def _outputs(model: bytes, mode: str, inputs: Sequence[Any]) -> list[Any]:

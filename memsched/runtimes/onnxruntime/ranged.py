@@ -11,6 +11,7 @@ from memsched.errors import UsageError
 from memsched.frozen import FrozenValue
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.onnxruntime.session_points import STEADY_SECONDS, least_runs
+from memsched.runtimes.special import shown_by
 
 __all__ = [
     "AtSize",
@@ -23,12 +24,14 @@ __all__ = [
     "run_at",
     "run_on",
     "runs_at",
+    "special_at",
 ]
 
 _DRAW: Final = "memsched.runtimes.onnxruntime.ranged_process:draw"
 _MEASURE: Final = "memsched.runtimes.onnxruntime.ranged_process:measure"
 _RACE: Final = "memsched.runtimes.onnxruntime.ranged_process:race"
 _COMPARE: Final = "memsched.runtimes.onnxruntime.ranged_process:compare_sizes"
+_SPECIAL: Final = "memsched.runtimes.onnxruntime.ranged_process:special_at_sizes"
 _TIMEOUT: Final = 1800.0
 
 _CHANCES: Final = 3
@@ -213,14 +216,7 @@ def compare_at(
     Raises:
         UsageError: The first runs at none of them.
     """
-    request: dict[str, Any] = {
-        "paths": [str(path.absolute()) for path in paths],
-        "folder": _told(folder),
-        "sizes": [dict(one) for one in sizes],
-        "seed": seed,
-        "accurate": None if accurate is None else str(accurate.absolute()),
-        "tolerance": tolerance,
-    }
+    request = _comparison(paths, sizes, seed, folder, accurate, tolerance)
     result = run_in_child(_COMPARE, request, _TIMEOUT)
     if not result.ok:
         raise UsageError(f"the model does not run at these sizes: {' '.join((result.reason or '').split())}")
@@ -229,6 +225,43 @@ def compare_at(
     if len(said) == len(rows):
         raise UsageError(f"the model does not run at any of these sizes: {said[0]}")
     return f"onnxruntime {result.value['version']}", [[AtSize(**one) for one in row["others"]] for row in rows]
+
+
+def special_at(
+    paths: tuple[Path, Path],
+    sizes: Sequence[Mapping[str, int]],
+    *,
+    seed: int,
+    folder: Path | None,
+    accurate: Path | None,
+    tolerance: float,
+) -> Mapping[str, Any] | None:
+    """Return what `memsched.runtimes.special.judged` says of two models at these sizes; None if the first fails.
+
+    Args:
+        paths, sizes, folder, accurate, tolerance: As `compare_at` has them.
+    """
+    request = _comparison(paths, sizes, seed, folder, accurate, tolerance)
+    alone = _comparison(paths[:1] * 2, sizes, seed, folder, accurate, tolerance)
+    return shown_by(_SPECIAL, request, alone, "onnxruntime", _TIMEOUT)
+
+
+def _comparison(
+    paths: Sequence[Path],
+    sizes: Sequence[Mapping[str, int]],
+    seed: int,
+    folder: Path | None,
+    accurate: Path | None,
+    tolerance: float,
+) -> dict[str, Any]:
+    return {
+        "paths": [str(path.absolute()) for path in paths],
+        "folder": _told(folder),
+        "sizes": [dict(one) for one in sizes],
+        "seed": seed,
+        "accurate": None if accurate is None else str(accurate.absolute()),
+        "tolerance": tolerance,
+    }
 
 
 def _told(folder: Path | None) -> str | None:

@@ -18,15 +18,19 @@ from memsched.runtimes.measure import forget_highest, process_bytes, run_until_s
 from memsched.runtimes.onnxruntime.draws import same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_arrays
 from memsched.runtimes.onnxruntime.sessions import find_data, run_once
+from memsched.runtimes.special import Special, judged, mixed_feed, tried
 from memsched.search.heap import give_back_at_once
 
-__all__ = ["compare_sizes", "draw", "measure", "race"]
+__all__ = ["compare_sizes", "draw", "measure", "race", "special_at_sizes"]
 
 _PAUSE: Final = 0.02
 _TICK: Final = 1e-6
 _NOTHING: Final = 1e-6
 _BOUND: Final = 2
 """Random integers are below this: ids, and masks of what counts."""
+
+_THREADS: Final = (1, 3)
+"""Of further sessions for the model as given: how these divide work must not count."""
 
 
 def draw(request: Mapping[str, Any]) -> None:
@@ -143,6 +147,65 @@ def compare_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
     return {"version": onnxruntime.__version__, "rows": rows}
 
 
+def special_at_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `memsched.runtimes.special.judged` says of special values at several sizes.
+
+    Args:
+        request: As `compare_sizes` has it, with one model beside the first.
+    """
+    runs = []
+    for sizes in request["sizes"]:
+        words = "a session at " + ", ".join(f"{name} = {size:,}" for name, size in sizes.items())
+        runs += tried(_SizePair(request, sizes), bounds=(_BOUND,), session=words, tolerance=request["tolerance"])
+    return judged(runs)
+
+
+class _SizePair:
+    """Two models at one size, as a `memsched.runtimes.special.SpecialPair`."""
+
+    def __init__(self, request: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+        import onnx
+
+        self._request, self._sizes = request, sizes
+        first = onnx.load_model(request["paths"][0], load_external_data=False)
+        # What draws random numbers begins anew in every run.
+        self._draws = same_draws(first, ()).count > 0
+        self._opened = _opened_alike(request["paths"], request["folder"])
+
+    def given(self, special: Special, bound: int) -> Any:
+        """Return the outputs of the first model."""
+        return run_once(self._session(0), self._feed(special, bound))
+
+    def written(self, special: Special, bound: int) -> Any:
+        """Return those of the other one."""
+        session = self._session(1)
+        if isinstance(session, str):
+            raise ValueError(session)
+        return run_once(session, self._feed(special, bound))
+
+    def again(self, special: Special, bound: int) -> list[Any]:
+        """Return the first model's outputs with other numbers of threads, and more accurate ones."""
+        if self._draws:
+            return []
+        path, folder = self._request["paths"][0], self._request["folder"]
+        sessions = [_opened(path, folder, described=False, threads=threads)[0] for threads in _THREADS]
+        accurate = self._request["accurate"] or path
+        sessions.append(_opened(accurate, folder, described=False, optimised=False)[0])
+        return [run_once(session, self._feed(special, bound)) for session in sessions]
+
+    def _session(self, number: int) -> Any:
+        if self._draws:
+            self._opened = _opened_alike(self._request["paths"], self._request["folder"])
+        return self._opened[number][0]
+
+    def _feed(self, special: Special, bound: int) -> dict[str, Any]:
+        import numpy as np
+
+        rng = np.random.default_rng([self._request["seed"], len(special)])
+        session, proto = self._opened[0]
+        return mixed_feed(_feed(session, proto, self._sizes, rng, bound), special, rng)
+
+
 class _Accurate:
     """Outputs of a more accurate model, computed when they are asked for.
 
@@ -246,7 +309,7 @@ def _opened(
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"]), proto
 
 
-def _feed(session: Any, proto: Any, sizes: Mapping[str, int], rng: Any) -> dict[str, Any]:
+def _feed(session: Any, proto: Any, sizes: Mapping[str, int], rng: Any, bound: int = _BOUND) -> dict[str, Any]:
     shapes: dict[str, list[int]] = {}
     for value in session.get_inputs():
         dims = [
@@ -254,7 +317,7 @@ def _feed(session: Any, proto: Any, sizes: Mapping[str, int], rng: Any) -> dict[
             for axis, one in enumerate(value.shape)
         ]
         shapes[value.name] = dims
-    return random_feed(session, proto, {"input_shapes": shapes, "dims": {}}, rng, _BOUND)
+    return random_feed(session, proto, {"input_shapes": shapes, "dims": {}}, rng, bound)
 
 
 def _length(name: str | None, sizes: Mapping[str, int], place: str) -> int:

@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from memsched.runtimes.onnxruntime.draws import same_draws
+from memsched.runtimes.onnxruntime.draws import Draws, same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed
 from memsched.runtimes.onnxruntime.sessions import GRAPH_LEVELS, find_data, run_once
-from memsched.runtimes.row import INTEGER_BOUNDS, RunError, Values, result
+from memsched.runtimes.row import INTEGER_BOUNDS, RowPair, RunError, Values, result
+from memsched.runtimes.special import Special, judged, mixed_feed, tried
 
-__all__ = ["run"]
+__all__ = ["run", "special"]
 
 _PACKED: Final = re.compile(r"\b(u?int[24]|float4)")
 """Types of less than a byte, which ONNX Runtime's Python interface does not give out."""
@@ -29,6 +30,45 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
         (the number of the model that did not run, 0 being the whole one, or None), its "message", "equal",
         "max_abs_error", "relative_error", and "absent": outputs of the model that no segment hands out.
     """
+    onnxruntime, request, proto, draws = _prepared(request)
+    return {
+        "random": draws.unseeded and f"{draws.unseeded} draws random numbers and takes no seed",
+        "mismatch": draws.mismatch,
+        "plain": result(lambda: _run_onnx(onnxruntime, request, proto, "disabled")),
+        "other": result(lambda: _run_onnx(onnxruntime, request, proto, "all")),
+    }
+
+
+def special(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `memsched.runtimes.special.judged` says of special values, without graph optimisation.
+
+    Args:
+        request: As `run` has it, and "tolerance".
+    """
+    onnxruntime, request, proto, draws = _prepared(request)
+    if draws.unseeded or draws.mismatch:
+        return judged(())
+
+    def inputs(kind: Special, rng: Any, bound: int) -> Values:
+        session = _open(onnxruntime, request, request["model"], "disabled")
+        return mixed_feed(random_feed(session, proto, {**request, "dims": {}}, rng, bound), kind, rng)
+
+    def whole(values: Values, threads: int) -> Values:
+        session = _open(onnxruntime, request, request["model"], "disabled", threads)
+        return dict(zip([one.name for one in session.get_outputs()], run_once(session, values), strict=True))
+
+    def row(values: Values) -> Values:
+        held = dict(values)
+        for number in range(1, len(request["segments"]) + 1):
+            _run_segment(onnxruntime, request, number, "disabled", [held])
+        return held
+
+    pair = RowPair(request["seed"], inputs, whole, row)
+    return judged(tried(pair, bounds=INTEGER_BOUNDS, tolerance=request["tolerance"]))
+
+
+def _prepared(request: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any], Any, Draws]:
+    """Return the runtime, the request with models that draw the same numbers, and what inputs the whole model has."""
     import onnx
     import onnxruntime
 
@@ -39,19 +79,14 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
         whole, *parts = (model.SerializeToString() for model in draws.models)
         request = {**request, "model": whole, "segments": parts}
     del proto.graph.node[:], proto.graph.initializer[:]
-    return {
-        "random": draws.unseeded and f"{draws.unseeded} draws random numbers and takes no seed",
-        "mismatch": draws.mismatch,
-        "plain": result(lambda: _run_onnx(onnxruntime, request, proto, "disabled")),
-        "other": result(lambda: _run_onnx(onnxruntime, request, proto, "all")),
-    }
+    return onnxruntime, request, proto, draws
 
 
-def _open(onnxruntime: Any, request: Mapping[str, Any], model: bytes, level: str) -> Any:
+def _open(onnxruntime: Any, request: Mapping[str, Any], model: bytes, level: str, threads: int = 1) -> Any:
     """Open a session of one thread, so that runs can be compared; it follows the file's order."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    options.intra_op_num_threads = 1
+    options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, GRAPH_LEVELS[level])
     if level == "disabled":

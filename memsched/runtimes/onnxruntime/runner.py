@@ -27,6 +27,7 @@ class OnnxRuntimeRunner:
     name: Final[RunnerName] = "onnxruntime"
     format: Final[FormatName] = "onnx"
     row: Final = "memsched.runtimes.onnxruntime.row:run"
+    row_special: Final = "memsched.runtimes.onnxruntime.row:special"
     other_mode: Final = "with graph optimisation"
     kernels: Final = "memsched.runtimes.onnxruntime.kernels:seconds"
     parts: Final = "memsched.runtimes.onnxruntime.parts:OnnxRuntimeParts"

@@ -5,10 +5,8 @@ Requests and answers are plain values, as ``memsched.runtimes.child`` can pass t
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,18 +14,25 @@ from memsched.formats.module import OrderGuarantee
 from memsched.graph.border import Border
 from memsched.runtimes.borders import BorderFormulas, told
 from memsched.runtimes.onnxruntime.draws import same_draws
-from memsched.runtimes.onnxruntime.inputs import dtype_of, random_feed, read_feeds
+from memsched.runtimes.onnxruntime.inputs import random_feed, read_feeds
 from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED, SessionPoint, described
 from memsched.runtimes.onnxruntime.sessions import find_data, load_proto, open_session, run_once, session_options
-from memsched.runtimes.special import SPECIALS, Special, SpecialRuns, applying, compared_on, judged, mixed, worth_trying
+from memsched.runtimes.row import INTEGER_BOUNDS
+from memsched.runtimes.special import (
+    SPECIALS,
+    Special,
+    SpecialRuns,
+    compared_on,
+    judged,
+    mixed_feed,
+    tried,
+    worth_trying,
+)
 from memsched.runtimes.values import Verification
 
 __all__ = ["SpecialSession", "execute", "sessions_of", "with_special_values"]
 
 _EXECUTE: Final = "memsched.runtimes.onnxruntime.special:execute"
-
-_INTEGER_BOUNDS: Final = (4, 2, 1)
-"""Integers are often indices: where the first choice is out of bounds, smaller ones may not be."""
 
 UNOPTIMISED: Final = SessionPoint("disabled")
 
@@ -109,66 +114,60 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
     draws = same_draws(protos[0], protos[1:])
     if draws.unseeded or draws.mismatch:
         return judged(())
-    pair = _SpecialPair(onnxruntime, draws.seeded(request), draws.models[0], draws=draws.count > 0)
-    return judged(list(pair.runs()))
+    seeded, proto, drawn = draws.seeded(request), draws.models[0], draws.count > 0
+    pairs = (_SessionPair(onnxruntime, seeded, proto, wanted, draws=drawn) for wanted in seeded["sessions"])
+    return judged([one for pair in pairs for one in pair.runs()])
 
 
-class _SpecialPair:
-    """Both models, on the same inputs.
+class _SessionPair:
+    """Both models in one kind of session, as a `SpecialPair`.
 
     Args:
+        wanted: The kind, a `SpecialSession`.
         draws: The models draw random numbers: each run has a session of its own, so that generators begin anew.
     """
 
-    def __init__(self, onnxruntime: Any, request: Mapping[str, Any], proto: Any, *, draws: bool) -> None:
-        self._onnxruntime, self._request, self._proto, self._draws = onnxruntime, request, proto, draws
+    def __init__(
+        self, onnxruntime: Any, request: Mapping[str, Any], proto: Any, wanted: Mapping[str, Any], *, draws: bool
+    ) -> None:
+        self._onnxruntime, self._request, self._proto, self._wanted = onnxruntime, request, proto, wanted
+        self._draws = draws
         self._formulas = BorderFormulas(request["borders"])
-        self._bound = _INTEGER_BOUNDS[0]
+        self._opened: dict[int, Any] = {}
 
-    def runs(self) -> Iterator[SpecialRuns]:
-        """Yield what each session makes of the kinds of values that its inputs can have."""
-        for wanted in self._request["sessions"]:
-            given = self._given(wanted)
-            if given:
-                written = self._written(wanted, list(given))
-                again = partial(self._again, wanted)
-                yield SpecialRuns(wanted["words"], given, written, again, wanted["tolerance"])
+    def runs(self) -> list[SpecialRuns]:
+        """Return what the session makes of the kinds of values that its inputs can have."""
+        return tried(
+            self,
+            specials=self._wanted["specials"],
+            bounds=INTEGER_BOUNDS if self._request["feeds"] is None else INTEGER_BOUNDS[:1],
+            session=self._wanted["words"],
+            tolerance=self._wanted["tolerance"],
+        )
 
-    def _given(self, wanted: Mapping[str, Any]) -> dict[Special, Any]:
-        """Return the outputs of the model as given, of kinds on which it runs with some integers."""
-        session = self._open(wanted, 0)
-        specials = [one for one in applying(self._kinds(session)) if one in wanted["specials"]]
-        for bound in _INTEGER_BOUNDS if self._request["feeds"] is None else _INTEGER_BOUNDS[:1]:
-            self._bound = bound
-            found: dict[Special, Any] = {}
-            for special in specials:
-                with contextlib.suppress(Exception):  # the runtime raises classes of its own
-                    feed = self._feed(session, special)
-                    found[special] = run_once(self._open(wanted, 0) if self._draws else session, feed)
-            if found:
-                return found
-        return {}
+    def given(self, special: Special, bound: int) -> Any:
+        """Return the outputs of the model as given; see `SpecialPair.given`."""
+        return run_once(self._fresh(0), self._feed(special, bound))
 
-    def _written(self, wanted: Mapping[str, Any], specials: Sequence[Special]) -> dict[Special, Any]:
-        session, given = self._open(wanted, 1), self._open(wanted, 0)
-        found: dict[Special, Any] = {}
-        for special in specials:
-            feed = self._formulas.feed(self._feed(given, special))
-            try:
-                outputs = run_once(self._open(wanted, 1) if self._draws else session, feed)
-            except Exception as error:  # the runtime raises classes of its own
-                found[special] = f"the other model does not run: {' '.join(str(error).split())[:200]}"
-            else:
-                found[special] = self._formulas.outputs(outputs)
-        return found
+    def written(self, special: Special, bound: int) -> Any:
+        """Return those of the other one; see `SpecialPair.written`."""
+        feed = self._formulas.feed(self._feed(special, bound))
+        return self._formulas.outputs(run_once(self._fresh(1), feed))
 
-    def _again(self, wanted: Mapping[str, Any], special: Special) -> list[Any]:
-        """Return the outputs of the model as given with other numbers of threads."""
-        sessions = [self._open(wanted, 0, threads) for threads in _THREADS]
-        return [run_once(session, self._feed(session, special)) for session in sessions]
+    def again(self, special: Special, bound: int) -> list[Any]:
+        """Return the outputs of the model as given with other numbers of threads; see `SpecialPair.again`."""
+        return [run_once(self._open(0, threads), self._feed(special, bound)) for threads in _THREADS]
 
-    def _open(self, wanted: Mapping[str, Any], model: int, threads: int = 0) -> Any:
-        point = wanted["after" if model else "before"]
+    def _fresh(self, model: int) -> Any:
+        return self._open(model) if self._draws else self._session(model)
+
+    def _session(self, model: int) -> Any:
+        if model not in self._opened:
+            self._opened[model] = self._open(model)
+        return self._opened[model]
+
+    def _open(self, model: int, threads: int = 0) -> Any:
+        point = self._wanted["after" if model else "before"]
         options = session_options(self._onnxruntime, point)
         options.intra_op_num_threads = threads
         file = self._request["models"][model]
@@ -177,23 +176,14 @@ class _SpecialPair:
             find_data(options, file["folder"])
         return open_session(self._onnxruntime, source, options, point)
 
-    def _kinds(self, session: Any) -> list[tuple[Any, bool]]:
-        plain = [one for one in session.get_inputs() if self._formulas.moved_only(one.name)]
-        return [(dtype_of(one.type[7:-1]), False) for one in plain if one.type.startswith("tensor(")]
-
-    def _feed(self, session: Any, special: Special) -> dict[str, Any]:
+    def _feed(self, special: Special, bound: int) -> dict[str, Any]:
         """Return the inputs that were stated, or random ones, with special values among them."""
         import numpy as np
 
         rng = np.random.default_rng([self._request["seed"], len(special)])
-        stated = self._request["feeds"]
+        stated, session = self._request["feeds"], self._session(0)
         if stated is not None:
             feed = read_feeds(stated, [value.name for value in session.get_inputs()])
         else:
-            feed = random_feed(session, self._proto, self._request, rng, self._bound)
-        return {
-            name: mixed(value, special, rng)
-            if isinstance(value, np.ndarray) and self._formulas.moved_only(name)
-            else value
-            for name, value in feed.items()
-        }
+            feed = random_feed(session, self._proto, self._request, rng, bound)
+        return mixed_feed(feed, special, rng, self._formulas.moved_only)

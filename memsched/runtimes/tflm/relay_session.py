@@ -11,9 +11,12 @@ import re
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["run"]
+if TYPE_CHECKING:
+    from memsched.runtimes.special import Special
+
+__all__ = ["run", "special"]
 
 _INVOKES: Final = 2
 """Runs in a row on one input."""
@@ -80,6 +83,58 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def special(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `memsched.runtimes.special.judged` says of special values.
+
+    Args:
+        request: As `run` has it, and "tolerance", and the "kinds" of values to try.
+    """
+    from memsched.runtimes.special import judged, tried
+
+    return judged(tried(_StagedPair(request), specials=request["kinds"], tolerance=request["tolerance"]))
+
+
+class _StagedPair:
+    """The whole model and its stages, as a `memsched.runtimes.special.SpecialPair`."""
+
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        self._request = request
+
+    def given(self, special: Special, bound: int) -> list[Any]:
+        """Return the outputs of the whole model."""
+        return _whole(self._opened(), self._values(special, bound), self._request)
+
+    def written(self, special: Special, bound: int) -> list[Any]:
+        """Return those of the stages."""
+        if not self._request["stages"]:
+            return self.given(special, bound)
+        return _in_stages(self._values(special, bound), self._request, None)
+
+    def again(self, special: Special, bound: int) -> list[Any]:
+        """Return the outputs of another run."""
+        return [self.given(special, bound)]
+
+    def _opened(self) -> Any:
+        return _opened(self._request["whole"], self._request["arena"])
+
+    def _values(self, special: Special, bound: int) -> list[Any]:
+        import numpy as np
+
+        from memsched.runtimes.borders import BorderFormulas
+        from memsched.runtimes.special import mixed_inputs
+
+        whole, formulas = self._opened(), BorderFormulas(self._request["borders"])
+        details = [whole.get_input_details(number) for number in range(len(self._request["inputs"]))]
+        values = _values(details, self._request["seed"], 0, "noise", bound)
+        free = [formulas.moved_only(place) for place in range(len(details))]
+        rng = np.random.default_rng([self._request["seed"], len(special)])
+        mixed = mixed_inputs(values, special, rng, free, [_quantized(one) for one in details])
+        return [
+            value if is_free else formulas.on_grid(place, value)
+            for place, (value, is_free) in enumerate(zip(mixed, free, strict=True))
+        ]
+
+
 def _affordable(
     interpreter: Any, details: Sequence[Mapping[str, Any]], request: Mapping[str, Any], began: float
 ) -> int:
@@ -101,7 +156,7 @@ def _opened(model: bytes, arena: int) -> Any:
     return runtime.Interpreter.from_bytes(model, arena_size=arena)
 
 
-def _values(details: Sequence[Mapping[str, Any]], seed: int, number: int, draw: Any) -> list[Any]:
+def _values(details: Sequence[Mapping[str, Any]], seed: int, number: int, draw: Any, high: int = 4) -> list[Any]:
     import numpy as np
 
     from memsched.runtimes.inputs import random_values
@@ -112,11 +167,16 @@ def _values(details: Sequence[Mapping[str, Any]], seed: int, number: int, draw: 
             one["dtype"],
             one["shape"],
             rng,
-            full_range=len(one["quantization_parameters"]["scales"]) > 0,
+            full_range=_quantized(one),
+            high=high,
             draw=draw,
         )
         for one in details
     ]
+
+
+def _quantized(detail: Mapping[str, Any]) -> bool:
+    return len(detail["quantization_parameters"]["scales"]) > 0
 
 
 def _whole(interpreter: Any, values: Sequence[Any], request: Mapping[str, Any]) -> list[Any]:
@@ -132,18 +192,19 @@ def _executed(interpreter: Any, values: Sequence[Any], outputs: int) -> list[Any
     return [np.array(interpreter.get_output(number)) for number in range(outputs)]
 
 
-def _in_stages(values: Sequence[Any], request: Mapping[str, Any], arenas: list[tuple[int, int]]) -> list[Any]:
+def _in_stages(values: Sequence[Any], request: Mapping[str, Any], arenas: list[tuple[int, int]] | None) -> list[Any]:
+    """Return the outputs of the stages; add to ``arenas`` what each takes if that holds what the whole model takes."""
     from memsched.runtimes.borders import BorderFormulas
 
     formulas = BorderFormulas(request["borders"])
     there = dict(zip(request["inputs"], formulas.inputs(values), strict=True))
-    measured = len(arenas) == 1
+    measured = arenas if arenas is not None and len(arenas) == 1 else None
     for model, reads, makes in zip(request["stages"], request["reads"], request["makes"], strict=True):
         interpreter = _opened(model, request["arena"])
         made = _executed(interpreter, [there[name] for name in reads], len(makes))
         there.update(zip(makes, made, strict=True))
-        if measured:
-            arenas.append(_allocated(interpreter))
+        if measured is not None:
+            measured.append(_allocated(interpreter))
         del interpreter
     return formulas.outputs([there[name] for name in request["outputs"]])
 

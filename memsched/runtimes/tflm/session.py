@@ -135,31 +135,42 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _special(request: Mapping[str, Any], drawn: InputDraws, written: InputDraws, tolerance: float) -> Mapping[str, Any]:
     """Run both models on special values."""
-    from memsched.runtimes.borders import BorderFormulas
-    from memsched.runtimes.special import SPECIALS, SpecialRuns, judged
+    from memsched.runtimes.special import judged, tried
 
     if request["before"] == request["after"]:
         return judged(())
-    formulas = BorderFormulas(written.borders)
-    kept = tuple(place for place in range(_ports(request["before"])[0]) if not formulas.moved_only(place))
+    # Inputs are drawn as ordinary ones were: integers on which the model runs are known.
+    return judged(tried(_ForkPair(request, drawn, written), bounds=(drawn.high,), tolerance=tolerance))
 
-    def once(model: str, of: InputDraws, special: Special) -> Trial:
-        arena = request["arenas"][model == "after"]
-        return attempt(request[model], arena, replace(of, runs=1, invokes=1, special=special, kept=kept))
 
-    given: dict[Special, Any] = {}
-    found: dict[Special, Any] = {}
-    for special in SPECIALS:
-        expected = once("before", drawn, special)
-        if expected.outputs is not None:
-            trial = once("after", written, special)
-            given[special] = expected.outputs[0]
-            found[special] = trial.outputs[0] if trial.outputs else f"the other model does not run: {trial.words}"
+class _ForkPair:
+    """Both models of a request, each run in a fork of its own, as a `memsched.runtimes.special.SpecialPair`."""
 
-    def again(special: Special) -> list[Any]:
-        return [trial.outputs[0] for trial in [once("before", drawn, special)] if trial.outputs]
+    def __init__(self, request: Mapping[str, Any], drawn: InputDraws, written: InputDraws) -> None:
+        from memsched.runtimes.borders import BorderFormulas
 
-    return judged([SpecialRuns("", given, found, again, tolerance)])
+        formulas = BorderFormulas(written.borders)
+        self._request, self._drawn, self._written = request, drawn, written
+        self._kept = tuple(place for place in range(_ports(request["before"])[0]) if not formulas.moved_only(place))
+
+    def given(self, special: Special, bound: int) -> list[Any]:
+        """Return the outputs of the model as given."""
+        return self._once("before", replace(self._drawn, high=bound, special=special))
+
+    def written(self, special: Special, bound: int) -> list[Any]:
+        """Return those of the other one."""
+        return self._once("after", replace(self._written, high=bound, special=special))
+
+    def again(self, special: Special, bound: int) -> list[Any]:
+        """Return the outputs of another run."""
+        return [self.given(special, bound)]
+
+    def _once(self, model: str, drawn: InputDraws) -> list[Any]:
+        arena = self._request["arenas"][model == "after"]
+        trial = attempt(self._request[model], arena, replace(drawn, runs=1, invokes=1, kept=self._kept))
+        if trial.outputs is None:
+            raise ValueError(trial.words)
+        return trial.outputs[0]
 
 
 def try_once(request: Mapping[str, Any]) -> str | None:
@@ -324,7 +335,7 @@ def _outputs(model: bytes, ports: tuple[int, int], arena: int, drawn: InputDraws
 
     from memsched.runtimes.borders import BorderFormulas
     from memsched.runtimes.inputs import random_values
-    from memsched.runtimes.special import applying, mixed
+    from memsched.runtimes.special import mixed_inputs
 
     inputs, outputs = ports
     interpreter = runtime.Interpreter.from_bytes(model, arena_size=arena)
@@ -334,10 +345,6 @@ def _outputs(model: bytes, ports: tuple[int, int], arena: int, drawn: InputDraws
         [(one["dtype"], one["shape"], len(one["quantization_parameters"]["scales"]) > 0) for one in details]
     )
     free = [place not in drawn.kept for place in range(len(kinds))]
-    if drawn.special is not None:
-        varied = [(dtype, quantized) for (dtype, _, quantized), one in zip(kinds, free, strict=True) if one]
-        if drawn.special not in applying(varied):
-            raise ValueError("no input has such values")
     found, seconds = [], float("inf")
     for number in range(drawn.runs):
         rng = np.random.default_rng(np.random.SeedSequence([drawn.seed, number]))
@@ -346,10 +353,7 @@ def _outputs(model: bytes, ports: tuple[int, int], arena: int, drawn: InputDraws
             for dtype, shape, quantized in kinds
         ]
         if drawn.special is not None:
-            given = [
-                mixed(value, drawn.special, rng, quantized=quantized) if one else value
-                for value, (_, _, quantized), one in zip(given, kinds, free, strict=True)
-            ]
+            given = mixed_inputs(given, drawn.special, rng, free, [quantized for _, _, quantized in kinds])
         values = formulas.inputs(given)
         if number:
             interpreter.reset()

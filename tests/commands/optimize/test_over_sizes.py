@@ -36,12 +36,14 @@ from memsched.runtimes.onnxruntime.ranged import (
     draw_at,
     run_on,
 )
+from memsched.runtimes.special import WORDS, judged
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from tests.formats.onnx.blocks.layers import Layers
 from tests.formats.onnx.blocks.rows.compare import differences
 from tests.formats.onnx.blocks.rows.images import Images
 from tests.formats.onnx.decoders.nets import decoder
+from tests.small_models import floats, model_of
 
 UNLIMITED = Run(Limits(None))
 
@@ -194,6 +196,45 @@ def test_room_in_the_arena_is_not_written_where_it_takes_more_when_sizes_take_tu
     assert any(note.startswith("not written as given, with room in the arena") for note in report.notes)
 
 
+def test_no_file_for_every_size_is_written_that_makes_something_else_of_nan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def net(zeroes: bool) -> bytes:
+        nodes = [helper.make_node("Softmax", ["x"], ["s"])]
+        if zeroes:
+            nodes += [helper.make_node("IsNaN", ["s"], ["n"]), helper.make_node("Where", ["n", "z", "s"], ["y"])]
+        else:
+            nodes.append(helper.make_node("Abs", ["s"], ["y"]))
+        zero = helper.make_tensor("z", TensorProto.FLOAT, [], [0.0])
+        return model_of(nodes, [floats("x", [1, "n", 4])], [floats("y", [1, "n", 4])], [zero])
+
+    def ran(path: Path, *_: Any, **__: Any) -> RangedRun:
+        return RangedRun((100 if path.read_bytes() == given else 20) << 20, 0.1)
+
+    given = net(zeroes=False)
+    (path := tmp_path / "given.onnx").write_bytes(given)
+    quick = RangedRace(TimeRatio(1, 1, 1.0), TimeRatio(1, 1, 1.0), 1.0)
+    monkeypatch.setattr(ranged_trials, "run_on", ran)
+    monkeypatch.setattr(ranged_trials, "race", lambda *_, **__: quick)
+    points = [BlockPoint("first", (), lambda: net(zeroes=True)), BlockPoint("second", (), lambda: _described(given))]
+    sizes = RangedSizes({"n": 9}, {"n": 5}, {"n": 5}, ({"n": 9},))
+    opened = OnnxFormat().open_model(given, "net.onnx", {}, {"n": Range(1, 9)})
+    found = try_points(opened, GivenFile(path, None, OnnxFormat()), points, sizes, 0, 10, UNLIMITED, Failures())
+    assert found.best is not None
+    assert found.best.point is not None
+    assert found.best.point.name == "second"
+    assert found.best.special["tried"] == list(WORDS)
+    (note,) = found.notes
+    assert note.startswith("not written first: outputs differ on inputs with NaN and infinities in a session at n = 9")
+
+
+def _described(data: bytes) -> bytes:
+    """Return the same model in other bytes."""
+    model = onnx.load_model_from_string(data)
+    model.doc_string = "another"
+    return model.SerializeToString()
+
+
 @pytest.mark.parametrize(("steady", "mixed", "written"), [(40, 40, "file"), (120, 40, None), (40, 120, None)])
 def test_files_are_judged_by_what_a_process_takes_in_the_end(
     steady: int, mixed: int, written: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -208,6 +249,7 @@ def test_files_are_judged_by_what_a_process_takes_in_the_end(
     monkeypatch.setattr(ranged_trials, "draw_at", lambda *_, **__: None)
     monkeypatch.setattr(ranged_trials, "run_on", run)
     monkeypatch.setattr(ranged_trials, "race", lambda *_, **__: quick)
+    monkeypatch.setattr(ranged_trials, "special_at", lambda *_, **__: None)
     monkeypatch.setattr(ranged_trials, "compare_at", lambda *_, **__: ("runtime", [[AtSize(True, 0.0, None)]]))
     path = tmp_path / "given.onnx"
     path.write_text("given")
@@ -364,6 +406,7 @@ def test_on_a_busy_machine_times_are_what_a_thread_computes(
     monkeypatch.setattr(ranged_trials, "draw_at", lambda *_, **__: None)
     monkeypatch.setattr(ranged_trials, "run_on", lambda path, *_, **__: RangedRun(taken[path.read_text()], 0.1))
     monkeypatch.setattr(ranged_trials, "race", race)
+    monkeypatch.setattr(ranged_trials, "special_at", lambda *_, **__: None)
     monkeypatch.setattr(ranged_trials, "compare_at", lambda *_, **__: ("runtime", [[AtSize(True, 0.0, None)]]))
     path = tmp_path / "given.onnx"
     path.write_text("given")
@@ -411,6 +454,7 @@ def test_a_file_takes_no_more_at_a_short_length(
     monkeypatch.setattr(ranged_trials, "draw_at", draw)
     monkeypatch.setattr(ranged_trials, "run_on", run)
     monkeypatch.setattr(ranged_trials, "race", lambda *_, **__: quick)
+    monkeypatch.setattr(ranged_trials, "special_at", lambda *_, **__: None)
     monkeypatch.setattr(ranged_trials, "compare_at", lambda *_, **__: ("runtime", [[AtSize(True, 0.0, None)]]))
     path = tmp_path / "given.onnx"
     path.write_text("given")
@@ -444,6 +488,7 @@ def test_large_weights_come_first_where_no_process_takes_more_so(
     monkeypatch.setattr(ranged_trials, "draw_at", lambda _, sizes, file, **__: file.write_text(str(sizes["n"])))
     monkeypatch.setattr(ranged_trials, "run_on", run)
     monkeypatch.setattr(ranged_trials, "race", lambda *_, **__: quick)
+    monkeypatch.setattr(ranged_trials, "special_at", lambda *_, **__: None)
     monkeypatch.setattr(ranged_trials, "compare_at", lambda *_, **__: ("runtime", [[AtSize(True, 0.0, None)]]))
     path = tmp_path / "given.onnx"
     path.write_text("given")
@@ -503,7 +548,7 @@ def test_a_file_that_fails_makes_way_for_the_next_one(tmp_path: Path, monkeypatc
     def tried(_: object, file: Any) -> BlockFile:
         run = ran(file.path)
         times = TimeRatio(1.0, 1.0, 1.0), TimeRatio(1.0, 1.0, 1.0)
-        return BlockFile(file.point, file.path.read_bytes(), run, run, times, (), "onnxruntime")
+        return BlockFile(file.point, file.path.read_bytes(), run, run, times, (), "onnxruntime", judged(()))
 
     monkeypatch.setattr(ranged_trials, "run_on", ran)
     monkeypatch.setattr(ranged_trials, "draw_at", lambda *_, **__: None)

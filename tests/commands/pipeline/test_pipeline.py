@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from pathlib import Path
@@ -24,6 +25,7 @@ from memsched.formats.module import LoadOptions
 from memsched.graph.stages import Constraints
 from memsched.runtimes import segments as runner
 from memsched.runtimes.kernels import kernel_seconds
+from memsched.runtimes.special import WORDS
 from memsched.runtimes.values import Verification
 from memsched.search.limits import Limits
 from memsched.search.run import Run
@@ -34,6 +36,7 @@ from tests.formats.tflite_builder import O, Sub, T, options, unpack
 from tests.formats.tflite_builder import build as tflite
 from tests.open_batches import MODES, fate, with_open_batch
 from tests.pipeline.networks import all_schedules
+from tests.runtimes.test_special import IDENTITY, ONNX
 from tests.small_models import branches, floats, model_of
 from tests.tools.differential.stages import counted
 
@@ -271,6 +274,30 @@ def _narrowing() -> bytes:
         ops.append(O("CONV_2D", [read - 1, read, read + 1], [read + 2], stated))
         channels = after
     return tflite(Sub(tensors, ops, [0], [len(tensors) - 1]))
+
+
+@pytest.mark.parametrize("wrong_ones", [1, 3])
+def test_stages_that_make_something_else_of_nan_make_way(monkeypatch: pytest.MonkeyPatch, wrong_ones: int) -> None:
+    monkeypatch.delenv(DEFECTS)
+    tried = itertools.count()
+    run_in_order = stage_files.run_in_order
+
+    def with_other(data: bytes, module: Any, segments: Any, seed: int, **more: Any) -> Any:
+        wrong = next(tried) < wrong_ones
+        files = [dataclasses.replace(segments[0], model=ONNX["nonfinite"])] if wrong else segments
+        return run_in_order(data, module, files, seed, **more)
+
+    monkeypatch.setattr(pipelining, "run_in_order", with_other)
+    if wrong_ones == 3:
+        with pytest.raises(VerificationError, match="on inputs with NaN and infinities an output is"):
+            pipeline(IDENTITY, stages=1, tile=True, effort=1.0, time_limit=None)
+        return
+    staged = pipeline(IDENTITY, stages=1, tile=True, effort=1.0, time_limit=None)
+    check(staged)
+    assert staged.verification is not None
+    assert staged.verification.special_values == tuple(WORDS.values())
+    (note,) = [one for one in staged.notes if "rewritten layers" in one]
+    assert "on inputs with NaN and infinities an output is" in note
 
 
 @pytest.mark.parametrize("wrong_ones", [1, 2])

@@ -87,12 +87,15 @@ def test_no_more_work_is_given_out_than_there_is(monkeypatch: pytest.MonkeyPatch
 
 
 def test_verification_is_foreseen() -> None:
-    module = SimpleNamespace(graphs=[SimpleNamespace(ops=[SimpleNamespace(macs=10**7)])])
+    def share(dtype: str = "int8", **options: Any) -> float:
+        graph = SimpleNamespace(
+            ops=[SimpleNamespace(macs=10**7)], inputs=[0], tensors=[SimpleNamespace(dtype=dtype, shape=(1, 4))]
+        )
+        return relays._share_to_end(SimpleNamespace(graphs=[graph]), RelayOptions(**options))  # type: ignore[arg-type]
 
-    def share(**options: Any) -> float:
-        return relays._share_to_end(module, RelayOptions(**options))  # type: ignore[arg-type]
-
-    assert share(time_limit=100.0) == pytest.approx((1 + 14 / 5) / 100)
+    # Floats have three kinds of special values, bytes one.
+    assert share(time_limit=100.0) == pytest.approx((1 + 16.5 / 5) / 100)
+    assert share("float32", time_limit=100.0) == pytest.approx((1 + 21.5 / 5) / 100)
     assert share(time_limit=100.0, verify=False) == pytest.approx(0.01)
     assert share(time_limit=1.0) == pytest.approx(0.4)
     assert share(time_limit=100.0, effort=1.0) == share(time_limit=None) == 0
@@ -105,6 +108,7 @@ def test_without_time_one_input_is_run_and_said() -> None:
     assert found.verification.verification.outputs_equal
     assert found.verification.twice_equal
     assert found.verification.verification.runs == 1
+    assert found.verification.verification.special_values == ()
     assert "there was time to run 1 of 3 inputs" in found.notes
 
 

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from memsched.commands.failures import DEFECTS
 from memsched.commands.options import RelayOptions
 from memsched.commands.relay.relay import RelayModel, relay
-from memsched.errors import ModelError, UsageError
+from memsched.errors import ModelError, UsageError, VerificationError
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.formats.tflite.model import parse
 from memsched.relay.cuts import aligned
+from memsched.runtimes.runtime import RelayRun
+from memsched.runtimes.special import WORDS
 from memsched.runtimes.tflm.persistent import estimates
 from memsched.runtimes.tflm.plan import kernel_scratch, predict
+from memsched.runtimes.tflm.relay import TflmRelay
 from tests.formats.tflite_builder import O, Sub, T, build, options
 from tests.relay.nets import random_net
+from tests.runtimes.test_special import tflite_net
 from tests.runtimes.tflm.interpreter import needs_tflm
 
 MODELS = Path(__file__).resolve().parents[3] / "models"
@@ -205,3 +211,30 @@ def test_stages_with_layers_in_loops_take_a_third_and_compute_the_same() -> None
     assert found.verification.verification.outputs_equal
     assert found.verification.twice_equal
     assert all(as_predicted for _, as_predicted in found.verification.arenas)
+
+
+@needs_tflm
+@pytest.mark.parametrize("wrong_ones", [1, 2])
+def test_stages_that_make_something_else_of_special_values_make_way(
+    wrong_ones: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The larger of a value and the least finite one is no infinity, which multiplying by 1 leaves."""
+    monkeypatch.delenv(DEFECTS)
+    tried = itertools.count()
+    execute = TflmRelay.execute
+
+    def with_others(self: TflmRelay, module: Any, whole: bytes, segments: Any, files: Any, **more: Any) -> RelayRun:
+        wrong = next(tried) < wrong_ones
+        return execute(self, module, whole, segments, [finite] if wrong else files, **more)
+
+    given, finite = tflite_net("MUL", "MulOptions", 1.0), tflite_net("MAXIMUM", "MaximumMinimumOptions", -3.4e38)
+    monkeypatch.setattr(TflmRelay, "execute", with_others)
+    how = RelayOptions(allow=("reorder", "inplace", "tile"), effort=1.0)
+    if wrong_ones == 2:
+        with pytest.raises(VerificationError, match="NaN and infinities an output is"):
+            relay(given, how)
+        return
+    found = relay(given, how)
+    assert found.verification is not None
+    assert found.verification.verification.special_values == tuple(WORDS.values())
+    assert any("NaN and infinities an output is" in note and "rewritten layers" in note for note in found.notes)
