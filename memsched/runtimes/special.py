@@ -30,6 +30,7 @@ __all__ = [
     "shown_by",
     "tried",
     "with_special",
+    "words_of",
     "worth_trying",
 ]
 
@@ -270,6 +271,11 @@ def shown_by(
     return None
 
 
+def words_of(tried: Sequence[Special]) -> tuple[str, ...]:
+    """Return kinds of special values in words."""
+    return tuple(WORDS[special] for special in tried)
+
+
 def with_special(found: Verification, shown: Mapping[str, Any]) -> Verification:
     """Return a verification with what `judged` returned."""
     if shown["wrong"] is not None:
@@ -277,7 +283,7 @@ def with_special(found: Verification, shown: Mapping[str, Any]) -> Verification:
         return replace(
             found, outputs_equal=False, max_abs_error=None, relative_error=None, reason=wrong, special_wrong=wrong
         )
-    found = replace(found, special_values=tuple(WORDS[special] for special in shown["tried"]))
+    found = replace(found, special_values=words_of(shown["tried"]))
     if shown["off"] is None:
         return found
     return replace(

@@ -24,7 +24,9 @@ from memsched.runtimes.onnxruntime.generation import (
     compare_texts,
     race_texts,
     run_text,
+    special_texts,
 )
+from memsched.runtimes.special import words_of
 from memsched.units import parse_size
 
 __all__ = ["FURTHER", "DecoderModel", "DecoderPhase", "decode_in_place"]
@@ -68,6 +70,7 @@ class DecoderModel(FrozenValue, frozen=True):
         prompts: Computed at once as given, in chunks in place: rising.
         tokens: Behind as many.
         texts: How outputs compare.
+        special_values: Values that were among those of caches and inputs, in words, on which they compare as well.
     """
 
     source: Module
@@ -78,6 +81,7 @@ class DecoderModel(FrozenValue, frozen=True):
     tokens: tuple[DecoderPhase, ...]
     runtime: str
     texts: tuple[TextComparison, ...]
+    special_values: tuple[str, ...]
     budget: int | None
     seconds: float
 
@@ -138,6 +142,7 @@ def decode_in_place(source: str, options: DecoderOptions) -> DecoderModel:
         )
         runtime, texts = compare_texts(*both, _compared(options, prompt), options.chunk, _COMPARED, seed=options.seed)
         _refuse_wrong(texts)
+        special_values = _special(both, options)
         lengths = list(dict.fromkeys(max(1, prompt // part) for part in _PARTS))
         prompts = tuple(_prompt(both, length, options, timed=length == prompt) for length in lengths)
         tokens = tuple(_tokens(both, length, options, timed=length == prompt) for length in lengths)
@@ -150,6 +155,7 @@ def decode_in_place(source: str, options: DecoderOptions) -> DecoderModel:
         tokens=tokens,
         runtime=runtime,
         texts=texts,
+        special_values=special_values,
         budget=budget,
         seconds=time.monotonic() - started,
     )
@@ -169,6 +175,22 @@ def _refuse_wrong(texts: Sequence[TextComparison]) -> None:
             raise VerificationError(
                 f"outputs of a prompt of {one.tokens} tokens differ by {one.error} in place; nothing was written"
             )
+
+
+def _special(both: tuple[DecoderFile, DecoderFile], options: DecoderOptions) -> tuple[str, ...]:
+    """Run both files on special values in caches and inputs; return those that were tried.
+
+    Raises:
+        VerificationError: Outputs differ.
+    """
+    room = options.tokens - _COMPARED
+    texts = min(max(_PROMPTS), room), min(2 * options.chunk + 1, room)
+    shown = special_texts(*both, texts, options.chunk, _COMPARED, seed=options.seed, tolerance=TOLERANCE)
+    if shown is None:
+        return ()
+    if shown["wrong"] is not None:
+        raise VerificationError(f"outputs differ in place {shown['wrong']}; nothing was written")
+    return words_of(shown["tried"])
 
 
 def _prompt(

@@ -61,6 +61,7 @@ def decoder_report(model: DecoderModel, output: str) -> Report[DecoderReport]:
                 runtime=model.runtime,
                 further_tokens=3,
                 texts=tuple(TextRow(tokens=one.tokens, equal=one.equal, error=one.error or 0.0) for one in model.texts),
+                special_values=model.special_values,
             ),
             budget=_budget(model),
             code=python_lines(output, decoder, options.tokens, 1 if decoder.single else options.chunk),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from memsched.distribute.checking import StepWork
 from memsched.frozen import FrozenValue
-from memsched.runtimes.devices.parent import ThrottledRun
+from memsched.runtimes.devices.measured import ThrottledRun
 from memsched.runtimes.devices.program import Throttle
 from memsched.targets.cluster import Cluster, LinearTime, Router
 

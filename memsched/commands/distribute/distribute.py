@@ -422,6 +422,11 @@ def run_plan(
         raise VerificationError(
             f"the outputs differ from those of the model in one session {_by_how_much(executed)}; nothing was written"
         )
+    wrong = None if executed.special is None else executed.special["wrong"]
+    if wrong is not None:
+        raise VerificationError(
+            f"the outputs differ from those of the model in one session {wrong}; nothing was written"
+        )
     return dataclasses.replace(distributed, executed=executed)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,10 +14,13 @@ from memsched.formats.module import Module
 from memsched.frozen import FrozenValue
 from memsched.graph.distribution import Distribution
 from memsched.graph.model import Tensor
+from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.child import run_in_child
-from memsched.runtimes.devices.parent import ClusterRun, ThrottledRun, run_cluster, time_cluster
+from memsched.runtimes.devices.measured import ClusterRun, ThrottledRun
+from memsched.runtimes.devices.parent import run_cluster, run_each, time_cluster
 from memsched.runtimes.devices.program import Throttle
 from memsched.runtimes.known import row_runner_of
+from memsched.runtimes.special import Special, judged, mixed_feed, tried
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +47,7 @@ class DistributedRun(FrozenValue, frozen=True):
         relative_error: Largest difference of any output by that output's largest magnitude.
         activations: Most bytes that the one session had in use, inputs included; None where it does not say.
         throttled: What a throttled run took; None where there was none.
+        special: What `memsched.runtimes.special.judged` says of special values; None where other ones differ.
     """
 
     run: ClusterRun
@@ -52,6 +56,7 @@ class DistributedRun(FrozenValue, frozen=True):
     relative_error: float
     activations: int | None
     throttled: ThrottledRun | None = None
+    special: Mapping[str, Any] | None = None
 
 
 def execute(
@@ -101,6 +106,15 @@ def execute(
     )
     check_bytes(followed.plan, run)
     found = _compared(run, whole.value["outputs"], [run.outputs[name] for name in names], whole.value["activations"])
+    if found.relative_error <= TOLERANCE:
+
+        def run_all(fed: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+            how: dict[str, Any] = {"runtime": runner.parts, "patience_seconds": patience_seconds}
+            outputs = run_each(programs, given_sends(followed), part, fed, **how)
+            return [[one[name] for name in names] for one in outputs]
+
+        pair = _ClusterPair({**request, "feeds": [feeds[whole.value["feed"]]]}, seed, 10 * patience_seconds, run_all)
+        found = replace(found, special=judged(tried(pair, bounds=(0,), tolerance=TOLERANCE)))
     if not throttles:
         return found
     throttled = time_cluster(
@@ -110,6 +124,51 @@ def execute(
         patience_seconds=patience_seconds,
     )
     return replace(found, throttled=throttled)
+
+
+class _ClusterPair:
+    """The model in one session and the plan, as a `memsched.runtimes.special.SpecialPair`.
+
+    Args:
+        request: What `_REFERENCE` takes; of its feeds, which are one, those with special values are made.
+        run_all: Runs the plan on several feeds, and returns the outputs.
+    """
+
+    def __init__(
+        self,
+        request: Mapping[str, Any],
+        seed: int,
+        timeout: float,
+        run_all: Callable[[Sequence[Mapping[str, Any]]], list[list[Any]]],
+    ) -> None:
+        self._request, self._seed, self._timeout, self._run_all = request, seed, timeout, run_all
+        self._fed: dict[Special, Mapping[str, Any]] = {}
+        self._found: dict[Special, list[Any]] = {}
+
+    def given(self, special: Special, bound: int) -> list[Any]:
+        """Return the outputs of the model in one session."""
+        import numpy as np
+
+        del bound
+        feed = mixed_feed(self._request["feeds"][0], special, np.random.default_rng([self._seed, len(special)]))
+        result = run_in_child(_REFERENCE, {**self._request, "feeds": [feed]}, self._timeout)
+        if not result.ok:
+            raise ValueError(result.reason)
+        self._fed[special] = feed
+        outputs: list[Any] = result.value["outputs"]
+        return outputs
+
+    def written(self, special: Special, bound: int) -> list[Any]:
+        """Return those of the plan, whose processes run all feeds that the model runs on."""
+        del bound
+        if not self._found:
+            self._found = dict(zip(self._fed, self._run_all(list(self._fed.values())), strict=True))
+        return self._found[special]
+
+    def again(self, special: Special, bound: int) -> list[list[Any]]:
+        """Return nothing: sessions here have one thread each."""
+        del special, bound
+        return []
 
 
 def _slow_motion(plan: Distribution, seconds: float, throttles: Sequence[Throttle]) -> int:

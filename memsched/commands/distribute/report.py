@@ -53,6 +53,7 @@ from memsched.report.values.distribute import (
     TransferRow,
     ValueRow,
 )
+from memsched.runtimes.special import words_of
 
 __all__ = ["PLAN_FILE", "check_folder", "file_name", "report_of", "save_distributed"]
 
@@ -229,6 +230,7 @@ def _run(distributed: DistributedNetwork, executed: DistributedRun) -> RunSectio
         single_session_activations_bytes=executed.activations,
         steps_seconds=round(run.seconds, 6),
         throttled=_throttled(distributed, len(executed.throttled.passes) if executed.throttled is not None else 0),
+        special_values=words_of(executed.special["tried"]) if executed.special is not None else (),
     )
 
 

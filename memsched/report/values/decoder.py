@@ -66,11 +66,14 @@ class DecoderVerification(Section, frozen=True, kw_only=True):
 
     Attributes:
         further_tokens: Computed behind each prompt, one at a time.
+        special_values: Values that were among those of caches and inputs, on which outputs are as near as on others;
+            empty if none can be. Absent in reports of older versions.
     """
 
     runtime: str
     further_tokens: Count
     texts: tuple[TextRow, ...]
+    special_values: tuple[str, ...] = ()
 
 
 class DecoderBudget(Section, frozen=True, kw_only=True):

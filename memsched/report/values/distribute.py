@@ -187,6 +187,8 @@ class RunSection(Section, frozen=True, kw_only=True):
         single_session_activations_bytes: Most that the whole model in one session had in use, inputs included.
         steps_seconds: All steps on this machine, which shares its cores among all processes.
         throttled: null where no such run was asked for.
+        special_values: Values that were mixed into further inputs, on which outputs are as near as on others; empty if
+            inputs can hold none. Absent in reports of older versions.
     """
 
     runtime: str
@@ -199,6 +201,7 @@ class RunSection(Section, frozen=True, kw_only=True):
     single_session_activations_bytes: Count | None
     steps_seconds: Amount
     throttled: ThrottledSection | None
+    special_values: tuple[str, ...] = ()
 
 
 class ShareRow(Section, frozen=True, kw_only=True):

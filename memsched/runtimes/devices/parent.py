@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.errors import ModelError, VerificationError
-from memsched.frozen import FrozenValue
 from memsched.runtimes.child import temporary_folder
+from memsched.runtimes.devices.measured import ClusterRun, DeviceRun, PassTimes, ThrottledRun
 from memsched.runtimes.devices.program import CALLER, ArrayAssembly, DeviceProgram, Send, Throttle
 from memsched.search.messages import Channel, LostError
 from memsched.search.processes import Death, start_process
@@ -27,7 +27,12 @@ from memsched.search.processes import Death, start_process
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ClusterRun", "ClusterRunError", "DeviceRun", "PassTimes", "ThrottledRun", "run_cluster", "time_cluster"]
+__all__ = [
+    "ClusterRunError",
+    "run_cluster",
+    "run_each",
+    "time_cluster",
+]
 
 _WORKER: Final = "memsched.runtimes.devices.worker"
 _POLL_SECONDS: Final = 0.05
@@ -36,52 +41,6 @@ _LOG_CHARACTERS: Final = 300
 
 class ClusterRunError(VerificationError):
     """A distributed run failed: a process died, did not answer in time, or reported an error."""
-
-
-class DeviceRun(FrozenValue, frozen=True):
-    """What the process of one device measured. Sizes are bytes.
-
-    Attributes:
-        sent: Bytes of elements that its sockets took, once for every receiver.
-        sent_once: The same with what several receive counted once, as a broadcast sends it.
-        received: Bytes of elements that came.
-        headers: What its sockets took beside them.
-        activations: Most in use at one time: arrays that it held, and what the runtime had beside them; None where
-            the runtime does not say.
-        resident_start: The process before it loaded any model; None where the system does not say.
-        resident_loaded: The process with all its models loaded.
-        resident_peak: The process at its largest while it ran.
-        seconds: Per step, from the signal to begin until it was done.
-    """
-
-    sent: int
-    sent_once: int
-    received: int
-    headers: int
-    activations: int | None
-    resident_start: int | None
-    resident_loaded: int | None
-    resident_peak: int | None
-    seconds: tuple[float, ...]
-
-
-class ClusterRun(FrozenValue, frozen=True):
-    """A finished run.
-
-    Attributes:
-        outputs: By name.
-        given: Bytes of inputs that were sent to the devices, once for every receiver.
-        given_once: The same with what several receive counted once.
-        seconds: Seconds of all steps, without starting and loading.
-        runtime: Name and version.
-    """
-
-    outputs: Mapping[str, np.ndarray[Any, Any]]
-    devices: tuple[DeviceRun, ...]
-    given: int
-    given_once: int
-    seconds: float
-    runtime: str
 
 
 def run_cluster(
@@ -123,30 +82,32 @@ def run_cluster(
         return team.finish(seconds)
 
 
-class PassTimes(FrozenValue, frozen=True):
-    """The seconds of one pass of a throttled run.
+def run_each(
+    programs: Sequence[DeviceProgram],
+    given: Sequence[Sequence[Send]],
+    model: Callable[[int, int], bytes],
+    feeds: Sequence[Mapping[str, np.ndarray[Any, Any]]],
+    *,
+    runtime: str,
+    patience_seconds: float = 120.0,
+) -> list[dict[str, np.ndarray[Any, Any]]]:
+    """Run the programs on several feeds, one after the other, and return what comes out of each.
 
-    Attributes:
-        steps: Per step, until all processes were done.
-        computing: Per device and step, between having all values and having the results.
+    Arguments and errors: as of `run_cluster`.
     """
-
-    steps: tuple[float, ...]
-    computing: tuple[tuple[float, ...], ...]
-
-
-class ThrottledRun(FrozenValue, frozen=True):
-    """What a throttled run measured.
-
-    Attributes:
-        passes: Their seconds as they would be without slow motion.
-        slower: How many times as long everything took.
-        nodes: Per device and step the seconds of the model's nodes by name, while they had a core.
-    """
-
-    passes: tuple[PassTimes, ...]
-    slower: int
-    nodes: tuple[tuple[Mapping[str, float], ...], ...]
+    _check_types(programs)
+    found = []
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(temporary_folder())
+        team = _Team(folder, programs, model, runtime, patience_seconds, passes=len(feeds), each=True)
+        stack.enter_context(team)
+        team.connect()
+        for feed in feeds:
+            for step, sends in enumerate(given):
+                team.step(step, sends, feed)
+            found.append(team.outputs())
+        team.finish(0.0)
+    return found
 
 
 def time_cluster(
@@ -227,8 +188,9 @@ class _Team:
         *,
         throttles: Sequence[Throttle] = (),
         passes: int = 1,
+        each: bool = False,
     ) -> None:
-        self._throttles, self._passes = throttles, passes
+        self._throttles, self._passes, self._each = throttles, passes, each
         self._folder, self._programs, self._model = folder, programs, model
         self._runtime, self._patience = runtime, patience
         self._token = secrets.token_bytes(32)
@@ -285,6 +247,7 @@ class _Team:
             "program": dataclasses.asdict(self._programs[device]),
             "throttle": dataclasses.asdict(self._throttles[device]) if self._throttles else None,
             "passes": self._passes,
+            "each": self._each,
         }
         with (place / "log").open("wb") as log:
             process, channel = start_process(_WORKER, folder=place, log=log)
@@ -349,9 +312,8 @@ class _Team:
             self._seconds[device].append(answer["seconds"])
         return answers
 
-    def finish(self, seconds: float) -> ClusterRun:
-        """Take outputs and measurements, and end all processes."""
-        deadline = time.monotonic() + self._patience
+    def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Take the outputs of a pass."""
         outputs: dict[str, np.ndarray[Any, Any]] = {}
         try:
             for device in range(len(self._programs)):
@@ -361,6 +323,12 @@ class _Team:
                     outputs[name] = _output(self._data[device], value)
         except (OSError, LostError):
             self._fail("giving the outputs")
+        return outputs
+
+    def finish(self, seconds: float) -> ClusterRun:
+        """Take outputs and measurements, and end all processes."""
+        deadline = time.monotonic() + self._patience
+        outputs = self.outputs()
         answers = self._all(deadline, "giving the outputs")
         self.nodes = [answer["nodes"] for answer in answers]
         devices = tuple(_device_run(answer, self._seconds[device]) for device, answer in enumerate(answers))

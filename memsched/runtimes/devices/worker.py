@@ -171,10 +171,12 @@ class _Worker:
                 started = self._parent.wait()["start"] or time.perf_counter()
                 computing, done = self._step(step, program, sessions.get(step), started)
                 self._parent.tell({"done": done, "seconds": done - started, "computing": computing})
+            if self._request["each"]:
+                self._parent.wait()
+                self._give_outputs()
         self._parent.wait()
         peak = _resident_bytes(peak=True)
-        for number, (_, value) in enumerate(self._program["outputs"]):
-            send_array(self._links[CALLER], len(self._program["steps"]), number, _made_of(value, self._held))
+        self._give_outputs()
         self._parent.tell(
             {
                 "sent": self._sent,
@@ -188,6 +190,10 @@ class _Worker:
             }
         )
         self._parent.wait()
+
+    def _give_outputs(self) -> None:
+        for number, (_, value) in enumerate(self._program["outputs"]):
+            send_array(self._links[CALLER], len(self._program["steps"]), number, _made_of(value, self._held))
 
     def _connect(self) -> None:
         """Connect to the devices before this one, and wait for those after it and for the parent."""
@@ -303,7 +309,7 @@ class _Worker:
     def _run(self, session: PartSession, run: Mapping[str, Any]) -> None:
         feeds = {name: self._held[key] for name, key in run["inputs"]}
         results = session.run([name for name, _ in run["outputs"]], feeds)
-        if self._throttle is None:
+        if self._throttle is None and not self._request["each"]:
             self._reach(session.peak())
         for (_, key), array in zip(run["outputs"], results, strict=True):
             self._held[key] = array

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -12,8 +12,9 @@ from memsched.formats.decoders import Decoder
 from memsched.frozen import FrozenValue
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.onnxruntime.session_points import STEADY_SECONDS
+from memsched.runtimes.special import shown_by
 
-__all__ = ["DecoderFile", "GenerationRun", "TextComparison", "compare_texts", "race_texts", "run_text"]
+__all__ = ["DecoderFile", "GenerationRun", "TextComparison", "compare_texts", "race_texts", "run_text", "special_texts"]
 
 _PROCESS: Final = "memsched.runtimes.onnxruntime.generation_process"
 _TIMEOUT: Final = 1800.0
@@ -128,6 +129,35 @@ def compare_texts(
     if not result.ok:
         raise UsageError(f"the model does not run from an empty past: {_line(result.reason)}")
     return f"onnxruntime {result.value['version']}", tuple(TextComparison(**one) for one in result.value["rows"])
+
+
+def special_texts(
+    first: DecoderFile,
+    second: DecoderFile,
+    texts: tuple[int, int],
+    chunk: int,
+    further: int,
+    *,
+    seed: int,
+    tolerance: float,
+) -> Mapping[str, Any] | None:
+    """Return what `memsched.runtimes.special.judged` says of both; None if the first fails.
+
+    Args:
+        texts: Tokens of a past whose caches have special values, and of a prompt whose inputs may.
+        chunk, further: As `compare_texts` has them, behind each of both.
+        tolerance: Relative error that is permitted.
+    """
+    request = {
+        "files": [_told(first), _told(second)],
+        "prompts": list(texts),
+        "chunk": chunk,
+        "further": further,
+        "seed": seed,
+        "tolerance": tolerance,
+    }
+    alone = {**request, "files": [_told(first)] * 2}
+    return shown_by(f"{_PROCESS}:special_files", request, alone, "onnxruntime", _TIMEOUT)
 
 
 def _told(file: DecoderFile) -> dict[str, Any]:

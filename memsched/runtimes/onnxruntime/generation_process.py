@@ -18,13 +18,17 @@ from memsched.runtimes.inputs import random_values
 from memsched.runtimes.measure import forget_highest, process_bytes, run_until_steady
 from memsched.runtimes.onnxruntime.inputs import dtype_of
 from memsched.runtimes.onnxruntime.sessions import find_data
+from memsched.runtimes.special import Special, applying, judged, mixed, tried
 
-__all__ = ["compare_files", "measure", "race"]
+__all__ = ["compare_files", "measure", "race", "special_files"]
 
 _ROUNDS: Final = 3
 _PAUSE: Final = 0.05
 _BOUND: Final = 2
 """Random integers are below this: ids, and positions."""
+
+_THREADS: Final = (1, 3)
+"""Of further sessions for the model as given: how these divide work must not count."""
 
 
 def measure(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,14 +132,94 @@ def compare_files(request: Mapping[str, Any]) -> dict[str, Any]:
     return {"version": onnxruntime.__version__, "rows": rows}
 
 
+def special_files(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `memsched.runtimes.special.judged` says of special values in caches, and among inputs.
+
+    Args:
+        request: As `compare_files` has it; of "prompts" the first is the tokens of a past, the second those of a
+            prompt; "tolerance".
+    """
+    past, prompt = request["prompts"]
+    behind = _TextPair(request, past, 0)
+    alone = _TextPair(request, 0, prompt)
+    runs = tried(behind, session=f"a session behind {past} tokens", tolerance=request["tolerance"])
+    return judged([*runs, *tried(alone, session=f"a prompt of {prompt} tokens", tolerance=request["tolerance"])])
+
+
+class _TextPair:
+    """Two models on one text, as a `memsched.runtimes.special.SpecialPair`.
+
+    Args:
+        past: Tokens whose caches are drawn.
+        prompt: Tokens behind them that are computed at once as given, in chunks in place.
+    """
+
+    def __init__(self, request: Mapping[str, Any], past: int, prompt: int) -> None:
+        self._request, self._past, self._prompt = request, past, prompt
+        self._models = [_model(file) for file in request["files"]]
+        self._expected: dict[Special, Any] = {}
+
+    def given(self, special: Special, bound: int) -> Any:
+        """Return what the first model gives."""
+        del bound
+        self._expected[special] = self._run(self._models[0], self._steps(chunked=False), special)
+        return self._expected[special]
+
+    def written(self, special: Special, bound: int) -> Any:
+        """Return the same of the other one, as long as that of the first."""
+        import numpy as np
+
+        del bound
+        found = self._run(self._models[1], self._steps(chunked=True), special)
+        # Caches are views of buffers, which the next run writes.
+        return [np.array(_as_long(one, other)) for one, other in zip(self._expected[special], found, strict=True)]
+
+    def again(self, special: Special, bound: int) -> list[Any]:
+        """Return what the first model gives with other numbers of threads."""
+        del bound
+        models = [_model(self._request["files"][0], threads) for threads in _THREADS]
+        return [self._run(model, self._steps(chunked=False), special) for model in models]
+
+    def _steps(self, *, chunked: bool) -> list[int]:
+        if self._request["files"][0]["single"]:
+            return [1] * self._prompt
+        return _chunks(self._prompt, self._request["chunk"] if chunked else max(1, self._prompt))
+
+    def _run(self, model: _AsGiven | _Buffered, prompt: Sequence[int], special: Special) -> Any:
+        further = [1] * self._request["further"]
+        text = _TokenFeeds(self._request["files"][0], self._past + self._prompt + len(further), self._request["seed"])
+        text.know(self._models[0].session)
+        caches = self._request["files"][0]["caches"] if self._past else ()
+        kinds = [(one["dtype"], False) for one in caches]
+        if special not in applying([*kinds, *text.kinds()]):
+            raise ValueError("no input has such values")
+        text.mix(special)
+        return _outputs(model, text, prompt, further, self._request["seed"], (self._past, special))
+
+
+def _as_long(expected: Any, found: Any) -> Any:
+    """Return ``found`` as long as ``expected`` if it is the longer one; else as it is."""
+    shorter, cut = _aligned(expected, found)
+    return cut if shorter.shape == expected.shape else found
+
+
 def _outputs(
-    model: _AsGiven | _Buffered, text: _TokenFeeds, prompt: Sequence[int], further: Sequence[int], seed: int
+    model: _AsGiven | _Buffered,
+    text: _TokenFeeds,
+    prompt: Sequence[int],
+    further: Sequence[int],
+    seed: int,
+    past: tuple[int, Special | None] = (0, None),
 ) -> Any:
-    """Return what a model gives for a prompt in some steps, then token by token, and what its caches hold then."""
-    model.start(0, seed)
-    parts = [model.step(text.feed(begin, count), begin, count) for begin, count in _steps(0, prompt)]
+    """Return what a model gives for a prompt in some steps, then token by token, and what its caches hold then.
+
+    Args:
+        past: Tokens before, and what is among the values of their caches.
+    """
+    model.start(past[0], seed, past[1])
+    parts = [model.step(text.feed(begin, count), begin, count) for begin, count in _steps(past[0], prompt)]
     outputs = [_joined(list(values), list(prompt)) for values in zip(*parts, strict=True)]
-    done = sum(prompt)
+    done = past[0] + sum(prompt)
     for begin, count in _steps(done, further):
         outputs += model.step(text.feed(begin, count), begin, count)
     return outputs + model.filled(done + len(further))
@@ -202,6 +286,17 @@ class _TokenFeeds:
             masks = "all" in one["axes"] and np.issubdtype(drawn.dtype, np.integer)
             self._whole[one["name"]] = np.ones_like(drawn) if masks else drawn
 
+    def kinds(self) -> list[tuple[Any, bool]]:
+        """Return the types of all values, of which none is quantised."""
+        return [(values.dtype, False) for values in self._whole.values()]
+
+    def mix(self, special: Special) -> None:
+        """Put special values among them."""
+        import numpy as np
+
+        rng = np.random.default_rng([self._seed, len(special)])
+        self._whole = {name: mixed(values, special, rng) for name, values in self._whole.items()}
+
     def feed(self, begin: int, count: int) -> dict[str, Any]:
         """Return the inputs of ``count`` tokens behind ``begin`` ones."""
         import numpy as np
@@ -228,8 +323,8 @@ class _Caches:
         kept = {one["present"] for one in self._caches}
         self.names = [one.name for one in session.get_outputs() if one.name not in kept]
 
-    def drawn(self, tokens: int, seed: int) -> Iterator[tuple[Mapping[str, Any], Any]]:
-        """Yield random values for so many tokens of each cache."""
+    def drawn(self, tokens: int, seed: int, special: Special | None = None) -> Iterator[tuple[Mapping[str, Any], Any]]:
+        """Yield random values for so many tokens of each cache, with special ones among them if that is asked for."""
         import numpy as np
 
         rng = np.random.default_rng(seed)
@@ -237,15 +332,16 @@ class _Caches:
             shape = [tokens if size is None else size for size in one["shape"]]
             numbers = rng.random(shape, np.float32)
             numbers -= 0.5
-            yield one, numbers.astype(one["dtype"], copy=False)
+            values = numbers.astype(one["dtype"], copy=False)
+            yield one, values if special is None else mixed(values, special, rng)
 
 
 class _AsGiven(_Caches):
     """A model that gives back caches which are longer by what is new; those before are freed."""
 
-    def start(self, past: int, seed: int) -> None:
+    def start(self, past: int, seed: int, special: Special | None = None) -> None:
         """Begin with ``past`` random tokens."""
-        self._held = {one["past"]: values for one, values in self.drawn(past, seed)}
+        self._held = {one["past"]: values for one, values in self.drawn(past, seed, special)}
 
     def step(self, feed: Mapping[str, Any], begin: int, count: int) -> list[Any]:
         """Return the outputs for further tokens."""
@@ -270,7 +366,7 @@ class _Buffered(_Caches):
         self._binding: Any = None
         self._buffers: dict[str, Any] = {}
 
-    def start(self, past: int, seed: int) -> None:
+    def start(self, past: int, seed: int, special: Special | None = None) -> None:
         """Begin with ``past`` random tokens."""
         import numpy as np
         import onnxruntime
@@ -283,7 +379,7 @@ class _Buffered(_Caches):
                 self._buffers[one["past"]] = buffer
                 self._binding.bind_ortvalue_input(one["past"], buffer)
                 self._binding.bind_ortvalue_output(one["present"], buffer)
-        for one, values in self.drawn(past, seed):
+        for one, values in self.drawn(past, seed, special):
             if past:
                 self._filled(one, past)[...] = values
 
@@ -311,8 +407,8 @@ class _Buffered(_Caches):
         return whole[tuple(slice(tokens) if size is None else slice(None) for size in one["shape"])]
 
 
-def _model(file: Mapping[str, Any]) -> _AsGiven | _Buffered:
-    """Open a session without options."""
+def _model(file: Mapping[str, Any], threads: int = 0) -> _AsGiven | _Buffered:
+    """Open a session without options, but for its number of threads if that is not 0."""
     from pathlib import Path
 
     import onnxruntime
@@ -320,6 +416,7 @@ def _model(file: Mapping[str, Any]) -> _AsGiven | _Buffered:
     onnxruntime.set_default_logger_severity(4)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    options.intra_op_num_threads = threads
     source: str | bytes = file["path"]
     if file["folder"] is not None and Path(file["path"]).parent != Path(file["folder"]):
         find_data(options, file["folder"])

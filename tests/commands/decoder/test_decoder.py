@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import numpy_helper
 
 from memsched.commands.decoder.decoder import DecoderModel, decode_in_place
 from memsched.commands.decoder.report import decoder_report, save_decoder
@@ -16,6 +17,7 @@ from memsched.commands.options import DecoderOptions
 from memsched.errors import UsageError, VerificationError
 from memsched.formats.onnx import decoder as opened
 from memsched.formats.onnx.caches import append_in_place
+from memsched.runtimes.special import WORDS as SPECIAL_WORDS
 from tests.formats.onnx.decoders.nets import WORDS, decoder, kernel_decoder
 
 MODELS = {
@@ -124,6 +126,23 @@ def test_what_is_wrong_is_not_written(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(opened, "append_in_place", late)
     with pytest.raises(VerificationError, match="a prompt of"):
+        _made(tmp_path, MODELS["plain"])
+
+
+def test_what_makes_something_else_of_nan_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_nan(model: onnx.ModelProto, *arguments: Any) -> None:
+        append_in_place(model, *arguments)
+        name = model.graph.output[0].name
+        (last,) = [node for node in model.graph.node if name in node.output]
+        if last.op_type != "Where":
+            last.output[0] = "any"
+            model.graph.node.append(onnx.helper.make_node("IsNaN", ["any"], ["none"]))
+            model.graph.node.append(onnx.helper.make_node("Where", ["none", "nothing", "any"], [name]))
+            model.graph.initializer.append(numpy_helper.from_array(np.array(0, np.float32), "nothing"))
+
+    assert _made(tmp_path, MODELS["plain"]).special_values == tuple(SPECIAL_WORDS.values())
+    monkeypatch.setattr(opened, "append_in_place", without_nan)
+    with pytest.raises(VerificationError, match="on inputs with NaN and infinities in a session behind 37 tokens"):
         _made(tmp_path, MODELS["plain"])
 
 

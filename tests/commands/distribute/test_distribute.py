@@ -13,16 +13,20 @@ import onnx
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from onnx import helper
+from onnx import helper, numpy_helper
 
-from memsched.commands.distribute.distribute import distribute
+from memsched.commands.distribute import distribute as distributing
+from memsched.commands.distribute.distribute import distribute, run_plan
+from memsched.commands.distribute.execute import execute
 from memsched.commands.distribute.expressed import inexpressible
 from memsched.commands.distribute.follow import follow
+from memsched.commands.distribute.report import report_of
 from memsched.commands.distribute.step_models import given_sends, program_of, step_model
 from memsched.distribute.plan import plan_in
 from memsched.distribute.search import search
 from memsched.distribute.shares import even
 from memsched.distribute.space import Space
+from memsched.errors import VerificationError
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx.parts import PartsWriter
@@ -30,10 +34,12 @@ from memsched.formats.onnx.rewriter import dialect
 from memsched.graph.distribution import Axis, Distribution
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.compare import compare, relative_error
+from memsched.runtimes.special import WORDS
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from memsched.targets.cluster import LinearTime
 from tests.distributed_nets import Net, classifier, cluster_of, play, random_net, random_plan, reference
+from tests.runtimes.test_special import IDENTITY
 from tests.small_models import external_branches
 from tests.tiling.onnx_layers import random_layer
 from tests.tiling.onnx_pieces import Model
@@ -173,3 +179,30 @@ def test_the_other_plan_on_one_device_is_on_one_that_has_the_memory() -> None:
     found = distribute(data, replace(equal, devices=(small, other)), effort=0.5)
     assert found.single.fits
     assert found.single.memory[1] == needed
+
+
+def test_no_plan_is_written_that_makes_something_else_of_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_nan(*told: Any, **more: Any) -> Any:
+        *first, part = told
+
+        def changed(device: int, step: int) -> bytes:
+            model = onnx.load_model_from_string(part(device, step))
+            name = model.graph.output[0].name
+            for node in model.graph.node:
+                node.output[:] = ["any" if one == name else one for one in node.output]
+            model.graph.node.append(helper.make_node("IsNaN", ["any"], ["none"]))
+            model.graph.node.append(helper.make_node("Where", ["none", "nothing", "any"], [name]))
+            model.graph.initializer.append(numpy_helper.from_array(np.array(0, np.float32), "nothing"))
+            return bytes(model.SerializeToString())
+
+        return execute(*first, changed, **more)
+
+    path = tmp_path / "net.onnx"
+    path.write_bytes(IDENTITY)
+    plan = distribute(path, cluster_of(2), method="even", effort=1.0)
+    found = run_plan(plan)
+    assert found.executed is not None
+    assert tuple(report_of(found).data["run"]["special_values"]) == tuple(WORDS.values())
+    monkeypatch.setattr(distributing, "execute", without_nan)
+    with pytest.raises(VerificationError, match="one session on inputs with NaN and infinities an output is 0 where"):
+        run_plan(plan)

@@ -30,7 +30,7 @@ from tests.tiling import tflite_layers
 from tests.tiling.random_nets import tflite_net
 
 if TYPE_CHECKING:
-    from memsched.runtimes.devices.parent import ClusterRun
+    from memsched.runtimes.devices.measured import ClusterRun
 
 MODELS = Path(__file__).resolve().parents[3] / "models"
 LITERT = LiteRtParts()

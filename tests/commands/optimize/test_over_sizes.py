@@ -232,7 +232,7 @@ def _described(data: bytes) -> bytes:
     """Return the same model in other bytes."""
     model = onnx.load_model_from_string(data)
     model.doc_string = "another"
-    return model.SerializeToString()
+    return bytes(model.SerializeToString())
 
 
 @pytest.mark.parametrize(("steady", "mixed", "written"), [(40, 40, "file"), (120, 40, None), (40, 120, None)])

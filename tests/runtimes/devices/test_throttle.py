@@ -13,7 +13,8 @@ import pytest
 from memsched.commands.distribute import distribute as distributing
 from memsched.commands.distribute.calibrate import calibrated, cluster_text, compared
 from memsched.distribute.checking import StepWork
-from memsched.runtimes.devices.parent import ClusterRunError, PassTimes, ThrottledRun
+from memsched.runtimes.devices.measured import PassTimes, ThrottledRun
+from memsched.runtimes.devices.parent import ClusterRunError
 from memsched.targets.cluster import Cluster, Device, LinearTime, Router, parse_cluster
 from tests.distributed_nets import Net, classifier, cluster_of, wide_first
 
