@@ -19,7 +19,7 @@ INTEGER_BOUNDS: Final = (4, 2, 1)
 """Integers are often indices: where the first choice is out of bounds, smaller ones may not be."""
 
 _THREADS: Final = 3
-"""Of a further run of the whole model: how these divide work must not count."""
+"""Threads of a further run of the whole model: how these divide work must not count."""
 
 Values = dict[str, Any]
 """By name."""

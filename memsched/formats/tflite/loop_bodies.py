@@ -18,7 +18,7 @@ from memsched.formats.tflite.assembly import Item, Numbers, References, Scalar, 
 from memsched.formats.tflite.constants import TfliteConstants, zero_point
 from memsched.formats.tflite.flatbuffer import FlatbufferTable
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
-from memsched.formats.tflite.options import with_padding
+from memsched.formats.tflite.options import with_changes
 from memsched.formats.tflite.package import number_of
 from memsched.formats.tflite.schema import (
     OperatorSlot,
@@ -231,7 +231,7 @@ class _SubgraphBuilder:
         }
         options = table.table(OperatorSlot.OPTIONS)
         if "padding" in operator.attributes and options is not None and window is None:
-            fields[OperatorSlot.OPTIONS] = with_padding(operator.type, options, "VALID")
+            fields[OperatorSlot.OPTIONS] = with_changes(operator.type, options, {"padding": "VALID"})
         self._operators.append(copied(table, "Operator", fields))
         return made
 

@@ -15,8 +15,8 @@ from memsched.formats.tflite.package import table as schema_of
 from memsched.formats.tflite.schema import OperatorSlot
 from memsched.graph.model import AttributeValue
 
-__all__ = ["ACTIVATION", "CONSTANT_INPUTS", "STRIDED_SLICE_MASKS", "attributes", "options_slot", "subgraph_fields"]
-__all__ += ["subgraph_references", "with_activation", "with_masks", "with_padding"]
+__all__ = ["ACTIVATION", "CHANGEABLE", "CONSTANT_INPUTS", "STRIDED_SLICE_MASKS", "attributes", "options_slot"]
+__all__ += ["subgraph_fields", "subgraph_references", "with_changes", "with_masks"]
 
 _Options = tuple[str, Mapping[str, str | tuple[str, ...]]]
 """A table of options, and per attribute the field that holds it, or the fields of one with several numbers."""
@@ -91,6 +91,9 @@ _OPTIONS: Mapping[str, _Options] = {
     "STABLEHLO_CONCATENATE": _of("StablehloConcatenateOptions", axis="dimension"),
     **dict.fromkeys(_REDUCTIONS, _of("ReducerOptions", "keep_dims")),
 }
+
+CHANGEABLE = ("padding", ACTIVATION, "depth_multiplier")
+"""Attributes that a piece may have other values of, which its options state."""
 
 CONSTANT_INPUTS: Mapping[str, tuple[tuple[str, int], ...]] = {
     "SLICE": (("begin", 1), ("size", 2)),
@@ -195,25 +198,12 @@ def _attribute(options: FlatbufferTable, table: str, fields: str | tuple[str, ..
     return bool(number) if one.truth else number
 
 
-def with_padding(kind: str, options: FlatbufferTable, padding: str) -> TableItem:
-    """Return a windowed operator's options, all of which are numbers, with another padding.
+def with_changes(kind: str, options: FlatbufferTable, changes: Mapping[str, str | int]) -> TableItem:
+    """Return an operator's options, all of which are numbers, with other values of some attributes in `CHANGEABLE`.
 
     Raises:
         ModelError: They have fields of a later schema, which would be lost.
     """
-    return _with(kind, options, "padding", number_of("Padding", padding))
-
-
-def with_activation(kind: str, options: FlatbufferTable, activation: str) -> TableItem:
-    """Return an operator's options, all of which are numbers, with another activation.
-
-    Raises:
-        ModelError: They have fields of a later schema, which would be lost.
-    """
-    return _with(kind, options, ACTIVATION, number_of("ActivationFunctionType", activation))
-
-
-def _with(kind: str, options: FlatbufferTable, name: str, value: int) -> TableItem:
     table = _OPTIONS[kind][0]
     known = schema_of(table).fields
     found: dict[int, Scalar | Item] = {}
@@ -224,7 +214,11 @@ def _with(kind: str, options: FlatbufferTable, name: str, value: int) -> TableIt
         if number is None:
             raise ModelError(f"the options of a {kind} have fields of a later schema (slot {slot})")
         found[slot] = Scalar(number, options.number(slot, number))
-    return TableItem({**found, field(table, name).slot: Scalar("int8", value)})
+    for name, value in changes.items():
+        changed = field(table, name)
+        code = number_of(_ENUMERATIONS[name], value) if isinstance(value, str) else value
+        found[changed.slot] = Scalar(changed.kind or "int32", code)
+    return TableItem(found)
 
 
 def with_masks(options: FlatbufferTable | None, attributes: Mapping[str, AttributeValue]) -> TableItem:

@@ -7,7 +7,7 @@ ones by name, pieces and copies by their origin, helpers by neither.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from memsched.errors import InternalError, ModelError
 from memsched.formats.module import Module
@@ -33,11 +33,11 @@ from memsched.formats.tflite.open_sizes import first_stated_axis, open_axes
 from memsched.formats.tflite.operator_codes import OperatorCodes
 from memsched.formats.tflite.options import (
     ACTIVATION,
+    CHANGEABLE,
     CONSTANT_INPUTS,
     STRIDED_SLICE_MASKS,
-    with_activation,
+    with_changes,
     with_masks,
-    with_padding,
 )
 from memsched.formats.tflite.package import field, number_of
 from memsched.formats.tflite.reader import TfliteNative
@@ -288,11 +288,12 @@ class GraphRewriter:
         inputs = list(operator.inputs)
         for place, read in zip(op.positions, op.inputs, strict=True):
             inputs[place] = self._read(op, read)
-        fields: dict[int, Scalar | Item] = {}
+        changes: dict[str, str | int] = {}
         for name in [*origin.attributes, *(key for key in op.attributes if key not in origin.attributes)]:
             value = op.attributes.get(name)
             if value != origin.attributes.get(name) and not name.startswith(CONSTANT_SHAPE):
-                self._change(op, name, value, table, inputs, fields)
+                self._change(op, name, value, inputs, changes)
+        fields = _with_options(op, table, changes)
         whole = self._given.tensors[origin.outputs[0]].shape or () if origin.outputs else ()
         if op.region is not None:
             self._constants.cut(op, operator, inputs, whole)
@@ -307,23 +308,15 @@ class GraphRewriter:
         return copied(table, "Operator", fields)
 
     def _change(
-        self,
-        op: Op,
-        name: str,
-        value: AttributeValue | None,
-        table: FlatbufferTable,
-        inputs: list[int],
-        fields: dict[int, Scalar | Item],
+        self, op: Op, name: str, value: AttributeValue | None, inputs: list[int], changes: dict[str, str | int]
     ) -> None:
-        """Give a piece an attribute that its origin does not have: its padding, or a small constant input."""
+        """Give a piece an attribute that its origin does not have: one of its options, or a small constant input."""
         places = dict(CONSTANT_INPUTS.get(op.type, ()))
-        options = table.table(OperatorSlot.OPTIONS)
-        if name == "padding" and options is not None and isinstance(value, str):
-            fields[OperatorSlot.OPTIONS] = with_padding(op.type, options, value)
-        elif name == ACTIVATION and op.terms is not None and options is not None and isinstance(value, str):
-            fields[OperatorSlot.OPTIONS] = with_activation(op.type, options, value)
-        elif name in STRIDED_SLICE_MASKS and op.type == "STRIDED_SLICE":
-            fields[OperatorSlot.OPTIONS] = with_masks(options, op.attributes)
+        may_change = op.terms is not None if name == ACTIVATION else name in CHANGEABLE
+        if (may_change or (name in STRIDED_SLICE_MASKS and op.type == "STRIDED_SLICE")) and isinstance(
+            value, str | int
+        ):
+            changes[name] = value
         elif name in places and isinstance(value, tuple):
             inputs[places[name]] = self._constants.like(inputs[places[name]], value)
         else:
@@ -486,3 +479,15 @@ class GraphRewriter:
         for index in self._free:
             if constant is not None:
                 self._tensors[index] = self._tensors[constant]
+
+
+def _with_options(op: Op, table: FlatbufferTable, changes: Mapping[str, str | int]) -> dict[int, Scalar | Item]:
+    """Return a piece's options with what is not as in its origin; nothing if all is."""
+    options = table.table(OperatorSlot.OPTIONS)
+    if not changes:
+        return {}
+    if op.type == "STRIDED_SLICE":
+        return {OperatorSlot.OPTIONS: with_masks(options, op.attributes)}
+    if options is None:
+        raise InternalError(f"op '{op.name}' has no options to change")
+    return {OperatorSlot.OPTIONS: with_changes(op.type, options, changes)}

@@ -30,7 +30,7 @@ _BOUND: Final = 2
 """Random integers are below this: ids, and masks of what counts."""
 
 _THREADS: Final = (1, 3)
-"""Of further sessions for the model as given: how these divide work must not count."""
+"""Threads of further sessions for the model as given: how these divide work must not count."""
 
 
 def draw(request: Mapping[str, Any]) -> None:

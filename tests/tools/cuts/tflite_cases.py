@@ -280,8 +280,7 @@ def _convolutions(
             "TRANSPOSE_CONV", (ints(*out), held_by, x, _bias(outputs, dtype)), plain, tensor(out, dtype, big),
             "TransposeConvOptions",
         )  # fmt: skip
-    # A piece of one channel's outputs would have another multiplier, which files in pieces cannot state.
-    for multiplier in (1, 2) if channels > 1 else ():
+    for multiplier in (1, 2) if channels > 1 else (3,):
         for axis in (None,) if dtype in {"float32", "uint8"} else (None, 3):
             depthwise = weights(1, *kernel, channels * multiplier, dtype=held, axis=axis)
             yield Case(
