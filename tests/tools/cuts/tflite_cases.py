@@ -280,7 +280,7 @@ def _convolutions(
             "TRANSPOSE_CONV", (ints(*out), held_by, x, _bias(outputs, dtype)), plain, tensor(out, dtype, big),
             "TransposeConvOptions",
         )  # fmt: skip
-    for multiplier in (1, 2) if channels > 1 else (3,):
+    for multiplier in (1, 2) if channels > 1 else (3, 16, 32):
         for axis in (None,) if dtype in {"float32", "uint8"} else (None, 3):
             depthwise = weights(1, *kernel, channels * multiplier, dtype=held, axis=axis)
             yield Case(
