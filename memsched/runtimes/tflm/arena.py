@@ -24,6 +24,7 @@ from memsched.runtimes.tflm.kernel_sets import REFERENCE, kernel_set
 from memsched.runtimes.tflm.layout import best_offsets, offsets_below
 from memsched.runtimes.tflm.limits import OperatorRefusal, new_refusals, refusals
 from memsched.runtimes.tflm.loop_memory import without_copies
+from memsched.runtimes.tflm.own_memory import shared_bytes
 from memsched.runtimes.tflm.persistent import estimates, kept_by, kept_by_kind, least_by_kind, unknown_kernels
 from memsched.runtimes.tflm.plan import (
     Scratch,
@@ -90,15 +91,19 @@ def lowered_for(module: Module, lowered: Sequence[LoweredGraph], target: Target)
 
 
 def with_scratch(module: Module, lowered: Sequence[LoweredGraph], kernels: str = "") -> tuple[LoweredGraph, ...]:
-    """Return the lowered graphs with the scratch buffers of the kernels that a target names as workspaces."""
+    """Return the lowered graphs with the scratch buffers of the kernels that a target names as workspaces.
+
+    An operator's own tensors count once where the file's memory plan lays them over each other, or over what it reads
+    and makes.
+    """
     native = _native(module)
-    scratch = kernel_scratch(native.model, kernels)
+    scratch, shared = kernel_scratch(native.model, kernels), shared_bytes(native.model)
     result = []
     for index, (one, mapping) in enumerate(zip(lowered, native.mappings, strict=True)):
         found = {
-            op: sum(map(round_up, scratch[index, number]))
+            op: sum(map(round_up, scratch.get((index, number), ()))) - shared.get((index, number), 0)
             for op, number in enumerate(mapping.operators)
-            if (index, number) in scratch
+            if (index, number) in scratch or (index, number) in shared
         }
         result.append(LoweredGraph.of(with_workspaces(one.graph, found)) if found else one)
     return tuple(result)
