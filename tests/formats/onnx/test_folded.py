@@ -240,3 +240,14 @@ def test_the_check_sees(broken: str) -> None:
     check_folded(before, after)
     with pytest.raises(InternalError):
         check_folded(before, BREAKS[broken](after))
+
+
+def test_outputs_that_became_constants_are_none_of_the_graph() -> None:
+    given = doubled(outputs=["y", "wanted"])
+    made = folded(given)
+    assert made is not None
+    before, after = read(given).graph, read(made).graph
+    assert len(after.outputs) < len(before.outputs)
+    check_folded(before, after)
+    with pytest.raises(InternalError):
+        check_folded(before, dataclasses.replace(after, outputs=()))
