@@ -25,7 +25,7 @@ TABLE = Path(__file__).with_name("seconds.tsv")
 DEAR = 0.5
 """Processor seconds from which a test is dear."""
 
-ALLOWANCE = 2.0
+ALLOWANCE = 1.0
 """Processor seconds of dear tests per file."""
 
 Draws: TypeAlias = Callable[[int, int], int]

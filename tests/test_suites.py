@@ -15,16 +15,17 @@ from tests.suites import ALLOWANCE, cheapest_first, quick_of
 
 ROOT = Path(__file__).parents[1]
 
-SECONDS = {
-    "a.py::many[1]": 0.9,
-    "a.py::many[2]": 0.6,
-    "a.py::partly[dear]": 0.7,
-    "a.py::one": 1.2,
-    "a.py::two": 1.3,
-    "a.py::three": 1.4,
+_SHARES = {
+    "a.py::many[1]": 0.45,
+    "a.py::many[2]": 0.3,
+    "a.py::partly[dear]": 0.35,
+    "a.py::one": 0.6,
+    "a.py::two": 0.65,
+    "a.py::three": 0.7,
     "b.py::only": 40.0,
     "b.py::dearer": 41.0,
 }
+SECONDS = {name: share * ALLOWANCE for name, share in _SHARES.items()}
 IDS = ("a.py::cheap", "a.py::partly[cheap]", *SECONDS)
 
 
@@ -71,8 +72,8 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "conftest.py").write_text(
         "from tests import suites\n"
         "pytest_plugins = ['tests.suites']\n"
-        "seconds = {f'test_some.py::test_dear[{n}]': 3.0 - n for n in range(3)}\n"
-        "seconds |= {'test_some.py::test_dear[3]': 9.0, 'test_some.py::test_other': 1.5}\n"
+        "seconds = {f'test_some.py::test_dear[{n}]': (1.5 - n / 2) * suites.ALLOWANCE for n in range(3)}\n"
+        "seconds |= {'test_some.py::test_dear[3]': 9.0, 'test_some.py::test_other': suites.ALLOWANCE * 3 / 4}\n"
         "suites.known_seconds = lambda: seconds\n"
     )
     return tmp_path
