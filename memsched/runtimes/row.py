@@ -11,15 +11,12 @@ from typing import Any, Final
 import numpy as np
 
 from memsched.runtimes.compare import compare, relative_error
-from memsched.runtimes.special import Special
+from memsched.runtimes.special import THREADS, Special, rng_of
 
 __all__ = ["INTEGER_BOUNDS", "RowPair", "RunError", "Values", "result"]
 
 INTEGER_BOUNDS: Final = (4, 2, 1)
 """Integers are often indices: where the first choice is out of bounds, smaller ones may not be."""
-
-_THREADS: Final = 3
-"""Threads of a further run of the whole model: how these divide work must not count."""
 
 Values = dict[str, Any]
 """By name."""
@@ -84,7 +81,7 @@ class RowPair:
 
     def again(self, special: Special, bound: int) -> list[list[Any]]:
         """Return the whole model's outputs with more threads."""
-        return [list(self._whole(self._values(special, bound), _THREADS).values())]
+        return [list(self._whole(self._values(special, bound), THREADS[-1]).values())]
 
     def _values(self, special: Special, bound: int) -> Values:
-        return self._inputs(special, np.random.default_rng([self._seed, len(special)]), bound)
+        return self._inputs(special, rng_of(self._seed, special), bound)

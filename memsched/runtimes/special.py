@@ -18,6 +18,7 @@ from memsched.runtimes.values import Verification
 
 __all__ = [
     "SPECIALS",
+    "THREADS",
     "Special",
     "SpecialPair",
     "SpecialRuns",
@@ -27,6 +28,7 @@ __all__ = [
     "mixed",
     "mixed_feed",
     "mixed_inputs",
+    "rng_of",
     "shown_by",
     "tried",
     "with_special",
@@ -52,6 +54,9 @@ _OFTEN: Final = 16
 """The same of small tensors, in which each lane of a kernel meets them so, ``_MOST`` times at most."""
 
 _MOST: Final = 64
+
+THREADS: Final = (1, 3)
+"""Threads of further sessions for the model as given: how these divide work must not count."""
 
 _TIMEOUT: Final = 300.0
 _REASON_CHARACTERS: Final = 200
@@ -116,6 +121,11 @@ def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any] | None:
     if dtype.name == "bfloat16":
         return 3.38e38, 9.2e-41
     return None
+
+
+def rng_of(seed: int, special: Special) -> np.random.Generator:
+    """Return what draws inputs and the places of special values among them: anew for both models, the same for both."""
+    return np.random.default_rng([seed, len(special)])
 
 
 def mixed(values: Any, special: Special, rng: np.random.Generator, *, quantized: bool = False) -> Any:

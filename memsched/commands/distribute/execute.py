@@ -20,7 +20,7 @@ from memsched.runtimes.devices.measured import ClusterRun, ThrottledRun
 from memsched.runtimes.devices.parent import run_cluster, run_each, time_cluster
 from memsched.runtimes.devices.program import Throttle
 from memsched.runtimes.known import row_runner_of
-from memsched.runtimes.special import Special, judged, mixed_feed, tried
+from memsched.runtimes.special import Special, judged, mixed_feed, rng_of, tried
 
 if TYPE_CHECKING:
     import numpy as np
@@ -147,10 +147,8 @@ class _ClusterPair:
 
     def given(self, special: Special, bound: int) -> list[Any]:
         """Return the outputs of the model in one session."""
-        import numpy as np
-
         del bound
-        feed = mixed_feed(self._request["feeds"][0], special, np.random.default_rng([self._seed, len(special)]))
+        feed = mixed_feed(self._request["feeds"][0], special, rng_of(self._seed, special))
         result = run_in_child(_REFERENCE, {**self._request, "feeds": [feed]}, self._timeout)
         if not result.ok:
             raise ValueError(result.reason)

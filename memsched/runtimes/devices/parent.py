@@ -27,12 +27,7 @@ from memsched.search.processes import Death, start_process
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = [
-    "ClusterRunError",
-    "run_cluster",
-    "run_each",
-    "time_cluster",
-]
+__all__ = ["ClusterRunError", "run_cluster", "run_each", "time_cluster"]
 
 _WORKER: Final = "memsched.runtimes.devices.worker"
 _POLL_SECONDS: Final = 0.05

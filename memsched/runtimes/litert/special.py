@@ -12,7 +12,7 @@ from memsched.runtimes.inputs import random_values
 from memsched.runtimes.litert.answers import CompareRequest
 from memsched.runtimes.litert.draws import with_same_seeds
 from memsched.runtimes.litert.session import drawn_type, opened
-from memsched.runtimes.special import Special, compared_on, judged, mixed_inputs, tried, worth_trying
+from memsched.runtimes.special import Special, compared_on, judged, mixed_inputs, rng_of, tried, worth_trying
 from memsched.runtimes.values import Verification
 
 __all__ = ["execute", "with_special_values"]
@@ -69,9 +69,7 @@ class _ModePair:
 
     def _inputs(self, special: Special, bound: int) -> list[Any]:
         """Return random inputs of the model as given with special values among them."""
-        import numpy as np
-
-        rng = np.random.default_rng([self._request.seed, len(special)])
+        rng = rng_of(self._request.seed, special)
         details = opened(self._request.before, self._mode).get_input_details()
         quantized = [one["quantization"][0] != 0 for one in details]
         free = [self._formulas.moved_only(place) for place in range(len(details))]

@@ -118,13 +118,7 @@ def compare_texts(
     Raises:
         UsageError: The first does not run.
     """
-    request = {
-        "files": [_told(first), _told(second)],
-        "prompts": list(prompts),
-        "chunk": chunk,
-        "further": further,
-        "seed": seed,
-    }
+    request = _comparison((first, second), prompts, chunk, further, seed)
     result = run_in_child(f"{_PROCESS}:compare_files", request, _TIMEOUT)
     if not result.ok:
         raise UsageError(f"the model does not run from an empty past: {_line(result.reason)}")
@@ -148,16 +142,23 @@ def special_texts(
         chunk, further: As `compare_texts` has them, behind each of both.
         tolerance: Relative error that is permitted.
     """
-    request = {
-        "files": [_told(first), _told(second)],
-        "prompts": list(texts),
+    request, alone = (
+        {**_comparison(both, texts, chunk, further, seed), "tolerance": tolerance}
+        for both in ((first, second), (first, first))
+    )
+    return shown_by(f"{_PROCESS}:special_files", request, alone, "onnxruntime", _TIMEOUT)
+
+
+def _comparison(
+    files: tuple[DecoderFile, DecoderFile], prompts: Sequence[int], chunk: int, further: int, seed: int
+) -> dict[str, Any]:
+    return {
+        "files": [_told(one) for one in files],
+        "prompts": list(prompts),
         "chunk": chunk,
         "further": further,
         "seed": seed,
-        "tolerance": tolerance,
     }
-    alone = {**request, "files": [_told(first)] * 2}
-    return shown_by(f"{_PROCESS}:special_files", request, alone, "onnxruntime", _TIMEOUT)
 
 
 def _told(file: DecoderFile) -> dict[str, Any]:

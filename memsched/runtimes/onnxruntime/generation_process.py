@@ -18,7 +18,7 @@ from memsched.runtimes.inputs import random_values
 from memsched.runtimes.measure import forget_highest, process_bytes, run_until_steady
 from memsched.runtimes.onnxruntime.inputs import dtype_of
 from memsched.runtimes.onnxruntime.sessions import find_data
-from memsched.runtimes.special import Special, applying, judged, mixed, tried
+from memsched.runtimes.special import THREADS, Special, applying, judged, mixed, rng_of, tried
 
 __all__ = ["compare_files", "measure", "race", "special_files"]
 
@@ -26,9 +26,6 @@ _ROUNDS: Final = 3
 _PAUSE: Final = 0.05
 _BOUND: Final = 2
 """Random integers are below this: ids, and positions."""
-
-_THREADS: Final = (1, 3)
-"""Threads of further sessions for the model as given: how these divide work must not count."""
 
 
 def measure(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,7 +174,7 @@ class _TextPair:
     def again(self, special: Special, bound: int) -> list[Any]:
         """Return what the first model gives with other numbers of threads."""
         del bound
-        models = [_model(self._request["files"][0], threads) for threads in _THREADS]
+        models = [_model(self._request["files"][0], threads) for threads in THREADS]
         return [self._run(model, self._steps(chunked=False), special) for model in models]
 
     def _steps(self, *, chunked: bool) -> list[int]:
@@ -292,9 +289,7 @@ class _TokenFeeds:
 
     def mix(self, special: Special) -> None:
         """Put special values among them."""
-        import numpy as np
-
-        rng = np.random.default_rng([self._seed, len(special)])
+        rng = rng_of(self._seed, special)
         self._whole = {name: mixed(values, special, rng) for name, values in self._whole.items()}
 
     def feed(self, begin: int, count: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from memsched.runtimes.measure import forget_highest, process_bytes, run_until_s
 from memsched.runtimes.onnxruntime.draws import same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_arrays
 from memsched.runtimes.onnxruntime.sessions import find_data, run_once
-from memsched.runtimes.special import Special, judged, mixed_feed, tried
+from memsched.runtimes.special import THREADS, Special, judged, mixed_feed, rng_of, tried
 from memsched.search.heap import give_back_at_once
 
 __all__ = ["compare_sizes", "draw", "measure", "race", "special_at_sizes"]
@@ -28,9 +28,6 @@ _TICK: Final = 1e-6
 _NOTHING: Final = 1e-6
 _BOUND: Final = 2
 """Random integers are below this: ids, and masks of what counts."""
-
-_THREADS: Final = (1, 3)
-"""Threads of further sessions for the model as given: how these divide work must not count."""
 
 
 def draw(request: Mapping[str, Any]) -> None:
@@ -188,7 +185,7 @@ class _SizePair:
         if self._draws:
             return []
         path, folder = self._request["paths"][0], self._request["folder"]
-        sessions = [_opened(path, folder, described=False, threads=threads)[0] for threads in _THREADS]
+        sessions = [_opened(path, folder, described=False, threads=threads)[0] for threads in THREADS]
         accurate = self._request["accurate"] or path
         sessions.append(_opened(accurate, folder, described=False, optimised=False)[0])
         return [run_once(session, self._feed(special, bound)) for session in sessions]
@@ -199,9 +196,8 @@ class _SizePair:
         return self._opened[number][0]
 
     def _feed(self, special: Special, bound: int) -> dict[str, Any]:
-        import numpy as np
 
-        rng = np.random.default_rng([self._request["seed"], len(special)])
+        rng = rng_of(self._request["seed"], special)
         session, proto = self._opened[0]
         return mixed_feed(_feed(session, proto, self._sizes, rng, bound), special, rng)
 

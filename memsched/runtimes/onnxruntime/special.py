@@ -20,11 +20,13 @@ from memsched.runtimes.onnxruntime.sessions import find_data, load_proto, open_s
 from memsched.runtimes.row import INTEGER_BOUNDS
 from memsched.runtimes.special import (
     SPECIALS,
+    THREADS,
     Special,
     SpecialRuns,
     compared_on,
     judged,
     mixed_feed,
+    rng_of,
     tried,
     worth_trying,
 )
@@ -35,9 +37,6 @@ __all__ = ["SpecialSession", "execute", "sessions_of", "with_special_values"]
 _EXECUTE: Final = "memsched.runtimes.onnxruntime.special:execute"
 
 UNOPTIMISED: Final = SessionPoint("disabled")
-
-_THREADS: Final = (1, 3)
-"""How many threads further sessions for the model as given have: how these divide work must not count."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -156,7 +155,7 @@ class _SessionPair:
 
     def again(self, special: Special, bound: int) -> list[Any]:
         """Return the outputs of the model as given with other numbers of threads; see `SpecialPair.again`."""
-        return [run_once(self._open(0, threads), self._feed(special, bound)) for threads in _THREADS]
+        return [run_once(self._open(0, threads), self._feed(special, bound)) for threads in THREADS]
 
     def _fresh(self, model: int) -> Any:
         return self._open(model) if self._draws else self._session(model)
@@ -178,9 +177,7 @@ class _SessionPair:
 
     def _feed(self, special: Special, bound: int) -> dict[str, Any]:
         """Return the inputs that were stated, or random ones, with special values among them."""
-        import numpy as np
-
-        rng = np.random.default_rng([self._request["seed"], len(special)])
+        rng = rng_of(self._request["seed"], special)
         stated, session = self._request["feeds"], self._session(0)
         if stated is not None:
             feed = read_feeds(stated, [value.name for value in session.get_inputs()])

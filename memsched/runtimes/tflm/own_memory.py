@@ -25,25 +25,26 @@ def shared_bytes(model: FileModel) -> Mapping[tuple[int, int], int]:
         offsets = given_plan(model)
     except ModelError:
         offsets = None
+    if offsets is None:
+        return {}
     found: dict[tuple[int, int], int] = {}
     first = 0
     for index, subgraph in enumerate(model.subgraphs):
-        if offsets is not None:
-            placed = {
-                tensor: (offset, offset + round_up(tensor_bytes(subgraph.tensors[tensor])))
-                for tensor, offset in enumerate(offsets[first : first + len(subgraph.tensors)])
-                if offset >= 0 and needs_memory(subgraph, tensor)
-            }
-            own = {tensor: number for tensor, number in own_tensors(subgraph).items() if tensor in placed}
-            for number in dict.fromkeys(own.values()):
-                operator = subgraph.operators[number]
-                mine = [tensor for tensor, by in own.items() if by == number]
-                others = {*operator.inputs, *operator.outputs} & placed.keys() - own.keys()
-                together = _covered(placed[tensor] for tensor in (*mine, *others))
-                alone = max(0, together - sum(end - begin for begin, end in map(placed.__getitem__, others)))
-                saved = sum(tensor_bytes(subgraph.tensors[tensor]) for tensor in mine) - alone
-                if saved > 0:
-                    found[index, number] = saved
+        placed = {
+            tensor: (offset, offset + round_up(tensor_bytes(subgraph.tensors[tensor])))
+            for tensor, offset in enumerate(offsets[first : first + len(subgraph.tensors)])
+            if offset >= 0 and needs_memory(subgraph, tensor)
+        }
+        own = {tensor: number for tensor, number in own_tensors(subgraph).items() if tensor in placed}
+        for number in dict.fromkeys(own.values()):
+            operator = subgraph.operators[number]
+            mine = [tensor for tensor, by in own.items() if by == number]
+            others = {*operator.inputs, *operator.outputs} & placed.keys() - own.keys()
+            together = _covered(placed[tensor] for tensor in (*mine, *others))
+            alone = max(0, together - sum(end - begin for begin, end in map(placed.__getitem__, others)))
+            saved = sum(tensor_bytes(subgraph.tensors[tensor]) for tensor in mine) - alone
+            if saved > 0:
+                found[index, number] = saved
         first += len(subgraph.tensors)
     return found
 

@@ -118,16 +118,15 @@ class _StagedPair:
         return _opened(self._request["whole"], self._request["arena"])
 
     def _values(self, special: Special, bound: int) -> list[Any]:
-        import numpy as np
 
         from memsched.runtimes.borders import BorderFormulas
-        from memsched.runtimes.special import mixed_inputs
+        from memsched.runtimes.special import mixed_inputs, rng_of
 
         whole, formulas = self._opened(), BorderFormulas(self._request["borders"])
         details = [whole.get_input_details(number) for number in range(len(self._request["inputs"]))]
         values = _values(details, self._request["seed"], 0, "noise", bound)
         free = [formulas.moved_only(place) for place in range(len(details))]
-        rng = np.random.default_rng([self._request["seed"], len(special)])
+        rng = rng_of(self._request["seed"], special)
         mixed = mixed_inputs(values, special, rng, free, [_quantized(one) for one in details])
         return [
             value if is_free else formulas.on_grid(place, value)
