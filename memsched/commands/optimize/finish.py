@@ -40,10 +40,11 @@ def finish(final: FinalModel, request: Request, asked: FinishRequest) -> Finishe
 
     Where little is gained it is that one, too.
     """
+    begun = asked.run.clock()
     found = _for_sessions(final, request, asked)
     interpreter = default_interpreter_of(asked.module, asked.prepared.target)
     if interpreter is not None:
-        found = first_accepted(_from_best(found, request, asked), asked, request.slowdown, interpreter)
+        found = first_accepted(_from_best(found, begun, request, asked), asked, request.slowdown, interpreter)
     return _with_border_kept(found, final)
 
 
@@ -83,16 +84,19 @@ def _original(request: Request, asked: FinishRequest) -> FinishedModel:
     return _finished(_given(request, asked), asked)
 
 
-def _from_best(found: FinishedModel, request: Request, asked: FinishRequest) -> Iterator[FinishedModel]:
+def _from_best(found: FinishedModel, begun: float, request: Request, asked: FinishRequest) -> Iterator[FinishedModel]:
     """Yield a file, those with less of what was done for it, the best order with every layer whole, and the original.
 
     Each with less has at most half as many further operators as the one before, as each operator keeps memory of its
-    own. Those in which little is gained are left out, as are those that fail or differ, and all if the time is up.
+    own. Those in which little is gained are left out, as are those that fail or differ, and all for which the time that
+    is left would not do: each is expected to take as long as the first, which was ``begun`` then.
     """
+    run = asked.run
     yield found
+    took = run.clock() - begun
     plain, most = _operators(asked.module), _operators(found.final.module)
     for candidate in next_best(found.final):
-        if asked.run.late() or asked.run.stop():
+        if run.remaining() < took or run.stop():
             break
         count = _operators(candidate.module)
         if count - plain > (most - plain) / _FEWER:
@@ -105,7 +109,7 @@ def _from_best(found: FinishedModel, request: Request, asked: FinishRequest) -> 
             if comparable(left) and not (asked.exact and not _same_bits(left)):
                 most = count
                 yield left
-    if found.final.rewritten:
+    if found.final.rewritten and run.remaining() >= took:
         yield _left_whole(found, request, asked)
     yield _original(request, asked)
 

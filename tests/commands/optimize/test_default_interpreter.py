@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from memsched.runtimes.litert.default_interpreter import (
     InterpreterComparison,
     InterpreterMemory,
 )
+from memsched.search.run import Run
 from tests.formats.tflite_builder import O, Sub, T, branches, build, options
 
 pytestmark = pytest.mark.usefixtures("timed")
@@ -174,6 +176,17 @@ def test_fewer_tiles_are_written_where_more_cost_more(most_operators: Callable[[
     assert report.tiling.applied
     assert report.verification is not None
     assert report.verification.outputs_equal
+
+
+def test_no_other_file_is_tried_when_the_time_is_up(
+    most_operators: Callable[[int], list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = _tiled_branches()
+    seen = most_operators(0)
+    monkeypatch.setattr(Run, "remaining", lambda _: 0.0 if seen else math.inf)
+    result = optimized(data, tile=True)
+    assert len(seen) == 1
+    assert result.model == data
 
 
 def test_layers_stay_whole_where_tiles_cost_more(most_operators: Callable[[int], list[int]]) -> None:
