@@ -72,10 +72,12 @@ class Runner(Protocol):
         atol: float,
         seed: int,
         borders: Sequence[Border] = (),
+        timeout_seconds: float = 600.0,
     ) -> tuple[bool | None, Verification]:
         """Run two models on the same random inputs.
 
         Args:
+            timeout_seconds: For each child process, which then counts as one that could not be run.
             borders: What stands between the inputs and outputs of both; the second has them in another form.
 
         Returns:

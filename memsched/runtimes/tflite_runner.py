@@ -46,6 +46,7 @@ class VerifyFiles(Protocol):
         tolerance: float = ...,
         borders: Sequence[Border],
         words: ModelWords = ...,
+        timeout_seconds: float | None = ...,
     ) -> Verification: ...
 
 
@@ -71,6 +72,7 @@ class TfliteRunner(ABC):
         atol: float,
         seed: int,
         borders: Sequence[Border] = (),
+        timeout_seconds: float = 600.0,
     ) -> tuple[bool | None, Verification]:
         """Run two models on the same random inputs; see `Runner.compare`."""
         del options
@@ -84,7 +86,9 @@ class TfliteRunner(ABC):
         for name, data in zip(names, (one, other), strict=True):
             _check(name, data)
         words = ModelWords(names[0], names[1], self.elsewhere)
-        found = self.verify_files(one, other, runs=runs, seed=seed, borders=borders, words=words)
+        found = self.verify_files(
+            *(one, other), runs=runs, seed=seed, borders=borders, words=words, timeout_seconds=timeout_seconds
+        )
         if not found.runs:
             # A model that was not run has no outputs that differ.
             found = replace(found, outputs_equal=None)

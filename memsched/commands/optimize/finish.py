@@ -175,10 +175,15 @@ def _finished(final: FinalModel, asked: FinishRequest) -> FinishedModel:
     done = FinishedModel(final, written, facts, needed, figures)
     if not asked.verify:
         return done
+    if written.unchanged and asked.run.late():
+        return dataclasses.replace(done, notes=(_NOT_RUN,))
+    begun = asked.run.clock()
     verification, notes, ended = _run_both(final, written, asked, figures.get("litert"))
-    return dataclasses.replace(done, verification=verification, notes=notes, ended=ended)
+    seconds = asked.run.clock() - begun
+    return dataclasses.replace(done, verification=verification, notes=notes, seconds=seconds, ended=ended)
 
 
+_NOT_RUN: Final = "the time limit ended: the file as given, which is the result, was not run"
 _COPIED: Final = "no file that memsched made could be used: the file as given was copied, and nothing was run"
 
 

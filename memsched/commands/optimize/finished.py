@@ -63,6 +63,7 @@ class FinishedModel(FrozenValue, frozen=True):
         needed: What the file as given and this one require.
         figures: The same by the runtime's name for it; empty where that is the arena.
         verification: None where it was not asked for, or was ended.
+        seconds: How long running both took.
         ended: By the user.
         held_back: What was found and is not written: pieces, or all of it.
         slight: What a file would have saved that is not written, as it is not worth that, bytes.
@@ -77,6 +78,7 @@ class FinishedModel(FrozenValue, frozen=True):
     figures: Mapping[str, tuple[int, int]]
     verification: Verification | None = None
     notes: tuple[str, ...] = ("verification was not asked for",)
+    seconds: float = 0.0
     ended: bool = False
     held_back: HeldBackSection | None = None
     sessions: tuple[SessionRow, ...] = ()

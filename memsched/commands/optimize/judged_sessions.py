@@ -15,6 +15,7 @@ import msgspec
 from memsched.commands.optimize.finished import FinishedModel, FinishRequest, refuted
 from memsched.commands.optimize.opening import OpenedFile, any_time, in_doubt, opened_file, opening_lines, takes_less
 from memsched.commands.optimize.place import Request
+from memsched.commands.optimize.reserve import SESSIONS
 from memsched.commands.session_rows import LEAST_SHOWN, GivenModel, SessionFile, measured_sessions, raced_sessions
 from memsched.formats.known import format_of
 from memsched.formats.module import Module
@@ -27,6 +28,8 @@ from memsched.runtimes.values import as_opened
 from memsched.units import format_size
 
 __all__ = ["given_model", "judged_sessions", "opened_alone"]
+
+_NO_TIME: Final = "the time limit left no time to measure what processes take"
 
 _PROCESSES: Final = 3
 """Processes of each session at most, where what one of them takes may be chance."""
@@ -59,13 +62,18 @@ def judged_sessions(
 
 
 def _with_sessions(found: FinishedModel, asked: FinishRequest, slowdown: float | None) -> FinishedModel:
-    """Measure sessions on both files where there is something to see: processes, of small models times alone."""
+    """Measure sessions on both files where there is something to see: processes, of small models times alone.
+
+    Nothing is measured if the time that is left would not do.
+    """
     listed = found.written.guarantee.kind == "session"
     if found.written.guarantee.kind not in _OPENED or found.written.unchanged or not _judged(found):
         return found
     is_small = found.needed[0].total < LEAST_SHOWN
     if is_small and (not (asked.guarded and listed) or any_time(slowdown)):
         return found
+    if asked.run.remaining() < SESSIONS * found.seconds:
+        return dataclasses.replace(found, notes=(*found.notes, _NO_TIME))
     sessions = [SessionFile("given", DEFAULT), SessionFile("written", DEFAULT)]
     if asked.guarded:
         sessions.append(SessionFile("written", PATTERNLESS))
@@ -73,8 +81,11 @@ def _with_sessions(found: FinishedModel, asked: FinishRequest, slowdown: float |
         sessions.append(SessionFile("written", LISTED, found.needed[1].total))
     maker, given = session_maker_of(asked.module.format), given_model(asked.module, asked.data)
 
+    begun = asked.run.clock()
+
     def again(rows: Sequence[SessionRow], done: int) -> bool:
-        return asked.guarded and done < _PROCESSES and in_doubt(rows, slowdown)
+        enough = asked.run.remaining() >= (asked.run.clock() - begun) / done
+        return enough and asked.guarded and done < _PROCESSES and in_doubt(rows, slowdown)
 
     measured = raced_sessions if is_small else measured_sessions
     try:
@@ -168,7 +179,7 @@ def _listed_row(rows: Sequence[SessionRow]) -> SessionRow | None:
 
 def _listed_ratio(found: FinishedModel, asked: FinishRequest, slowdown: float | None) -> float | None:
     """Return the processor time of a file with the options that keep its order; None: unknown, or any is permitted."""
-    if any_time(slowdown):
+    if any_time(slowdown) or asked.run.remaining() < SESSIONS * found.seconds:
         return None
     files = [SessionFile("given", DEFAULT), SessionFile("written", LISTED)]
     maker, given = session_maker_of(asked.module.format), given_model(asked.module, asked.data)

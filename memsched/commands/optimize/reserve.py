@@ -15,7 +15,7 @@ from memsched.runtimes.known import default_interpreter_of, has_sessions, runner
 from memsched.search.run import Run
 from memsched.targets.model import Target
 
-__all__ = ["KEPT", "search_of", "search_until_verification"]
+__all__ = ["KEPT", "SESSIONS", "search_of", "search_until_verification"]
 
 KEPT: Final = "of the time limit are kept for verification"
 """What a stage ends with that says so."""
@@ -32,11 +32,11 @@ _COMPARISONS: Final = 4.0
 _WITH_INTERPRETER: Final = 8.0
 """The same where LiteRT's default interpreter is measured as well, and may refuse the first file for a second one."""
 
-_WITH_SESSIONS: Final = 12.0
-"""The same where sessions of ONNX Runtime are measured as well, until further runs add nothing."""
+SESSIONS: Final = 3.0
+"""How many times as long as verification sessions of ONNX Runtime take at least, run until further runs add nothing."""
 
 _SHORT: Final = 0.1
-"""Fraction of the time limit up to which verification, as foreseen, needs no run beforehand."""
+"""Fraction of the time limit up to which verification, as foreseen, needs no run beforehand, and that one may take."""
 
 _MACS_PER_SECOND: Final = 50e6
 """That a runtime's reference kernels do on a slow machine, as `memsched relay` foresees it."""
@@ -64,7 +64,7 @@ def search_until_verification(
         return within
     begun = run.clock()
     with contextlib.suppress(MemschedError):
-        _compare(module, data, options, prepared.target, run.limits.seed)
+        _compare(module, data, options, prepared.target, run.limits.seed, _SHORT * limit)
     seconds = min(_comparisons(module, prepared.target) * (run.clock() - begun), _MOST_FOR_RUNS * limit)
     peak = prepared.baselines["file_order"].schedule.peak
     run.tell(f"{seconds:.1f} s, {100 * seconds / limit:.0f} %, {KEPT}", peak, None)
@@ -74,7 +74,7 @@ def search_until_verification(
 def _comparisons(module: Module, target: Target) -> float:
     """Return how often verification takes as long as a comparison on one input."""
     if has_sessions(module.format):
-        return _WITH_SESSIONS
+        return _COMPARISONS * (1 + SESSIONS)
     return _COMPARISONS if default_interpreter_of(module, target) is None else _WITH_INTERPRETER
 
 
@@ -83,10 +83,14 @@ def _shorter(run: Run, limit: float, seconds: float) -> Run:
     return dataclasses.replace(run, limits=dataclasses.replace(run.limits, time_limit=left))
 
 
-def _compare(module: Module, data: bytes, options: LoadOptions, target: Target, seed: int) -> None:
+def _compare(
+    module: Module, data: bytes, options: LoadOptions, target: Target, seed: int, timeout_seconds: float
+) -> None:
     """Run the model as given beside itself, on one input, in the first runtime that is installed."""
     source = data if module.path == STANDARD_STREAM else Path(module.path)
     for runner in runners_for(module, target):
         with contextlib.suppress(RuntimeUnavailableError):
-            runner.compare(source, source, options, runs=1, rtol=0.0, atol=0.0, seed=seed, borders=())
+            runner.compare(
+                *(source, source, options), runs=1, rtol=0.0, atol=0.0, seed=seed, timeout_seconds=timeout_seconds
+            )
             return

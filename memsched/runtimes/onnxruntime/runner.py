@@ -102,6 +102,7 @@ class OnnxRuntimeRunner:
         atol: float,
         seed: int,
         borders: Sequence[Border] = (),
+        timeout_seconds: float = 600.0,
     ) -> tuple[bool | None, Verification]:
         """Run two models on the same random inputs; see `Runner.compare`."""
         from memsched.runtimes.onnxruntime import verification
@@ -115,6 +116,7 @@ class OnnxRuntimeRunner:
             rtol=rtol,
             atol=atol,
             borders=borders,
+            timeout_seconds=timeout_seconds,
             **stated,
         )
         found = result.verification

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import memsched
 from memsched.cli.main import main
-from memsched.commands.optimize import finish, named_sessions
+from memsched.commands.optimize import finish, judged_sessions, named_sessions
 from memsched.commands.verify import verify_written
 from memsched.report.values.optimize import OptimizeReport
 from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
@@ -52,6 +53,17 @@ def worse(monkeypatch: pytest.MonkeyPatch, before: int, after: int) -> None:
         ), notes
 
     monkeypatch.setattr(finish, "verify_written", said)
+
+
+def test_no_process_is_measured_when_the_time_left_would_not_do(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LEAST, 0)
+    monkeypatch.setattr(judged_sessions, "measured_sessions", lambda *_, **__: pytest.fail("they were measured"))
+    monkeypatch.setattr(judged_sessions, "SESSIONS", math.inf)
+    report = memsched.optimize(path, time_limit=1000.0).report.values
+    assert report.verification is not None
+    assert report.verification.outputs_equal
+    assert not report.sessions
+    assert judged_sessions._NO_TIME in report.notes
 
 
 @pytest.mark.quick
