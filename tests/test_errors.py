@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from memsched import errors
@@ -31,3 +33,30 @@ def test_exit_codes(name: str) -> None:
     kind = getattr(errors, name)
     assert issubclass(kind, errors.MemschedError)
     assert kind("x").exit_code == EXIT_CODES[name]
+
+
+def test_an_error_has_parts_that_make_its_line() -> None:
+    error = errors.ModelError("it is too short", code="cut-off", location="net.onnx", action="copy it again")
+    assert (error.code, error.problem, error.location, error.action) == (
+        *("cut-off", "it is too short", "net.onnx", "copy it again"),
+    )
+    assert str(error) == "net.onnx: it is too short; copy it again"
+    assert errors.ModelError("it is too short").code == errors.ModelError.code != errors.MemschedError.code
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.UsageError("no number", code="not-a-number", location="--dim", action="give one"),
+        errors.UnknownShapeError("'x' has no rank", ("--input-shape", "x:1")),
+    ],
+)
+def test_parts_survive_a_process_and_a_further_location(error: errors.MemschedError) -> None:
+    def parts(one: errors.MemschedError) -> tuple[object, ...]:
+        return type(one), one.code, one.problem, one.action, getattr(one, "options", None)
+
+    sent = pickle.loads(pickle.dumps(error))  # noqa: S301
+    moved = error.at("net.onnx")
+    assert parts(sent) == parts(error) == parts(moved)
+    assert str(sent) == str(error)
+    assert str(moved) == f"net.onnx: {error}"

@@ -158,7 +158,7 @@ def _run(arguments: Sequence[str] | None, state: State) -> int:
         command = context.command_path if context is not None else "memsched"
         return _fail(f"{error.format_message().rstrip('.')} (see '{command} --help')", error.exit_code)
     except MemschedError as error:
-        return _fail(_said(error, state.words), error.exit_code)
+        return _fail(said(error, state.words), error.exit_code)
     except (_InterruptedError, click.Abort, KeyboardInterrupt):
         return _fail("interrupted; nothing was written", _INTERRUPTED)
     except BrokenPipeError:
@@ -172,13 +172,14 @@ def _run(arguments: Sequence[str] | None, state: State) -> int:
         return _unexpected(error, state)
 
 
-def _said(error: MemschedError, arguments: Sequence[str]) -> str:
+def said(error: MemschedError, arguments: Sequence[str]) -> str:
     """Return the error's message; where sizes are unknown, with the complete command line to type next."""
     if not isinstance(error, UnknownShapeError) or not error.options:
         return str(error)
     line = shlex.join(["memsched", *arguments, *error.options])
     chosen = ", with numbers for <...>" if any("<" in option for option in error.options) else ""
-    return f"{error.what}; state that{chosen}: {line}"
+    where = f"{error.location}: " if error.location else ""
+    return f"{where}{error.problem}; state that{chosen}: {line}"
 
 
 def _unexpected(error: Exception, state: State) -> int:

@@ -3,7 +3,8 @@
 Every mutant is one small change of one module: another comparison, constant, operator or condition. It is executed in
 a process of its own, in which (as in those that it starts) the import system gets the changed module instead of the
 file; the tests that know the module run until the first one fails. What no test notices is a survivor: a hole in the
-tests, or a change that means the same. `--out` writes them to a file, of which `--survivors` runs no others again.
+tests, or a change that means the same. `--out` writes them to a file, of which `--survivors` runs no others again: with
+`--suite quick` first and `--suite all` then, it shows what the tests that `make test` leaves out would have noticed.
 """
 
 from __future__ import annotations
@@ -70,6 +71,16 @@ MODULES: dict[str, tuple[str, ...]] = {
     "graph/model": ("tests/graph/test_model.py",),
     "runtimes/onnxruntime/reuse": ("tests/runtimes/onnxruntime/test_reuse.py",),
     "runtimes/onnxruntime/orders": ("tests/runtimes/onnxruntime/test_orders.py",),
+    "lowering/apply": ("tests/lowering/test_apply.py", "tests/lowering/test_execution.py"),
+    "lowering/sharing": ("tests/lowering/test_apply.py", "tests/lowering/test_execution.py"),
+    "lowering/slices": ("tests/lowering/test_apply.py", "tests/lowering/test_execution.py"),
+    "ops/effects": ("tests/ops/test_effects.py", "tests/formats/onnx/test_effects.py", "tests/check/test_effects.py"),
+    "ops/onnx": ("tests/ops/test_effects.py", "tests/formats/onnx/test_effects.py", "tests/ops/test_rewrites.py"),
+    "ops/tflite": ("tests/ops/test_effects.py", "tests/formats/tflite/test_effects.py", "tests/ops/test_rewrites.py"),
+    "formats/onnx/writer": ("tests/formats/onnx/test_writer.py",),
+    "formats/onnx/rewriter": ("tests/formats/onnx/test_rewriter.py", "tests/tiling/test_rewrite.py"),
+    "formats/tflite/writer": ("tests/formats/tflite/test_writer.py", "tests/formats/tflite/test_rewriter.py"),
+    "formats/tflite/rewriter": ("tests/formats/tflite/test_rewriter.py", "tests/tiling/test_rewrite.py"),
     "search/limits": ("tests/search/test_limits.py",),
     "search/cpsat": ("tests/search/test_cpsat.py",),
     "search/workers": ("tests/search/test_workers.py",),
@@ -364,8 +375,8 @@ def _chosen(module: str, share: float, seed: int, earlier: Sequence[Mapping[str,
     return mutants
 
 
-def _run(module: str, mutants: Sequence[Mutant], slack: float) -> Result:
-    tests = MODULES[module]
+def _run(module: str, mutants: Sequence[Mutant], slack: float, suite: str) -> Result:
+    tests = [f"--suite={suite}", *MODULES[module]]
     started = time.monotonic()
     if _tested(module, None, tests, 600) != "survived":
         raise SystemExit(f"the tests of {module} fail as it is")
@@ -393,6 +404,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of that draw")
     parser.add_argument("--least", type=float, default=85.0, help="percent that must be killed, of every module")
     parser.add_argument("--slack", type=float, default=20.0, help="seconds beside four times what the tests take")
+    parser.add_argument("--suite", choices=("quick", "all"), default="all", help="the tests: see tests/suites.py")
     parser.add_argument("--out", type=Path, help="JSON file for counts and survivors")
     parser.add_argument("--survivors", type=Path, help="such a file: test only the survivors that it names")
     args = parser.parse_args()
@@ -408,7 +420,7 @@ def main() -> int:
     found: dict[str, Result] = {}
     for name in names:
         told = None if earlier is None else earlier.get(name, {"survivors": []})["survivors"]
-        found[name] = _run(name, _chosen(name, args.share, args.seed, told), args.slack)
+        found[name] = _run(name, _chosen(name, args.share, args.seed, told), args.slack, args.suite)
         if args.out is not None:
             told_of = {module: one.told() for module, one in found.items()}
             args.out.write_text(json.dumps(told_of, indent=2) + "\n", encoding="utf-8")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from memsched.errors import MemschedError, ModelError, UnknownShapeError
+from memsched.errors import MemschedError, ModelError
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx import checks, ranks
 from memsched.formats.onnx import external as onnx_external
@@ -46,11 +46,7 @@ def read(data: bytes, path: str, options: LoadOptions | None = None) -> Module:
     try:
         return _read(data, path, options or LoadOptions())
     except MemschedError as error:
-        where = _where(path)
-        said = " ".join((error.what if isinstance(error, UnknownShapeError) else str(error)).split())
-        if isinstance(error, UnknownShapeError):
-            raise UnknownShapeError(f"{where}: {said}", error.options) from error
-        raise type(error)(f"{where}: {said}") from error
+        raise error.at(_where(path)) from error
     except UnicodeDecodeError as error:
         raise ModelError(f"{path}: the model is damaged: a name is not UTF-8 text") from error
 

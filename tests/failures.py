@@ -1,0 +1,33 @@
+"""What tests check of an error: its code, and the names, options and numbers that it tells; not its wording."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from memsched.errors import MemschedError
+
+__all__ = ["check_failure", "fails"]
+
+
+@contextlib.contextmanager
+def fails(code: str, *about: str) -> Iterator[pytest.ExceptionInfo[MemschedError]]:
+    """Expect an error.
+
+    Args:
+        code: Of the error.
+        about: What its text has to name, such as a tensor, an option or a number of bytes.
+    """
+    with pytest.raises(MemschedError) as caught:
+        yield caught
+    check_failure(caught.value, code, *about)
+
+
+def check_failure(error: BaseException | None, code: str, *about: str) -> None:
+    """Check the code of an error, and what its text names."""
+    assert isinstance(error, MemschedError), f"no error, where '{code}' is expected"
+    assert error.code == code, f"{error.code}: {error}"
+    missing = [one for one in about if one not in str(error)]
+    assert not missing, f"'{error}' does not name {missing}"
