@@ -3,17 +3,20 @@
 import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from memsched.cli import main as command_line
 from memsched.commands.optimize import opening
+from memsched.errors import MemschedError
 from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.litert.default_interpreter import InterpreterComparison
 from memsched.runtimes.onnxruntime import session_points
 from memsched.runtimes.slowdown import most_times
+from tests.outcomes import Outcome, Run
 
 pytest_plugins = ["tests.suites"]
 
@@ -54,3 +57,25 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "most_times", most_times)
     monkeypatch.setattr(InterpreterComparison, "takes_longer", _TAKES_LONGER)
     monkeypatch.setattr(session_points, "run_in_child", run_in_child)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Call the command line with arguments; returns exit code, standard output, standard error, and the error."""
+    errors: list[MemschedError] = []
+    said = command_line.said
+
+    def noted(error: MemschedError, words: Sequence[str]) -> str:
+        errors.append(error)
+        return said(error, words)
+
+    monkeypatch.setattr(command_line, "said", noted)
+
+    def call(*arguments: object) -> Outcome:
+        capsys.readouterr()
+        errors.clear()
+        code = command_line.main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err, errors[-1] if errors else None)
+
+    return call

@@ -18,9 +18,8 @@ from memsched.commands.optimize import finish
 from memsched.commands.options import OptimizeOptions
 from memsched.commands.verify import verify_written
 from memsched.report.values.optimize import OptimizeReport
-from tests.cli.conftest import Run
-from tests.cli.conftest import run as run  # noqa: PLC0414 the fixture
 from tests.formats.tflite_builder import MODELS
+from tests.outcomes import Run
 from tests.small_models import floats, model_of
 
 PERSON = MODELS / "person_detect.tflite"

@@ -21,11 +21,10 @@ from memsched.commands.optimize.rewritten import attempt
 from memsched.errors import InternalError
 from memsched.search.limits import Limits
 from tests import small_models
-from tests.cli.conftest import Run
-from tests.cli.conftest import run as run  # noqa: PLC0414 the fixture
 from tests.commands.optimize.test_choose import SIDE, convolutions, skip_connection
 from tests.commands.optimize.test_fuse import gated
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build
+from tests.outcomes import Run
 from tests.small_models import floats
 
 

@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 import memsched
 from memsched.commands.optimize.worth import slight
-from tests.cli.conftest import Run, run  # noqa: F401 - a fixture
+from tests.outcomes import Run
 from tests.small_models import floats, model_of
 
 BIG = 25_000
@@ -61,7 +61,7 @@ def test_a_budget_that_needs_those_bytes_gets_them() -> None:
     assert memsched.optimize(data, budget=given, **options).model == data
 
 
-def test_the_summary_says_what_was_left(run: Run, tmp_path: Path) -> None:  # noqa: F811
+def test_the_summary_says_what_was_left(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(waiting(100))
     done = run("optimize", path, "--order-guarantee", "session", "--no-verify")

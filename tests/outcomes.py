@@ -1,0 +1,29 @@
+"""What a command that ran in the process of the tests said; the fixture `run` calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from memsched.errors import MemschedError
+from tests.failures import check_failure
+
+__all__ = ["Outcome", "Run"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+    error: MemschedError | None = None
+
+    def failed(self, code: str, *about: str) -> None:
+        """Check that it ended with an error of this code, in one line that names what it is about."""
+        check_failure(self.error, code, *about)
+        assert self.error is not None
+        assert self.code == self.error.exit_code
+        assert self.err.splitlines()[-1].startswith("memsched: error: ")
+
+
+Run = Callable[..., Outcome]
