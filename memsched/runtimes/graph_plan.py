@@ -67,7 +67,8 @@ def bottom_up(module: Module) -> list[int]:
                 ready.append(parent)
     if len(ready) != len(module.graphs):
         name = next(module.graphs[index].name for index, count in enumerate(waiting) if count)
-        raise ModelError(f"'{module.path}': graph '{name}' executes itself, so its memory has no bound")
+        problem = f"graph '{name}' executes itself, so its memory has no bound"
+        raise ModelError(problem, code="recursive", location=f"'{module.path}'")
     return ready
 
 

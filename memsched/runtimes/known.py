@@ -55,7 +55,8 @@ def observer_of(name: FormatName) -> SizeObserver:
     for observer in _OBSERVERS:
         if observer.format == name:
             return observer
-    raise UsageError("--shapes-from-run is for formats that leave sizes open: this file states every size")
+    problem = "--shapes-from-run is for formats that leave sizes open: this file states every size"
+    raise UsageError(problem, code="states-every-size")
 
 
 def resized(data: bytes, name: FormatName, shapes: Mapping[str, Sequence[int]]) -> bytes:
@@ -80,7 +81,7 @@ def session_maker_of(name: FormatName) -> OnnxRuntimeSessions:
     for maker in _SESSION_MAKERS:
         if maker.format == name:
             return maker
-    raise UsageError("sessions are ONNX Runtime's: a TFLite file is executed as it is")
+    raise UsageError("sessions are ONNX Runtime's: a TFLite file is executed as it is", code="no-sessions")
 
 
 def default_interpreter_of(module: Module, target: Target) -> DefaultInterpreter | None:
@@ -107,7 +108,8 @@ def runner_named(name: RunnerName | None, of: FormatName) -> Runner:
     """
     found = next(one for one in RUNNERS if (one.format == of if name is None else one.name == name))
     if found.format != of:
-        raise UsageError(f"{found.name} runs no {of.upper() if of == 'onnx' else 'TFLite'} models")
+        problem = f"{found.name} runs no {of.upper() if of == 'onnx' else 'TFLite'} models"
+        raise UsageError(problem, code="other-format")
     return found
 
 
@@ -144,8 +146,9 @@ def check_target(path: str, name: FormatName, target: Target) -> None:
     other = next((one for one in RUNNERS if one.name == runtime and one.format != name), None)
     if other is not None:
         raise UsageError(
-            f"{describe(path)} is {_WRITTEN[name]} model, which the runtime of target '{target.name}' does not load: "
-            f"give {_WRITTEN[other.format]} model, or --target {default_target(name)}"
+            f"{describe(path)} is {_WRITTEN[name]} model, which the runtime of target '{target.name}' does not load",
+            code="other-format",
+            action=f"give {_WRITTEN[other.format]} model, or --target {default_target(name)}",
         )
 
 

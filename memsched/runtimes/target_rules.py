@@ -18,11 +18,6 @@ from memsched.targets.model import BudgetFor, Target
 
 __all__ = ["TargetRules"]
 
-_NO_PLANNER = (
-    "{} is for TFLite models and a target with TensorFlow Lite Micro's planner: "
-    "add --target tflm or --target tflm-reference"
-)
-
 
 class TargetRules(FrozenValue, frozen=True):
     """What any target says; the other runtimes add what they do beyond it.
@@ -84,13 +79,13 @@ class TargetRules(FrozenValue, frozen=True):
     def wants_plan(self, asked: bool | None) -> bool | None:
         """Return False; see `Runtime.wants_plan`."""
         if asked:
-            raise UsageError(_NO_PLANNER.format("--tflm-plan"))
+            raise _no_planner("--tflm-plan")
         return False
 
     def budgeted(self, what: BudgetFor | None) -> Target:
         """Return the target; see `Runtime.budgeted`."""
         if what is not None:
-            raise UsageError(_NO_PLANNER.format("--budget-for"))
+            raise _no_planner("--budget-for")
         return self.target
 
     def rules(self, plan: bool | None) -> Target:
@@ -161,3 +156,11 @@ class TargetRules(FrozenValue, frozen=True):
 
 def _arena(allocation: Allocation, peak: int) -> Requirement:
     return Requirement(allocation.arena, (("activations", peak), ("slack", allocation.arena - peak)))
+
+
+def _no_planner(option: str) -> UsageError:
+    return UsageError(
+        f"{option} is for TFLite models and a target with TensorFlow Lite Micro's planner",
+        code="no-planner",
+        action="add --target tflm or --target tflm-reference",
+    )

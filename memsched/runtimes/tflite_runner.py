@@ -77,7 +77,8 @@ class TfliteRunner(ABC):
         """Run two models on the same random inputs; see `Runner.compare`."""
         del options
         if rtol:
-            raise UsageError("--rtol is for ONNX: state the tolerance of TFLite outputs with --atol")
+            action = "state the tolerance of TFLite outputs with --atol"
+            raise UsageError("--rtol is for ONNX", code="other-format", action=action)
         one, other = (given if isinstance(given, bytes) else given.read_bytes() for given in (first, second))
         names = [
             letter if isinstance(given, bytes) else f"{letter} ('{given}')"
@@ -127,4 +128,4 @@ def _check(name: str, data: bytes) -> None:
     try:
         parse(data)
     except ModelError as error:
-        raise ModelError(f"{name} cannot be read: {error}") from None
+        raise ModelError(f"{name} cannot be read: {error}", code=error.code) from None

@@ -10,12 +10,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from memsched.errors import RuntimeUnavailableError
 from memsched.runtimes import segments as runner
 from memsched.runtimes.child import ChildResult
 from memsched.runtimes.onnxruntime import row
 from memsched.runtimes.segments import run_in_a_row
 from memsched.runtimes.special import SPECIALS, WORDS
+from tests.failures import fails
 from tests.formats.onnx.test_segments import branching, constant, node
 from tests.formats.tflite.test_segments import stateful
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build, int32s, options
@@ -189,7 +189,7 @@ def test_it_says_which_side_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_missing_runtime_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     module, files = cut_at(normalised(), [0, 1])
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(RuntimeUnavailableError, match=r"pip install onnxruntime$"):
+    with fails("runtime-missing", "pip install onnxruntime"):
         run_in_a_row(module, normalised(), files)
 
 

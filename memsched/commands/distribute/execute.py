@@ -203,7 +203,8 @@ def check_bytes(plan: Distribution, run: ClusterRun) -> None:
             (received, sum(one.size for one in transfers if device in one.targets)),
         )
         if any(counted != planned for counted, planned in pairs):
-            raise InternalError(f"device {device} sent and received {pairs} bytes (counted, planned)")
+            problem = f"device {device} sent and received {pairs} bytes (counted, planned)"
+            raise InternalError(problem, code="bytes-differ")
 
 
 def _feeds(inputs: Sequence[Tensor], seed: int, path: str) -> list[dict[str, np.ndarray[Any, Any]]]:

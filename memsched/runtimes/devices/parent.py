@@ -167,7 +167,8 @@ def _check_types(programs: Sequence[DeviceProgram]) -> None:
     kinds.update(value.dtype for program in programs for _, value in program.outputs)
     for name in sorted(kinds):
         if name not in np.sctypeDict:
-            raise ModelError(f"values of type {name} cannot be sent between processes: use --no-run")
+            problem = f"values of type {name} cannot be sent between processes"
+            raise ModelError(problem, code="type-not-sent", action="use --no-run")
 
 
 class _Team:
@@ -346,7 +347,8 @@ class _Team:
                         self._fail(doing)
                     selector.unregister(key.fileobj)
                     if "error" in answers[key.data]:
-                        raise ClusterRunError(f"device {key.data}, {doing}: {answers[key.data]['error']}")
+                        where = f"device {key.data}, {doing}"
+                        raise ClusterRunError(answers[key.data]["error"], code="device-failed", location=where)
                 if not ready:
                     waited = [device for device in range(len(self._programs)) if device not in answers]
                     self._check(deadline, doing, waited)
@@ -357,10 +359,12 @@ class _Team:
         for device, process in enumerate(self._processes):
             code = process.poll()
             if code is not None:
-                raise ClusterRunError(f"device {device}, {doing}: {self._death(device, code)}")
+                where = f"device {device}, {doing}"
+                raise ClusterRunError(self._death(device, code), code="process-ended", location=where)
         if time.monotonic() > deadline:
             who = f"device{'s' if len(waited) > 1 else ''} {', '.join(map(str, waited))}" if waited else "a device"
-            raise ClusterRunError(f"{doing}: {who} did not answer within {self._patience:g} s")
+            problem = f"{who} did not answer within {self._patience:g} s"
+            raise ClusterRunError(problem, code="no-answer", location=doing)
 
     def _fail(self, doing: str) -> None:
         """Say which process has ended: a connection was lost, so one has or soon will."""
@@ -368,7 +372,7 @@ class _Team:
         while time.monotonic() < until:
             self._check(until, doing)
             time.sleep(_POLL_SECONDS)
-        raise ClusterRunError(f"{doing}: the connection to a device was lost")
+        raise ClusterRunError("the connection to a device was lost", code="connection-lost", location=doing)
 
     def _death(self, device: int, code: int) -> str:
         end = Death(code, self._folder / f"device_{device}" / "log")

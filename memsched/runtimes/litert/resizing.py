@@ -40,14 +40,21 @@ def resize(data: bytes, shapes: Mapping[str, Sequence[int]]) -> bytes:
     LiteRtRunner().installed()
     said = ", ".join(f"--input-shape {name}" for name in wanted)
     if any(operator.bodies for operator in main.operators):
-        raise UsageError(f"{said}: the shapes within bodies of control flow stay as stored; convert the model again")
+        raise UsageError(
+            "the shapes within bodies of control flow stay as stored",
+            code="not-resizable",
+            location=said,
+            action="convert the model again",
+        )
     ranks = [name for name, shape in wanted.items() if len(shape) != len(main.tensors[inputs[name]].shape)]
     if ranks:
-        raise UsageError(f"--input-shape {ranks[0]}: this input has {len(main.tensors[inputs[ranks[0]]].shape)} axes")
+        problem = f"this input has {len(main.tensors[inputs[ranks[0]]].shape)} axes"
+        raise UsageError(problem, code="other-rank", location=f"--input-shape {ranks[0]}")
     request = {"model": data, "shapes": {str(inputs[name]): list(shape) for name, shape in wanted.items()}}
     result = run_in_child(f"{__name__}:shapes_at", request, _TIMEOUT)
     if not result.ok:
-        raise UsageError(f"{said}: LiteRT cannot resize the model: {' '.join((result.reason or '').split())[:300]}")
+        problem = f"LiteRT cannot resize the model: {' '.join((result.reason or '').split())[:300]}"
+        raise UsageError(problem, code="not-resizable", location=said)
     return _restated(model, {int(tensor): tuple(shape) for tensor, shape in result.value.items()}, said)
 
 
@@ -80,6 +87,7 @@ def _restated(model: FileModel, shapes: Mapping[int, tuple[int, ...]], said: str
         if tensor.has_data or vector is None:
             continue
         if len(shape) != vector.count or written.setdefault(vector.start, shape) != shape:
-            raise UsageError(f"{said}: the file has no room for the new shape of '{tensor.name}'; convert it again")
+            problem = f"the file has no room for the new shape of '{tensor.name}'"
+            raise UsageError(problem, code="not-resizable", location=said, action="convert it again")
         struct.pack_into(f"<{vector.count}i", data, vector.start, *shape)
     return bytes(data)

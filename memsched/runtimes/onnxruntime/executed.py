@@ -101,7 +101,7 @@ def executed_model(
     result = run_in_child(_REWRITE, request)
     if not result.ok:
         said = " ".join((result.reason or "it did not run").split())
-        raise ModelError(f"{path}: onnxruntime cannot optimise it: {said}")
+        raise ModelError(f"onnxruntime cannot optimize it: {said}", code="not-loaded", location=path)
     found: Mapping[str, Any] = result.value
     stays_open = not found["fixed"] and bool(options.input_shapes or options.dims)
     kept = dataclasses.replace(options, settled=True, observed=None) if stays_open else LoadOptions(feeds=options.feeds)

@@ -16,7 +16,7 @@ __all__ = ["OTHER_INPUTS", "observe"]
 _EXECUTE: Final = "memsched.runtimes.onnxruntime.profiled_run:execute"
 
 
-OTHER_INPUTS: Final = "; --shapes-from-run FEEDS.npz names inputs that it runs on"
+OTHER_INPUTS: Final = "--shapes-from-run FEEDS.npz names inputs that it runs on"
 """What is said of a model that does not run on random inputs."""
 
 
@@ -49,10 +49,12 @@ def observe(
     result = run_in_child(_EXECUTE, request)
     source = "random inputs" if feeds is None else f"'{feeds}'"
     if not result.ok:
-        raise UsageError(f"{option}: the model does not run on {source}: {_line(result.reason)}")
+        problem = f"the model does not run on {source}: {_line(result.reason)}"
+        raise UsageError(problem, code="does-not-run", location=option)
     if result.value["failed"] is not None:
-        said = f"{option}: {source}: {_line(result.value['failed'])}"
-        raise UsageError(said if feeds is not None else f"{said}{OTHER_INPUTS}")
+        problem = _line(result.value["failed"])
+        action = OTHER_INPUTS if feeds is None else ""
+        raise UsageError(problem, code="does-not-run", location=f"{option}: {source}", action=action)
     values = {
         scope: {name: (element, tuple(dims)) for name, element, dims in rows}
         for scope, rows in result.value["values"].items()

@@ -111,7 +111,8 @@ def draw_at(path: Path, sizes: Mapping[str, int], file: Path, *, seed: int) -> N
     request = {**_model(path, None), "sizes": dict(sizes), "seed": seed, "file": str(file)}
     result = run_in_child(_DRAW, request, _TIMEOUT)
     if not result.ok:
-        raise UsageError(f"the model has no random inputs at {dict(sizes)}: {_line(result.reason)}")
+        problem = f"the model has no random inputs at {dict(sizes)}: {_line(result.reason)}"
+        raise UsageError(problem, code="no-random-inputs")
 
 
 def run_on(
@@ -219,11 +220,12 @@ def compare_at(
     request = _comparison(paths, sizes, seed, folder, accurate, tolerance)
     result = run_in_child(_COMPARE, request, _TIMEOUT)
     if not result.ok:
-        raise UsageError(f"the model does not run at these sizes: {' '.join((result.reason or '').split())}")
+        problem = f"the model does not run at these sizes: {' '.join((result.reason or '').split())}"
+        raise UsageError(problem, code="does-not-run")
     rows = result.value["rows"]
     said = [row["given"] for row in rows if row["given"] is not None]
     if len(said) == len(rows):
-        raise UsageError(f"the model does not run at any of these sizes: {said[0]}")
+        raise UsageError(f"the model does not run at any of these sizes: {said[0]}", code="does-not-run")
     return f"onnxruntime {result.value['version']}", [[AtSize(**one) for one in row["others"]] for row in rows]
 
 

@@ -33,7 +33,9 @@ class OnnxRuntime(TargetRules, frozen=True):
         if opening.guarantee == "default" and not known:
             raise UsageError(
                 "--order-guarantee default is for targets that take ONNX Runtime's default order, which "
-                f"'{target.name}' does not: use --target onnxruntime"
+                f"'{target.name}' does not",
+                code="no-default-order",
+                action="use --target onnxruntime",
             )
         small = sum(len(graph.ops) for graph in module.graphs) <= _LARGEST
         return module.format == "onnx" and known and (small or opening.guarantee == "default")

@@ -197,10 +197,11 @@ def draw_feeds(data: bytes, folder: Path | None, options: LoadOptions, file: Pat
     }
     result = run_in_child(_DRAW, request, _TIMEOUT)
     if result.ok and not result.value["loaded"]:
-        raise ModelError(f"onnxruntime does not load the model: {result.value['failed']}")
+        raise ModelError(f"onnxruntime does not load the model: {result.value['failed']}", code="not-loaded")
     said = result.reason if not result.ok else result.value["failed"]
     if said is not None:
-        raise UsageError(f"the model cannot be run on random inputs: {' '.join(said.split())}")
+        problem = f"the model cannot be run on random inputs: {' '.join(said.split())}"
+        raise UsageError(problem, code="does-not-run")
 
 
 def measure_session(

@@ -149,7 +149,7 @@ def verify(
         borders=borders,
     )
     if found.other_inputs and feeds is None:
-        return replace(found.verification, reason=f"{found.verification.reason}{OTHER_INPUTS}")
+        return replace(found.verification, reason=f"{found.verification.reason}; {OTHER_INPUTS}")
     return found.verification
 
 
@@ -311,7 +311,8 @@ def offline_optimized(path: str | Path, level: Literal["basic", "extended"]) -> 
     request = {"path": str(Path(path).absolute()), "level": level}
     result = run_in_child(_OPTIMIZE, request, _TIMEOUT)
     if not result.ok:
-        raise ModelError(f"{path}: onnxruntime cannot optimise it: {_shorten(result.reason or 'it did not run')}")
+        problem = f"onnxruntime cannot optimize it: {_shorten(result.reason or 'it did not run')}"
+        raise ModelError(problem, code="not-loaded", location=str(path))
     optimized: bytes = result.value["bytes"]
     return optimized
 

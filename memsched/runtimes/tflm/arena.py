@@ -134,7 +134,8 @@ def check_kernels(given: Module, written: Module) -> None:
     """
     found = new_refusals(_native(given).model, _native(written).model)
     if found:
-        raise ModelError(f"TensorFlow Lite Micro would refuse {found[0].type} '{found[0].name}': {found[0].reason}")
+        problem = f"TensorFlow Lite Micro would refuse {found[0].type} '{found[0].name}': {found[0].reason}"
+        raise ModelError(problem, code="operator-refused")
 
 
 def required(
@@ -231,12 +232,13 @@ def finish(
             return written, facts
         added = new_refusals(_native(given).model, parse(written.model))
         if added:
-            raise InternalError(f"TensorFlow Lite Micro refuses {added[0].type} '{added[0].name}' that was written")
+            problem = f"TensorFlow Lite Micro refuses {added[0].type} '{added[0].name}' that was written"
+            raise InternalError(problem, code="operator-refused")
         first = analyzed_plan(given, target)
         kept = replace(facts, file_head=first.file_head, refusals=first.refusals, plan_fault=first.plan_fault)
         return written, kept
     except ModelError as error:
-        raise ModelError(f"{describe(module.path)} cannot be written: {error}") from None
+        raise ModelError(f"{describe(module.path)} cannot be written: {error}", code=error.code) from None
 
 
 def _finish(
@@ -268,7 +270,7 @@ def _finish(
     data = _with_plan(data, model, encode_plan(model, offsets))
     planned = predict(parse(data), scratch)
     if check_plan(data, target, scratch, _native(given).model) != planned.head:
-        raise InternalError("the written memory plan needs another arena than was planned")
+        raise InternalError("the written memory plan needs another arena than was planned", code="arena-differs")
     notes = [note for note in notes if not note.startswith(f"metadata '{tflite_metadata.OFFLINE_PLAN}'")]
     notes.append(f"metadata '{tflite_metadata.OFFLINE_PLAN}' lays {len(offsets)} tensors for TensorFlow Lite Micro")
     if plan is None:
@@ -286,7 +288,9 @@ def _finish(
 
 def _native(module: Module) -> TfliteNative:
     if not isinstance(module.native, TfliteNative):
-        raise InternalError("a model that was not read from TFLite has no memory plan for TensorFlow Lite Micro")
+        raise InternalError(
+            "a model that was not read from TFLite has no memory plan for TensorFlow Lite Micro", code="not-tflite"
+        )
     return module.native
 
 

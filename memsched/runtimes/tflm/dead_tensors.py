@@ -66,7 +66,7 @@ def drop_dead_tensors(data: bytes) -> tuple[bytes, tuple[DeadTensor, ...]]:
             place = starts[one.subgraph] + 4 * one.tensor
             struct.pack_into("<I", written, place, position - place)
     except struct.error:
-        raise ModelError("it is too large for its unused tensors to be dropped") from None
+        raise ModelError("it is too large for its unused tensors to be dropped", code="too-large") from None
     _check(model, bytes(written), dead)
     return bytes(written), dead
 
@@ -89,6 +89,6 @@ def _check(model: FileModel, data: bytes, dead: tuple[DeadTensor, ...]) -> None:
         kept = [number for number in range(len(old.tensors)) if (index, number) not in gone]
         same = (old.inputs, old.outputs, old.operators) == (new.inputs, new.outputs, new.operators)
         if not same or any(old.tensors[number] != new.tensors[number] for number in kept):
-            raise ModelError("its list of tensors overlaps other parts; the file is damaged")
+            raise ModelError("its list of tensors overlaps other parts; the file is damaged", code="damaged")
     if dead_tensors(written):
-        raise ModelError("its lists of tensors overlap each other; the file is damaged")
+        raise ModelError("its lists of tensors overlap each other; the file is damaged", code="damaged")

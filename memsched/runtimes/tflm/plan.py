@@ -162,7 +162,8 @@ class _Times:
         """Run through a subgraph from the current time on; ``depth`` bodies are around it."""
         subgraph = self._model.subgraphs[index]
         if depth > _DEEPEST or self._now > _MOST_VISITS:
-            raise ModelError("its operators execute subgraphs inside each other too often for TensorFlow Lite Micro")
+            problem = "its operators execute subgraphs inside each other too often for TensorFlow Lite Micro"
+            raise ModelError(problem, code="nested-too-deep")
         self._use(index, subgraph.inputs, created=True)
         for number, operator in enumerate(subgraph.operators):
             self._now += 1
@@ -201,7 +202,8 @@ def given_plan(model: FileModel) -> tuple[int, ...] | None:
     if stated != count or len(data) < 12 + 4 * count:
         raise ModelError(
             f"its metadata '{OFFLINE_PLAN}' does not hold an offset for each of its {count} tensors: "
-            "TensorFlow Lite Micro cannot load it"
+            "TensorFlow Lite Micro cannot load it",
+            code="bad-memory-plan",
         )
     return struct.unpack_from(f"<{count}i", data, 12)
 
@@ -213,7 +215,7 @@ def encode_plan(model: FileModel, offsets: Mapping[tuple[int, int], int]) -> byt
         ModelError: An offset does not fit into 32 bits.
     """
     if max(offsets.values(), default=0) > _LARGEST_OFFSET:
-        raise ModelError("its tensors need more than 2 GB, which no memory plan can address")
+        raise ModelError("its tensors need more than 2 GB, which no memory plan can address", code="too-large")
     listed = [
         offsets.get((index, number), ONLINE)
         for index, subgraph in enumerate(model.subgraphs)

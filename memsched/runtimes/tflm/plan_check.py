@@ -40,10 +40,11 @@ def check_plan(data: bytes, target: Target, scratch: Scratch, given: FileModel |
     model = parse(data)
     added = () if given is None else new_refusals(given, model)
     if added:
-        raise InternalError(f"the plan is for {added[0].type} '{added[0].name}', which is refused: {added[0].reason}")
+        problem = f"the plan is for {added[0].type} '{added[0].name}', which is refused: {added[0].reason}"
+        raise InternalError(problem, code="operator-refused")
     plan = given_plan(model)
     if plan is None:
-        raise InternalError("the written file holds no memory plan")
+        raise InternalError("the written file holds no memory plan", code="no-memory-plan")
     keys = [(index, number) for index, one in enumerate(model.subgraphs) for number in range(len(one.tensors))]
     planned = {key: offset for key, offset in zip(keys, plan, strict=True) if offset != -1}
     _check_variables(model, keys, planned)
@@ -90,11 +91,13 @@ def _check_variables(model: FileModel, keys: list[_Key], planned: Mapping[_Key, 
             if not tensor.variable:
                 continue
             if (index, number) in planned:
-                raise InternalError(f"the memory plan gives an offset to the variable {_name(model, (index, number))}")
+                problem = f"the memory plan gives an offset to the variable {_name(model, (index, number))}"
+                raise InternalError(problem, code="variable-planned")
             if keys[number] in planned:
                 raise InternalError(
                     f"the memory plan gives an offset to {_name(model, keys[number])}: TensorFlow Lite Micro "
-                    f"would leave the variable {_name(model, (index, number))} without memory"
+                    f"would leave the variable {_name(model, (index, number))} without memory",
+                    code="variable-without-memory",
                 )
 
 
@@ -107,4 +110,5 @@ def _check_offsets(model: FileModel, planned: Mapping[_Key, int], inner: set[_Ke
         # What lies inside another tensor begins at one of its elements.
         alignment = width if key in inner else _ALIGNMENT
         if offset < 0 or offset % alignment:
-            raise InternalError(f"the memory plan lays {_name(model, key)} at {offset}, no multiple of {alignment}")
+            problem = f"the memory plan lays {_name(model, key)} at {offset}, no multiple of {alignment}"
+            raise InternalError(problem, code="misaligned")

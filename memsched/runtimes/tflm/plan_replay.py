@@ -141,7 +141,8 @@ class _Replay:
             same = joined(cut(wanted, low, high)) == [(0, high - low, value, begin)] and value != GARBAGE
             if not same:
                 self._refuse(key, self._holder(key, start + low, value, begin), start + low)
-        raise InternalError(f"{_name(self._model, key)} is read before anything is written to it")
+        problem = f"{_name(self._model, key)} is read before anything is written to it"
+        raise InternalError(problem, code="read-too-early")
 
     def _holder(self, key: _Key, place: int, value: int, begin: int) -> _Key | None:
         """Return a tensor that should hold at an address what is there: who wrote it, if that lies there."""
@@ -161,7 +162,8 @@ class _Replay:
             names = [_name(self._model, key) for key in sorted((one, other))]
             at = max(self._offsets[one], self._offsets[other])
         raise InternalError(
-            f"the memory plan lays {names[0]} and {names[1]} over each other at {at} while both are needed"
+            f"the memory plan lays {names[0]} and {names[1]} over each other at {at} while both are needed",
+            code="overlap",
         )
 
     def _copy(self, source: _Key, result: _Key) -> None:
@@ -242,7 +244,7 @@ class _Replay:
                 if _meet([one], [self._range(other)]):
                     self._refuse(other, None, max(one[0], self._offsets[other]))
             if _meet([one], laid[number + 1 :]):
-                raise InternalError(f"two scratch buffers lie over each other at {one[0]}")
+                raise InternalError(f"two scratch buffers lie over each other at {one[0]}", code="overlap")
             self._arena.write(one[0], [(0, one[1] - one[0], GARBAGE, 0)])
 
     def _check_meetings(
@@ -361,7 +363,8 @@ class _Replay:
         before = [self._holds(key) for key in results]
         decision = self._decide(condition, tested)
         if any(self._holds(key) != runs for key, runs in zip(results, before, strict=True)):
-            raise InternalError(f"the memory plan lets the condition of {operator.type} overwrite what it carries")
+            problem = f"the memory plan lets the condition of {operator.type} overwrite what it carries"
+            raise InternalError(problem, code="overlap")
         # Older releases copy to the outputs only now: the inputs must still be there.
         self._copies(given, uses)
         self._copies(given, results)

@@ -50,7 +50,7 @@ class TflmRelay(FrozenValue, frozen=True):
         model = _native(module)
         reason = _state(model) or _output(model) or _unfit(model, self.kernels)
         if reason:
-            raise ModelError(f"{describe(module.path)} cannot be cut into stages: {reason}")
+            raise ModelError(f"{describe(module.path)} cannot be cut into stages: {reason}", code="no-stages")
 
     def needs(self, data: bytes) -> ArenaNeeds:
         """Return what the arena of a file must hold."""
@@ -160,7 +160,9 @@ def _judged(runtime: str, found: Mapping[str, Any], files: Sequence[FileModel]) 
 def _native(module: Module) -> FileModel:
     native = module.native
     if not isinstance(native, TfliteNative):
-        raise InternalError("only a file for TensorFlow Lite Micro is executed in one block of memory")
+        raise InternalError(
+            "only a file for TensorFlow Lite Micro is executed in one block of memory", code="not-tflite"
+        )
     return native.model
 
 

@@ -12,7 +12,6 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from memsched.errors import ModelError, RuntimeUnavailableError
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import ChildResult
 from memsched.runtimes.onnxruntime import sessions as onnxruntime_sessions
@@ -22,6 +21,7 @@ from memsched.runtimes.onnxruntime.pins import pin
 from memsched.runtimes.onnxruntime.session_points import draw_feeds
 from memsched.runtimes.onnxruntime.sessions import session_options
 from tests import small_models
+from tests.failures import fails
 from tests.needs import recent_onnxruntime
 from tests.onnx_dags import elementwise, executed, graph_of, shuffled
 
@@ -301,7 +301,7 @@ def test_inputs_are_the_same_for_one_seed_and_differ_between_seeds() -> None:
 
 def test_missing_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(RuntimeUnavailableError, match=r"pip install onnxruntime$"):
+    with fails("runtime-missing", "pip install onnxruntime"):
         runtime.verify(relu(), relu())
 
 
@@ -372,7 +372,7 @@ def test_reordered_after_offline_optimization(level: Any, tmp_path: Path) -> Non
 def test_offline_optimization_of_no_model(tmp_path: Path) -> None:
     path = tmp_path / "broken.onnx"
     path.write_bytes(b"nothing")
-    with pytest.raises(ModelError, match=r"broken\.onnx"):
+    with fails("not-loaded", "broken.onnx"):
         runtime.offline_optimized(path, "basic")
 
 

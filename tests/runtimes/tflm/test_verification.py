@@ -8,10 +8,10 @@ import struct
 import pytest
 
 import memsched
-from memsched.errors import RuntimeUnavailableError
 from memsched.formats.tflite.metadata import OFFLINE_PLAN
 from memsched.report.refusals import refusal_lines
 from memsched.runtimes.tflm import session, verification
+from tests.failures import fails
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build, int32s, options
 from tests.runtimes.tflm.interpreter import needs_tflm
 from tests.runtimes.tflm.test_limits import join, softmax
@@ -163,7 +163,7 @@ def missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_the_package_litert_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     missing(monkeypatch)
-    with pytest.raises(RuntimeUnavailableError, match="pip install tflite-micro"):
+    with fails("runtime-missing", "pip install tflite-micro"):
         verification.verify(b"", b"")
     data = (MODELS / "micro_speech_quantized.tflite").read_bytes()
     report = memsched.optimize(data, target="tflm", effort=1).report
