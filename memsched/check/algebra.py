@@ -59,7 +59,7 @@ def check_algebra(before: Graph, after: Graph, constants: Mapping[str, Sequence[
         InternalError: It does not, or has ops of which nothing is known here.
     """
     if _interface(before) != _interface(after):
-        raise InternalError("the rewritten graph has other inputs, outputs or variables")
+        raise InternalError("the rewritten graph has other inputs, outputs or variables", code="interface-differs")
     given = {op.name: op for op in before.ops}
     for op in after.ops:
         _check_known(op, given)
@@ -74,7 +74,7 @@ def check_algebra(before: Graph, after: Graph, constants: Mapping[str, Sequence[
             if other is None:
                 continue
             if _described(before.tensors[other]) != _described(tensor):
-                raise InternalError(f"tensor '{tensor.name}' changed in size, shape or type")
+                raise InternalError(f"tensor '{tensor.name}' changed in size, shape or type", code="tensor-differs")
             if one.keys[other] != two.keys[made]:
                 one.common, two.common = set(two.keys.values()), set(one.keys.values())
                 _check_equal(one.made(other), two.made(made), tensor)
@@ -82,14 +82,14 @@ def check_algebra(before: Graph, after: Graph, constants: Mapping[str, Sequence[
     names = {after.tensors[tensor].name for op in after.ops for tensor in op.outputs}
     for wanted in before.outputs:
         if before.tensors[wanted].name not in names and wanted not in before.inputs:
-            raise InternalError(f"nothing makes the output '{before.tensors[wanted].name}'")
+            raise InternalError(f"nothing makes the output '{before.tensors[wanted].name}'", code="not-made")
 
 
 def _check_equal(one: _Numbers, two: _Numbers, tensor: Tensor) -> None:
     import numpy as np
 
     if not np.array_equal(one, two):
-        raise InternalError(f"tensor '{tensor.name}' would have other values")
+        raise InternalError(f"tensor '{tensor.name}' would have other values", code="values-differ")
 
 
 def _check_known(op: Op, given: Mapping[str, Op]) -> None:
@@ -97,9 +97,9 @@ def _check_known(op: Op, given: Mapping[str, Op]) -> None:
     if op.origin is None and source is None and op.type in _HELPERS and not op.macs:
         return
     if source is None or (op.type, op.positions) != (source.type, source.positions):
-        raise InternalError(f"op '{op.name}' computes something that the model does not")
+        raise InternalError(f"op '{op.name}' computes something that the model does not", code="unknown-op")
     if op.origin is None and (dict(op.attributes) != dict(source.attributes) or op.region or op.terms):
-        raise InternalError(f"op '{op.name}' keeps its name, but does something else")
+        raise InternalError(f"op '{op.name}' keeps its name, but does something else", code="op-differs")
 
 
 def _described(tensor: Tensor) -> tuple[object, ...]:
@@ -171,7 +171,9 @@ class _Execution:
             if not self._expands(tensor):
                 shape = self._graph.tensors[tensor].shape
                 if shape is None:
-                    raise InternalError(f"the shape of '{self._graph.tensors[tensor].name}' is unknown")
+                    raise InternalError(
+                        f"the shape of '{self._graph.tensors[tensor].name}' is unknown", code="not-checkable"
+                    )
                 self._values[tensor] = _noise(self.keys[tensor], shape)
             else:
                 self._values[tensor] = self._executed(tensor)
@@ -201,13 +203,15 @@ class _Execution:
     def _run(self, op: Op, reads: Sequence[_Numbers]) -> _Numbers:
         shape = self._graph.tensors[op.outputs[0]].shape
         if shape is None or len(op.outputs) != 1:
-            raise InternalError(f"op '{op.name}' ({op.type}) cannot be checked")
+            raise InternalError(f"op '{op.name}' ({op.type}) cannot be checked", code="not-checkable")
         made = self._computed(op, reads, shape)
         activation = op.attributes.get("fused_activation_function", "NONE")
         if activation != "NONE":
             made = _mixed(made, f"activation {activation}")
         if made.shape != shape:
-            raise InternalError(f"op '{op.name}' ({op.type}) makes another shape than its tensor has")
+            raise InternalError(
+                f"op '{op.name}' ({op.type}) makes another shape than its tensor has", code="shape-differs"
+            )
         return made
 
     def _computed(self, op: Op, reads: Sequence[_Numbers], shape: tuple[int, ...]) -> _Numbers:
@@ -227,12 +231,12 @@ class _Execution:
             return self._multiplied(op, reads[0])
         if op.type in _SUMS | _ELEMENTWISE:
             return self._by_element(op, reads, shape)
-        raise InternalError(f"op '{op.name}' ({op.type}) cannot be checked")
+        raise InternalError(f"op '{op.name}' ({op.type}) cannot be checked", code="not-checkable")
 
     def _gathered(self, op: Op, read: _Numbers, shape: tuple[int, ...]) -> _Numbers:
         """Take any elements: what holds for all moves holds for this one."""
         if _interpolates(op):
-            raise InternalError(f"op '{op.name}' ({op.type}) computes what lies between elements")
+            raise InternalError(f"op '{op.name}' ({op.type}) computes what lies between elements", code="not-checkable")
         key = f"{op.type} {self._stated(op)} {read.shape} {shape} {self._constants.get(op.origin or op.name, ())}"
         places = _noise(key, shape) % max(1, read.size)
         return _numbers(read.reshape(-1)[places.astype("int64")])
@@ -319,7 +323,7 @@ class _Execution:
             return inputs
         weights = op.attributes.get(f"{CONSTANT_SHAPE}1")
         if not isinstance(weights, tuple) or len(weights) < 3:
-            raise InternalError(f"op '{op.name}' has weights of unknown shape")
+            raise InternalError(f"op '{op.name}' has weights of unknown shape", code="not-checkable")
         return max(1, inputs // max(1, int(weights[1] if op.type == "Conv" else weights[-1])))
 
     def _multiplied(self, op: Op, read: _Numbers) -> _Numbers:
@@ -393,7 +397,7 @@ def _crop(op: Op, read: _Numbers, shape: tuple[int, ...]) -> _Numbers:
         begins[axis] = 0 if free else max(0, begin + read.shape[axis] if begin < 0 else begin)
         steps[axis] = _ints(op, names[1], (1,) * len(stated))[place]
     if any(step < 1 for step in steps):
-        raise InternalError(f"op '{op.name}' ({op.type}) reads backwards")
+        raise InternalError(f"op '{op.name}' ({op.type}) reads backwards", code="not-checkable")
     ends = [begin + step * (size - 1) + 1 for begin, step, size in zip(begins, steps, shape, strict=True)]
     return read[tuple(slice(*one) for one in zip(begins, ends, steps, strict=True))]
 
@@ -410,7 +414,7 @@ def _pad(op: Op, read: _Numbers) -> _Numbers:
     for place, axis in enumerate(axes):
         around[axis] = (pads[place], pads[place + len(axes)])
     if op.attributes.get("mode", "constant") != "constant" or any(min(pair) < 0 for pair in around):
-        raise InternalError(f"op '{op.name}' ({op.type}) does not pad with zero")
+        raise InternalError(f"op '{op.name}' ({op.type}) does not pad with zero", code="not-checkable")
     return np.pad(read, around)
 
 

@@ -38,41 +38,53 @@ def check_distribution(graph: Graph, plan: Distribution, needs: Needs, constant_
     for number, step in enumerate(plan.steps):
         where = f"step {number} of the plan"
         if len(step.computations) != plan.devices:
-            raise InternalError(f"{where} is for {len(step.computations)} devices, not {plan.devices}")
+            raise InternalError(
+                f"{where} is for {len(step.computations)} devices, not {plan.devices}", code="device-count"
+            )
         state.transfer(step.transfers, done, where)
         # What goes ahead is there, and takes memory, from now on, but nothing of this step may need it.
         ahead, before = state.accepted(step.ahead, where, inputs=False), done
         done = state.compute(step.computations, done, needs, where)
         state.arrive(ahead, before)
     if done != len(graph.ops):
-        raise InternalError(f"the plan computes {done} of {len(graph.ops)} ops")
+        raise InternalError(f"the plan computes {done} of {len(graph.ops)} ops", code="op-count")
     state.transfer(plan.results, done, "the results of the plan")
     for tensor in graph.outputs:
         missing = _without(state.whole(tensor), state.held[plan.home].get(tensor, []))
         if missing:
-            raise InternalError(f"device {plan.home} does not end up with all of output '{graph.tensors[tensor].name}'")
+            raise InternalError(
+                f"device {plan.home} does not end up with all of output '{graph.tensors[tensor].name}'",
+                code="output-incomplete",
+            )
     state.check_memory()
 
 
 def _check_shares(graph: Graph, plan: Distribution) -> None:
     if sorted(share.op for share in plan.shares) != list(range(len(graph.ops))):
-        raise InternalError("a plan's shares are not one for every op")
+        raise InternalError("a plan's shares are not one for every op", code="share-count")
     if plan.devices < 1 or not 0 <= plan.home < plan.devices or len(plan.memory) != plan.devices:
-        raise InternalError("a plan names devices that do not exist")
+        raise InternalError("a plan names devices that do not exist", code="no-such-device")
     if not 0 <= plan.lower_bound <= plan.latency * (1 + 1e-9) or not math.isfinite(plan.latency):
-        raise InternalError(f"a plan of {plan.latency} s claims that none takes less than {plan.lower_bound} s")
+        raise InternalError(
+            f"a plan of {plan.latency} s claims that none takes less than {plan.lower_bound} s", code="bound"
+        )
     made: set[int] = {*graph.inputs, *graph.variables}
     for share in plan.shares:
         op, bounds = graph.ops[share.op], share.bounds
         if len(bounds) != plan.devices + 1 or bounds[0] != 0:
-            raise InternalError(f"the share of op '{op.name}' does not begin at 0 and name every device")
+            raise InternalError(
+                f"the share of op '{op.name}' does not begin at 0 and name every device", code="share-start"
+            )
         if any(low > high for low, high in itertools.pairwise(bounds)):
-            raise InternalError(f"the share of op '{op.name}' falls: {list(bounds)}")
+            raise InternalError(f"the share of op '{op.name}' falls: {list(bounds)}", code="share-falls")
         shape = graph.tensors[op.outputs[0]].shape or ()
         if bounds[-1] not in ((1,) if share.axis == "whole" else shape):
-            raise InternalError(f"the share of op '{op.name}' ends at {bounds[-1]}, which is no length of its output")
+            raise InternalError(
+                f"the share of op '{op.name}' ends at {bounds[-1]}, which is no length of its output",
+                code="share-end",
+            )
         if not made.issuperset(op.inputs):
-            raise InternalError(f"op '{op.name}' comes before what it reads")
+            raise InternalError(f"op '{op.name}' comes before what it reads", code="order")
         made.update(op.outputs)
 
 
@@ -130,23 +142,33 @@ class _Devices:
             name = self.graph.tensors[one.tensor].name
             self._check_inside(one.tensor, one.region, where)
             if one.size != self.bytes_of(one.tensor, one.region):
-                raise InternalError(f"{where}: a part of '{name}' is not of {one.size} bytes")
+                raise InternalError(f"a part of '{name}' is not of {one.size} bytes", location=where, code="part-size")
             if one.source == -1:
                 if one.tensor not in self.graph.inputs or not inputs:
-                    raise InternalError(f"{where}: '{name}' comes from outside but is no input")
+                    raise InternalError(
+                        f"'{name}' comes from outside but is no input", location=where, code="no-such-input"
+                    )
             elif not 0 <= one.source < self.plan.devices or _without(
                 one.region, self.held[one.source].get(one.tensor, [])
             ):
-                raise InternalError(f"{where}: device {one.source} sends a part of '{name}' that it does not hold")
+                raise InternalError(
+                    f"device {one.source} sends a part of '{name}' that it does not hold",
+                    location=where,
+                    code="not-held",
+                )
             if not one.targets or len(set(one.targets)) < len(one.targets) or one.source in one.targets:
-                raise InternalError(f"{where}: a part of '{name}' is sent to {list(one.targets)}")
+                raise InternalError(
+                    f"a part of '{name}' is sent to {list(one.targets)}", location=where, code="part-targets"
+                )
             for device in one.targets:
                 if not 0 <= device < self.plan.devices:
-                    raise InternalError(f"{where}: there is no device {device}")
+                    raise InternalError(f"there is no device {device}", location=where, code="no-such-device")
                 before = [*self.held[device].get(one.tensor, []), *(t.region for d, t in arrived
                           if d == device and t.tensor == one.tensor)]  # fmt: skip
                 if any(_meet(one.region, region) for region in before):
-                    raise InternalError(f"{where}: device {device} is sent a part of '{name}' that it holds")
+                    raise InternalError(
+                        f"device {device} is sent a part of '{name}' that it holds", location=where, code="held-already"
+                    )
                 arrived.append((device, one))
         return arrived
 
@@ -157,7 +179,9 @@ class _Devices:
             0 <= start < stop <= size for (start, stop), size in zip(region.ranges, shape, strict=False)
         )
         if not inside and elements:
-            raise InternalError(f"{where}: {region.ranges} is no part of '{self.graph.tensors[tensor].name}'")
+            raise InternalError(
+                f"{region.ranges} is no part of '{self.graph.tensors[tensor].name}'", location=where, code="no-part"
+            )
 
     def compute(self, computations: Sequence[Sequence[Computation]], done: int, needs: Needs, where: str) -> int:
         """Compute a step's ops, the next ones in order; return how many ops are done then."""
@@ -167,9 +191,13 @@ class _Devices:
         for device, mine in enumerate(computations):
             for one in mine:
                 if one.op not in places:
-                    raise InternalError(f"{where}: device {device} computes op {one.op}, whose turn it is not")
+                    raise InternalError(
+                        f"device {device} computes op {one.op}, whose turn it is not",
+                        location=where,
+                        code="not-its-turn",
+                    )
             if [one.op for one in mine] != sorted({one.op for one in mine}, key=places.__getitem__):
-                raise InternalError(f"{where}: device {device} does not keep the order")
+                raise InternalError(f"device {device} does not keep the order", location=where, code="order")
             for one in mine:
                 self._compute(device, one, places[one.op], needs, where)
             self._check_parts(device, mine, shares, done + count, where)
@@ -181,7 +209,9 @@ class _Devices:
         for tensor, region in zip(op.inputs, needs(one.op, one.region), strict=True):
             if region is not None and _without(region, self.held[device].get(tensor, [])):
                 name = self.graph.tensors[tensor].name
-                raise InternalError(f"{where}: device {device} lacks a part of '{name}' for op '{op.name}'")
+                raise InternalError(
+                    f"device {device} lacks a part of '{name}' for op '{op.name}'", location=where, code="part-missing"
+                )
         self.constants[device] += self.constant_bytes(one.op, one.region)
         for place, tensor in enumerate(op.outputs):
             region = self.whole(tensor) if place else one.region
@@ -200,7 +230,11 @@ class _Devices:
                 continue
             region = regions.get(share.op)
             if region is None or not _has_share(region, self.whole(op.outputs[0]), low, high, share.bounds[-1]):
-                raise InternalError(f"{where}: device {device} does not compute its share of op '{op.name}'")
+                raise InternalError(
+                    f"device {device} does not compute its share of op '{op.name}'",
+                    location=where,
+                    code="share-differs",
+                )
 
     def check_memory(self) -> None:
         """Check memory: a piece is held from its arrival to the last reader of its tensor, constants throughout."""
@@ -215,7 +249,9 @@ class _Devices:
                 total += one
                 most = max(most, total)
             if most != self.plan.memory[device]:
-                raise InternalError(f"device {device} holds up to {most} bytes, not {self.plan.memory[device]}")
+                raise InternalError(
+                    f"device {device} holds up to {most} bytes, not {self.plan.memory[device]}", code="memory-claim"
+                )
 
 
 # Regions ----------------------------------------------------------------------------------------------------------

@@ -30,29 +30,40 @@ def check_packing(blocks: Sequence[Block], packing: Packing, capacity: int | Non
     """
     if packing.status == "infeasible":
         if capacity is None or packing.lower_bound <= capacity or packing.offsets or packing.height:
-            raise InternalError(f"nothing is said to fit, but the bound is {packing.lower_bound} of {capacity} bytes")
+            raise InternalError(
+                f"nothing is said to fit, but the bound is {packing.lower_bound} of {capacity} bytes",
+                code="misfit-claim",
+            )
         return
     if len(packing.offsets) != len(blocks):
-        raise InternalError(f"{len(packing.offsets)} addresses are given for {len(blocks)} blocks")
+        raise InternalError(
+            f"{len(packing.offsets)} addresses are given for {len(blocks)} blocks", code="address-count"
+        )
     for index, (block, offset) in enumerate(zip(blocks, packing.offsets, strict=True)):
         _check_address(index, block, offset)
     height = max((offset + block.size for block, offset in zip(blocks, packing.offsets, strict=True)), default=0)
     if height != packing.height:
-        raise InternalError(f"the packing is claimed to be {packing.height} bytes high, but is {height}")
+        raise InternalError(
+            f"the packing is claimed to be {packing.height} bytes high, but is {height}", code="height-claim"
+        )
     if packing.lower_bound > height or (packing.status == "optimal" and packing.lower_bound != height):
-        raise InternalError(f"a height of {height} bytes does not fit the bound of {packing.lower_bound} bytes")
+        raise InternalError(
+            f"a height of {height} bytes does not fit the bound of {packing.lower_bound} bytes", code="bound"
+        )
     if capacity is not None and height > capacity:
-        raise InternalError(f"a height of {height} bytes does not fit into {capacity} bytes")
+        raise InternalError(f"a height of {height} bytes does not fit into {capacity} bytes", code="too-high")
     _check_overlap([r for i, block in enumerate(blocks) for r in _rectangles(i, block, packing.offsets[i])])
 
 
 def _check_address(index: int, block: Block, offset: int) -> None:
     if offset < 0 or offset % block.alignment:
-        raise InternalError(f"block {index} lies at {offset}, which is no multiple of {block.alignment}")
+        raise InternalError(
+            f"block {index} lies at {offset}, which is no multiple of {block.alignment}", code="misaligned"
+        )
     if block.offset is not None and offset != block.offset:
-        raise InternalError(f"block {index} lies at {offset}, but {block.offset} was given")
+        raise InternalError(f"block {index} lies at {offset}, but {block.offset} was given", code="given-address")
     if block.size < 0 or any(not 0 <= part.low <= part.high <= block.size for part in block.parts):
-        raise InternalError(f"block {index} has a part outside its {block.size} bytes")
+        raise InternalError(f"block {index} has a part outside its {block.size} bytes", code="part-outside")
 
 
 def _rectangles(index: int, block: Block, offset: int) -> list[_Rectangle]:
@@ -86,6 +97,8 @@ def _check_overlap(rectangles: list[_Rectangle]) -> None:
         at = bisect.bisect_left(active, key)
         for other in active[max(at - 1, 0) : at + 1]:
             if other[0] < high and low < other[1]:
-                raise InternalError(f"blocks {other[2]} and {index} both lie at {max(low, other[0])} at time {begin}")
+                raise InternalError(
+                    f"blocks {other[2]} and {index} both lie at {max(low, other[0])} at time {begin}", code="overlap"
+                )
         active.insert(at, key)
         heapq.heappush(ending, (end, key))

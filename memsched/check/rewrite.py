@@ -56,22 +56,22 @@ def check_rewrite(before: Graph, after: Graph) -> None:
         elif op.chain:
             chains.check(op)
         elif op.macs:
-            raise InternalError(f"op '{op.name}' computes something that the model does not")
+            raise InternalError(f"op '{op.name}' computes something that the model does not", code="unknown-op")
     _check_tiles(after)
     _check_effects(before, after)
     made = {after.tensors[tensor].name for op in after.ops for tensor in op.outputs}
     for tensor in after.tensors:
         if tensor.name in known and _described(tensor) != _described(known[tensor.name]):
-            raise InternalError(f"tensor '{tensor.name}' changed in size, shape or type")
+            raise InternalError(f"tensor '{tensor.name}' changed in size, shape or type", code="tensor-differs")
         if tensor.name not in known and tensor.name not in made:
-            raise InternalError(f"tensor '{tensor.name}' is made by no op")
+            raise InternalError(f"tensor '{tensor.name}' is made by no op", code="not-made")
     if _interface(before) != _interface(after):
-        raise InternalError("the rewritten graph has other inputs, outputs or variables")
+        raise InternalError("the rewritten graph has other inputs, outputs or variables", code="interface-differs")
     # What joins the pieces of such an op makes the tensor that the op made.
     unread = {name for op in _unread(before) for name in (op.name, *_made_by(before, op))}
     for op in _unread(after):
         if unread.isdisjoint((op.origin or op.name, *_made_by(after, op))):
-            raise InternalError(f"op '{op.name}' computes what nothing reads")
+            raise InternalError(f"op '{op.name}' computes what nothing reads", code="not-read")
 
 
 def _check_effects(before: Graph, after: Graph) -> None:
@@ -79,15 +79,15 @@ def _check_effects(before: Graph, after: Graph) -> None:
     once = {op.name for op in before.ops if op.effects.once}
     names = {op.name for op in after.ops}
     if missing := sorted(once - names):
-        raise InternalError(f"op '{missing[0]}' has effects and is no longer executed")
+        raise InternalError(f"op '{missing[0]}' has effects and is no longer executed", code="effects-lost")
     for op in after.ops:
         steps = () if op.loop is None else [step.name for step in op.loop.steps]
         if not once.isdisjoint((*steps, *op.chain)) or (op.effects.once and op.name not in once):
-            raise InternalError(f"op '{op.name}' executes an op that must be executed once")
+            raise InternalError(f"op '{op.name}' executes an op that must be executed once", code="effects-repeated")
     ordered = {(after.ops[first].name, after.ops[second].name) for first, second in after.dependencies}
     for pair in ((before.ops[first].name, before.ops[second].name) for first, second in before.dependencies):
         if names.issuperset(pair) and pair not in ordered:
-            raise InternalError(f"nothing keeps op '{pair[0]}' before '{pair[1]}' any more")
+            raise InternalError(f"nothing keeps op '{pair[0]}' before '{pair[1]}' any more", code="dependency")
 
 
 def _unread(graph: Graph) -> list[Op]:
@@ -109,25 +109,29 @@ def _check_untouched(before: Graph, after: Graph, op: Op, given: Op) -> None:
         or len(op.inputs) != len(given.inputs)
         or outputs != [before.tensors[tensor].name for tensor in given.outputs]
     ):
-        raise InternalError(f"op '{op.name}' keeps its name, but does something else")
+        raise InternalError(f"op '{op.name}' keeps its name, but does something else", code="op-differs")
     for read, was in zip(op.inputs, given.inputs, strict=True):
         if _described(after.tensors[read])[1:] != _described(before.tensors[was])[1:]:
-            raise InternalError(f"op '{op.name}' reads '{after.tensors[read].name}', which is of another kind")
+            raise InternalError(
+                f"op '{op.name}' reads '{after.tensors[read].name}', which is of another kind", code="tensor-kind"
+            )
 
 
 def _check_piece(before: Graph, after: Graph, op: Op, origin: Op | None) -> None:
     if origin is None or (op.type, op.positions) != (origin.type, origin.positions):
-        raise InternalError(f"op '{op.name}' is no piece of '{op.origin}'")
+        raise InternalError(f"op '{op.name}' is no piece of '{op.origin}'", code="no-piece")
     if not origin.effects.repeatable(custom=True):
-        raise InternalError(f"op '{op.name}' executes '{op.origin}' again, which has effects")
+        raise InternalError(f"op '{op.name}' executes '{op.origin}' again, which has effects", code="effects-repeated")
     if len(op.outputs) != len(origin.outputs) or len(op.inputs) != len(origin.inputs):
-        raise InternalError(f"op '{op.name}' has other inputs or outputs than '{op.origin}'")
+        raise InternalError(f"op '{op.name}' has other inputs or outputs than '{op.origin}'", code="piece-ends")
     if not op.outputs:
         return
     made, whole = after.tensors[op.outputs[0]], before.tensors[origin.outputs[0]]
     if op.region is None:
         if _described(made)[1:] != _described(whole)[1:]:
-            raise InternalError(f"op '{op.name}' is a copy of '{op.origin}', but its output is of another kind")
+            raise InternalError(
+                f"op '{op.name}' is a copy of '{op.origin}', but its output is of another kind", code="copy-kind"
+            )
         return
     spans = op.region.ranges
     inside = whole.shape is not None and len(spans) == len(whole.shape)
@@ -135,7 +139,9 @@ def _check_piece(before: Graph, after: Graph, op: Op, origin: Op | None) -> None
         0 <= begin < end <= size for (begin, end), size in zip(spans, whole.shape or (), strict=True)
     )
     if not inside or made.shape != tuple(end - begin for begin, end in spans) or made.dtype != whole.dtype:
-        raise InternalError(f"op '{op.name}' does not compute the region of '{op.origin}' that it states")
+        raise InternalError(
+            f"op '{op.name}' does not compute the region of '{op.origin}' that it states", code="region"
+        )
 
 
 def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
@@ -145,11 +151,13 @@ def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
     made = [after.tensors[tensor].name for tensor in op.outputs[1 : 1 + len(loop.outputs)]]
     for place, one in enumerate(loop.names[tensor] for tensor in loop.outputs):
         if one not in makers or (loop.tile is None and one not in made[place : place + 1]):
-            raise InternalError(f"loop '{op.name}' does not make '{one}'")
+            raise InternalError(f"loop '{op.name}' does not make '{one}'", code="not-made")
     known = {given.name: given for given in before.ops}
     names = [step.name for step in loop.steps]
     if len(set(names)) != len(names) or not known.keys() >= set(names):
-        raise InternalError(f"loop '{op.name}' runs ops that the model does not have, or runs one twice")
+        raise InternalError(
+            f"loop '{op.name}' runs ops that the model does not have, or runs one twice", code="loop-ops"
+        )
     _check_steps(op, loop)
     shapes = {tensor.name: tensor.shape or () for tensor in before.tensors}
     for tensor in loop.outputs:
@@ -158,19 +166,23 @@ def _check_loop(before: Graph, after: Graph, op: Op, loop: Loop) -> None:
     for place, axis in enumerate(loop.axes):
         begins = [begin[place] for begin in loop.taken()]
         if min(begins) < 0 or max(begins) + loop.taken_sizes()[place] > padded[axis]:
-            raise InternalError(f"a tile of loop '{op.name}' reads past its padded input along axis {axis}")
+            raise InternalError(
+                f"a tile of loop '{op.name}' reads past its padded input along axis {axis}", code="tile-outside"
+            )
         if loop.inner_pads:
             _check_inner_padding(op, loop, place)
     _check_side_inputs(after, op, loop)
     _check_windows(op, loop)
     if sum(step.macs for step in loop.steps) * (loop.count if loop.tile is None else 1) != op.macs:
-        raise InternalError(f"loop '{op.name}' has another number of multiply-accumulates than its tiles")
+        raise InternalError(
+            f"loop '{op.name}' has another number of multiply-accumulates than its tiles", code="work-differs"
+        )
     if loop.tile is not None:
         cut = list(shapes[name])
         for axis, length in zip(loop.axes, loop.parts[loop.output].sizes, strict=True):
             cut[axis] = length
         if [after.tensors[tensor].shape for tensor in op.outputs] != [tuple(cut)]:
-            raise InternalError(f"op '{op.name}' does not make a tile of '{name}'")
+            raise InternalError(f"op '{op.name}' does not make a tile of '{name}'", code="tile-shape")
 
 
 def _check_steps(op: Op, loop: Loop) -> None:
@@ -178,10 +190,15 @@ def _check_steps(op: Op, loop: Loop) -> None:
     held = set(loop.inputs)
     for step in loop.steps:
         if not held.issuperset(read.tensor for read in step.reads):
-            raise InternalError(f"op '{step.name}' in loop '{op.name}' reads what nothing made before it")
+            raise InternalError(
+                f"op '{step.name}' in loop '{op.name}' reads what nothing made before it", code="read-unmade"
+            )
         held.add(step.output)
     if not held.issuperset(loop.outputs):
-        raise InternalError(f"no op in loop '{op.name}' makes '{loop.names[loop.output]}', or what is made beside it")
+        raise InternalError(
+            f"no op in loop '{op.name}' makes '{loop.names[loop.output]}', or what is made beside it",
+            code="loop-output-unmade",
+        )
 
 
 def _check_covered(op: Op, loop: Loop, tensor: int, shape: Sequence[int]) -> None:
@@ -190,7 +207,10 @@ def _check_covered(op: Op, loop: Loop, tensor: int, shape: Sequence[int]) -> Non
         size = loop.parts[tensor].sizes[place]
         covered = {at for begin in loop.begins(tensor) for at in range(begin[place], begin[place] + size)}
         if covered != set(range(shape[axis])):
-            raise InternalError(f"the tiles of loop '{op.name}' do not cover '{loop.names[tensor]}' along axis {axis}")
+            raise InternalError(
+                f"the tiles of loop '{op.name}' do not cover '{loop.names[tensor]}' along axis {axis}",
+                code="not-covered",
+            )
 
 
 def _check_side_inputs(after: Graph, op: Op, loop: Loop) -> None:
@@ -200,14 +220,16 @@ def _check_side_inputs(after: Graph, op: Op, loop: Loop) -> None:
     if len(op.inputs) != count or [after.tensors[tensor].name for tensor in handed] != [
         loop.names[tensor] for tensor in loop.side_inputs
     ]:
-        raise InternalError(f"loop '{op.name}' is handed other tensors than it reads")
+        raise InternalError(f"loop '{op.name}' is handed other tensors than it reads", code="side-inputs")
     for tensor, given in zip(loop.side_inputs, handed, strict=True):
         shape, sizes = after.tensors[given].shape or (), loop.parts[tensor].sizes
         for begin in loop.begins(tensor):
             ends = (at + size for at, size in zip(begin, sizes, strict=True))
             lengths = (shape[axis] for axis in loop.axes)
             if min(begin) < 0 or any(end > length for end, length in zip(ends, lengths, strict=True)):
-                raise InternalError(f"a tile of loop '{op.name}' reads past '{loop.names[tensor]}'")
+                raise InternalError(
+                    f"a tile of loop '{op.name}' reads past '{loop.names[tensor]}'", code="tile-outside"
+                )
 
 
 def _check_windows(op: Op, loop: Loop) -> None:
@@ -223,7 +245,7 @@ def _check_windows(op: Op, loop: Loop) -> None:
         whole = read.tensor in loop.inputs and all(size <= length for size, length in lengths)
         moved = read.window is not None and read.window.sizes == read.sizes
         if not held or not whole or not moved or len(step.reads) > 1:
-            raise InternalError(f"a tile of loop '{op.name}' does not hold what '{step.name}' needs")
+            raise InternalError(f"a tile of loop '{op.name}' does not hold what '{step.name}' needs", code="window")
 
 
 def _check_inner_padding(op: Op, loop: Loop, place: int) -> None:
@@ -235,7 +257,9 @@ def _check_inner_padding(op: Op, loop: Loop, place: int) -> None:
         held = taken[place] - first, taken[place] - first + loop.taken_sizes()[place]
         padded = held[0] - before <= begin and end <= held[1] + after
         if not padded or max(begin, 0) < held[0] or min(end, length) > held[1]:
-            raise InternalError(f"a tile of loop '{op.name}' does not hold what it needs along axis {loop.axes[place]}")
+            raise InternalError(
+                f"a tile of loop '{op.name}' does not hold what it needs along axis {loop.axes[place]}", code="window"
+            )
 
 
 class _ChainCheck:
@@ -254,22 +278,27 @@ class _ChainCheck:
         """Check that an op reads and makes what its chain reads and makes, and is of a type that can compute it."""
         given, names = self._given, set(op.chain)
         if not names <= given.keys() or names & self._left or len(names) != len(op.chain):
-            raise InternalError(f"op '{op.name}' stands for ops that the model does not have, or that are still there")
+            raise InternalError(
+                f"op '{op.name}' stands for ops that the model does not have, or that are still there",
+                code="chain-ops",
+            )
         self._left |= names  # no other op may stand for them
         links = [given[name] for name in op.chain]
         known = all(link.type in _LINKS and len(link.outputs) == 1 and not link.macs for link in links)
         curves = _CURVES.get((op.type, op.attributes.get("approximate")), frozenset())
         if not known or op.macs or curves.isdisjoint(link.type for link in links):
-            raise InternalError(f"op '{op.name}' ({op.type}) stands for ops that it cannot compute")
+            raise InternalError(f"op '{op.name}' ({op.type}) stands for ops that it cannot compute", code="chain-type")
         made = {link.outputs[0] for link in links}
         read = {tensor for link in links for tensor in link.inputs} - made
         last = {tensor for tensor in made if not self._readers.get(tensor, set()) <= names}
         last = last or {links[-1].outputs[0]}
         ends = _tensors(self._after, (*op.inputs, *op.outputs))
         if len(read) != 1 or len(last) != 1 or ends != _tensors(self._before, (*read, *last)):
-            raise InternalError(f"op '{op.name}' does not make of one tensor what the ops make that it stands for")
+            raise InternalError(
+                f"op '{op.name}' does not make of one tensor what the ops make that it stands for", code="chain-ends"
+            )
         if len({described[1:] for described in ends}) != 1:
-            raise InternalError(f"op '{op.name}' makes a tensor of another kind than it reads")
+            raise InternalError(f"op '{op.name}' makes a tensor of another kind than it reads", code="tensor-kind")
 
 
 def _tensors(graph: Graph, tensors: Iterable[int]) -> list[tuple[object, ...]]:
@@ -286,11 +315,11 @@ def _check_tiles(graph: Graph) -> None:
             reads.setdefault(op.loop.names[op.loop.output], set()).add(op.inputs)
     for name, tiles in loops.items():
         if len(reads[name]) > 1:
-            raise InternalError(f"the tiles of '{name}' are cut out of different inputs")
+            raise InternalError(f"the tiles of '{name}' are cut out of different inputs", code="loop-inputs")
         if sorted(one.tile or 0 for one in tiles) != list(range(tiles[0].count)):
-            raise InternalError(f"the tiles of '{name}' are not computed once each")
+            raise InternalError(f"the tiles of '{name}' are not computed once each", code="tile-count")
         if any(replace(one, tile=None) != replace(tiles[0], tile=None) for one in tiles):
-            raise InternalError(f"the tiles of '{name}' are those of different loops")
+            raise InternalError(f"the tiles of '{name}' are those of different loops", code="loops-differ")
 
 
 def check_written(planned: Graph, order: Sequence[int], found: Graph, *, named: bool = True) -> None:
@@ -303,19 +332,19 @@ def check_written(planned: Graph, order: Sequence[int], found: Graph, *, named: 
         InternalError: An op or tensor is missing, added, out of order or different.
     """
     if len(order) != len(found.ops):
-        raise InternalError(f"the written model has {len(found.ops)} ops instead of {len(order)}")
+        raise InternalError(f"the written model has {len(found.ops)} ops instead of {len(order)}", code="op-count")
     for number, op in zip(order, found.ops, strict=True):
         same_name = planned.ops[number].name == op.name or not named
         if not same_name or _told(planned, planned.ops[number]) != _told(found, op):
-            raise InternalError(f"op '{planned.ops[number].name}' was not written as planned")
+            raise InternalError(f"op '{planned.ops[number].name}' was not written as planned", code="op-differs")
     tensors = {tensor.name: _described(tensor) for tensor in found.tensors}
     used = {tensor for op in planned.ops for tensor in (*op.inputs, *op.outputs)}
     for tensor in sorted(used):
         value = planned.tensors[tensor]
         if tensors.get(value.name) != _described(value):
-            raise InternalError(f"tensor '{value.name}' was not written as planned")
+            raise InternalError(f"tensor '{value.name}' was not written as planned", code="tensor-differs")
     if _interface(planned) != _interface(found):
-        raise InternalError("the written model has other inputs, outputs or variables")
+        raise InternalError("the written model has other inputs, outputs or variables", code="interface-differs")
 
 
 def check_folded(before: Graph, after: Graph) -> None:
@@ -330,21 +359,23 @@ def check_folded(before: Graph, after: Graph) -> None:
     for op in after.ops:
         source = given.get(op.name)
         if source is None or source.type != op.type:
-            raise InternalError(f"the folded model has an op '{op.name}' that the model does not have")
+            raise InternalError(
+                f"the folded model has an op '{op.name}' that the model does not have", code="unknown-op"
+            )
         if _names(before, source.outputs) != _names(after, op.outputs):
-            raise InternalError(f"op '{op.name}' of the folded model makes other tensors")
+            raise InternalError(f"op '{op.name}' of the folded model makes other tensors", code="op-differs")
         gone.difference_update(source.outputs)
     computed = replace(before, outputs=tuple(one for one in before.outputs if one not in gone))
     if _interface(computed) != _interface(after):
-        raise InternalError("the folded model has other inputs, outputs or variables")
+        raise InternalError("the folded model has other inputs, outputs or variables", code="interface-differs")
     tensors = {tensor.name: _described(tensor) for tensor in before.tensors}
     for tensor in after.tensors:
         if tensors.get(tensor.name) != _described(tensor):
-            raise InternalError(f"tensor '{tensor.name}' of the folded model has another size")
+            raise InternalError(f"tensor '{tensor.name}' of the folded model has another size", code="tensor-differs")
     for op in after.ops:
         kept = [tensor for tensor in given[op.name].inputs if tensor not in gone]
         if _names(before, kept) != _names(after, op.inputs):
-            raise InternalError(f"op '{op.name}' of the folded model reads other tensors")
+            raise InternalError(f"op '{op.name}' of the folded model reads other tensors", code="op-differs")
 
 
 def _names(graph: Graph, tensors: Iterable[int]) -> tuple[str, ...]:

@@ -49,11 +49,15 @@ def check_schedule(graph: Graph, schedule: Schedule) -> CheckedSchedule:
     footprints = _footprints(graph, schedule, steps, first, last, own, sources)
     peak = max(footprints) if footprints else sum(own[t] for t in set(graph.inputs) | set(graph.variables))
     if peak != schedule.peak:
-        raise InternalError(f"the {schedule.method} schedule claims a peak of {schedule.peak} bytes, but has {peak}")
+        raise InternalError(
+            f"the {schedule.method} schedule claims a peak of {schedule.peak} bytes, but has {peak}", code="peak-claim"
+        )
     if schedule.lower_bound > peak:
-        raise InternalError(f"the claimed lower bound {schedule.lower_bound} lies above the peak {peak}")
+        raise InternalError(f"the claimed lower bound {schedule.lower_bound} lies above the peak {peak}", code="bound")
     if schedule.status == "optimal" and schedule.lower_bound != peak:
-        raise InternalError(f"the schedule is called optimal, but its bound is {schedule.lower_bound}, its peak {peak}")
+        raise InternalError(
+            f"the schedule is called optimal, but its bound is {schedule.lower_bound}, its peak {peak}", code="bound"
+        )
     return CheckedSchedule(tuple(footprints), peak, tuple(first), tuple(last), tuple(own))
 
 
@@ -61,10 +65,10 @@ def _check_order(graph: Graph, order: tuple[int, ...]) -> list[int]:
     """Return the step of each op, after checking that ``order`` executes every op once and after its inputs."""
     steps = [-1] * len(graph.ops)
     if len(order) != len(graph.ops):
-        raise InternalError(f"the order has {len(order)} steps for {len(graph.ops)} ops")
+        raise InternalError(f"the order has {len(order)} steps for {len(graph.ops)} ops", code="op-count")
     for step, op in enumerate(order):
         if not 0 <= op < len(graph.ops) or steps[op] >= 0:
-            raise InternalError(f"the order names op {op} twice or it does not exist")
+            raise InternalError(f"the order names op {op} twice or it does not exist", code="op-number")
         steps[op] = step
     produced_at = [-1] * len(graph.tensors)
     for step, maker in zip(steps, graph.ops, strict=True):
@@ -74,10 +78,14 @@ def _check_order(graph: Graph, order: tuple[int, ...]) -> list[int]:
         for tensor in reader.inputs:
             if produced_at[tensor] >= step:
                 name = graph.tensors[tensor].name
-                raise InternalError(f"op '{reader.name}' is ordered before its input '{name}' is produced")
+                raise InternalError(
+                    f"op '{reader.name}' is ordered before its input '{name}' is produced", code="order"
+                )
     for before, after in graph.dependencies:
         if steps[before] >= steps[after]:
-            raise InternalError(f"op '{graph.ops[before].name}' must come before '{graph.ops[after].name}'")
+            raise InternalError(
+                f"op '{graph.ops[before].name}' must come before '{graph.ops[after].name}'", code="dependency"
+            )
     return steps
 
 
@@ -167,13 +175,15 @@ def _footprints(
             output == choice.output and _single(sources[read]) == taken for output, read in op_value.in_place
         )
         if not allowed or _single(sources[choice.output]) != choice.output or taken is None:
-            raise InternalError(f"op '{op_value.name}' may not write {_names(graph, choice)}")
+            raise InternalError(
+                f"op '{op_value.name}' may not write {_names(graph, choice)}", code="in-place-forbidden"
+            )
         if taken in kept or last[taken] != step or own[taken] != own[choice.output]:
             reason = "whose bytes are still needed or of another size"
-            raise InternalError(f"op '{op_value.name}' writes {_names(graph, choice)}, {reason}")
+            raise InternalError(f"op '{op_value.name}' writes {_names(graph, choice)}, {reason}", code="in-place-live")
         if choice.output in written or taken in overwritten:
             reason = "which another in-place choice already uses"
-            raise InternalError(f"op '{op_value.name}' writes {_names(graph, choice)}, {reason}")
+            raise InternalError(f"op '{op_value.name}' writes {_names(graph, choice)}, {reason}", code="in-place-twice")
         written.add(choice.output)
         overwritten.add(taken)
         footprints[step] -= own[taken]
@@ -202,7 +212,7 @@ def check_allocation(
     """
     checked = checked or check_schedule(graph, schedule)
     if allocation.alignment < 1:
-        raise InternalError(f"the alignment is claimed to be {allocation.alignment} bytes")
+        raise InternalError(f"the alignment is claimed to be {allocation.alignment} bytes", code="alignment")
     viewed = any(op.views for op in graph.ops)
     sources = _storage_tensors(graph) if schedule.in_place or viewed else []
     pieces = {source for inside in sources if len(inside) > 1 for source in inside}
@@ -215,39 +225,46 @@ def check_allocation(
         _check_placement(graph, checked, placement, 1 if tied else allocation.alignment)
         if not placed.isdisjoint(tensors):
             twice = next(tensor for tensor in tensors if tensor in placed)
-            raise InternalError(f"tensor '{graph.tensors[twice].name}' has two addresses")
+            raise InternalError(f"tensor '{graph.tensors[twice].name}' has two addresses", code="two-addresses")
         placed.update(tensors)
         if len(tensors) > 1:
             _check_sharing(graph, merged, checked, tensors)
     for tensor, size in enumerate(checked.bytes_of):
         if size and tensor not in placed:
-            raise InternalError(f"tensor '{graph.tensors[tensor].name}' has no address")
+            raise InternalError(f"tensor '{graph.tensors[tensor].name}' has no address", code="no-address")
     if viewed:
         _check_views(graph, sources, checked, allocation)
     _check_workspaces(graph, schedule, allocation)
     _check_overlap(allocation)
     arena = max((p.offset + p.size for p in allocation.placements), default=0)
     if arena != allocation.arena:
-        raise InternalError(f"the arena is claimed to be {allocation.arena} bytes, but is {arena}")
+        raise InternalError(f"the arena is claimed to be {allocation.arena} bytes, but is {arena}", code="arena-claim")
     if allocation.lower_bound > arena or (allocation.status == "optimal" and allocation.lower_bound != arena):
-        raise InternalError(f"the arena of {arena} bytes does not fit its bound of {allocation.lower_bound} bytes")
+        raise InternalError(
+            f"the arena of {arena} bytes does not fit its bound of {allocation.lower_bound} bytes", code="bound"
+        )
 
 
 def _check_placement(graph: Graph, checked: CheckedSchedule, placement: Placement, alignment: int) -> None:
     """Check that a buffer is aligned and holds each of its tensors for as long as it is live."""
     if placement.offset < 0 or placement.offset % alignment:
-        raise InternalError(f"offset {placement.offset} is no multiple of {alignment}")
+        raise InternalError(f"offset {placement.offset} is no multiple of {alignment}", code="misaligned")
     if placement.size < 0 or placement.first_step > placement.last_step:
-        raise InternalError(f"the buffer at offset {placement.offset} has a negative size or lifetime")
+        raise InternalError(
+            f"the buffer at offset {placement.offset} has a negative size or lifetime", code="negative-buffer"
+        )
     begin, last, size = placement.first_step, placement.last_step, placement.size
     for tensor in placement.tensors:
         if not 0 <= tensor < len(graph.tensors):
-            raise InternalError(f"the buffer at offset {placement.offset} holds tensor {tensor}, which does not exist")
+            raise InternalError(
+                f"the buffer at offset {placement.offset} holds tensor {tensor}, which does not exist",
+                code="no-such-tensor",
+            )
         held = checked.bytes_of[tensor]
         if not held:
             continue
         if checked.first_step[tensor] < begin or checked.last_step[tensor] > last or held > size:
-            raise InternalError(f"tensor '{graph.tensors[tensor].name}' outgrows its buffer")
+            raise InternalError(f"tensor '{graph.tensors[tensor].name}' outgrows its buffer", code="outgrown-buffer")
 
 
 def _check_views(
@@ -276,7 +293,7 @@ def _check_views(
                 if start is not None:
                     address[output] = whole[output] = start
             elif begin < 0 or begin + size > graph.tensors[read].size:
-                raise InternalError(f"'{name}' does not lie inside '{graph.tensors[read].name}'")
+                raise InternalError(f"'{name}' does not lie inside '{graph.tensors[read].name}'", code="view-outside")
             elif read in address:
                 address[output] = address[read] + begin
     most: dict[int, int] = {}
@@ -286,14 +303,18 @@ def _check_views(
         nested = most[sources[tensor][0]] > len(sources[tensor])
         if start < 0 or (start % allocation.alignment and not nested):
             name = graph.tensors[tensor].name
-            raise InternalError(f"'{name}' begins at {start}, which is no multiple of {allocation.alignment}")
+            raise InternalError(
+                f"'{name}' begins at {start}, which is no multiple of {allocation.alignment}", code="misaligned"
+            )
 
 
 def _view_offset(graph: Graph, op: Op, read: int, output: int) -> int:
     """Return where the op states that a view begins; 0 for a slice, and the end of the piece before for a piece."""
     if op.view_offsets:
         if len(op.view_offsets) != len(op.views):
-            raise InternalError(f"op '{op.name}' has {len(op.views)} views, but {len(op.view_offsets)} offsets")
+            raise InternalError(
+                f"op '{op.name}' has {len(op.views)} views, but {len(op.view_offsets)} offsets", code="view-count"
+            )
         return op.view_offsets[op.views.index((output, read))]
     of_output = [source for out, source in dict.fromkeys(op.views) if out == output]
     return sum(graph.tensors[source].size for source in of_output[: of_output.index(read)])
@@ -309,20 +330,20 @@ def _start_of_whole(
     gaps = []
     for begin, size in sorted((begin, graph.tensors[read].size) for read, begin in inside.items()):
         if begin < end:
-            raise InternalError(f"two pieces of '{name}' overlap in it")
+            raise InternalError(f"two pieces of '{name}' overlap in it", code="pieces-overlap")
         if begin > end:
             gaps.append(end)
         end = begin + size
     if end > graph.tensors[output].size:
-        raise InternalError(f"the pieces of '{name}' reach beyond its end")
+        raise InternalError(f"the pieces of '{name}' reach beyond its end", code="pieces-outside")
     if end < graph.tensors[output].size:
         gaps.append(end)
     if len(gaps) > 1:
-        raise InternalError(f"the bytes of '{name}' beside its pieces are not one range")
+        raise InternalError(f"the bytes of '{name}' beside its pieces are not one range", code="pieces-scattered")
     if own is not None:
         starts.add(own - gaps[0])
     if len(starts) > 1:
-        raise InternalError(f"the pieces of '{name}' do not lie where they must inside it")
+        raise InternalError(f"the pieces of '{name}' do not lie where they must inside it", code="pieces-misplaced")
     return starts.pop() if starts else None
 
 
@@ -337,7 +358,7 @@ def _check_sharing(
         if start > end or merged.get(after) == (start, (before,)):
             continue
         names = f"'{graph.tensors[before].name}' and '{graph.tensors[after].name}'"
-        raise InternalError(f"tensors {names} share a buffer while both are live")
+        raise InternalError(f"tensors {names} share a buffer while both are live", code="buffer-shared")
 
 
 def _check_workspaces(graph: Graph, schedule: Schedule, allocation: Allocation) -> None:
@@ -349,7 +370,7 @@ def _check_workspaces(graph: Graph, schedule: Schedule, allocation: Allocation) 
     wanted = {number: op for number, op in enumerate(graph.ops) if op.workspace}
     for step, number in enumerate(schedule.order) if wanted else ():
         if number in wanted and free.get(step, 0) < wanted[number].workspace:
-            raise InternalError(f"the workspace of op '{wanted[number].name}' has no address")
+            raise InternalError(f"the workspace of op '{wanted[number].name}' has no address", code="no-address")
 
 
 def _check_overlap(allocation: Allocation) -> None:
@@ -385,7 +406,7 @@ def _check_overlap(allocation: Allocation) -> None:
 
 
 def _overlap(found: Placement) -> InternalError:
-    return InternalError(f"two buffers overlap at offset {found.offset} in step {found.first_step}")
+    return InternalError(f"two buffers overlap at offset {found.offset} in step {found.first_step}", code="overlap")
 
 
 def check_reordering(before: Graph, after: Graph) -> None:
@@ -410,11 +431,13 @@ def check_reordering(before: Graph, after: Graph) -> None:
         return tuple(tensors[t].name for t in graph.inputs), tuple(tensors[t].name for t in graph.outputs)
 
     if described(before) != described(after) or interface(before) != interface(after):
-        raise InternalError("the reordered graph does not hold the same ops on the same tensors")
+        raise InternalError(
+            "the reordered graph does not hold the same ops on the same tensors", code="reordering-differs"
+        )
 
     def bare(tensor: Tensor) -> Tensor:
         return replace(tensor, external=False, stated=None)
 
     sizes = {tensor.name: bare(tensor) for tensor in before.tensors}
     if any(sizes.get(tensor.name) != bare(tensor) for tensor in after.tensors):
-        raise InternalError("the reordered graph's tensors differ in size, shape or type")
+        raise InternalError("the reordered graph's tensors differ in size, shape or type", code="tensor-differs")

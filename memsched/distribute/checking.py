@@ -32,17 +32,25 @@ def check_plan(
         InternalError: It does not.
     """
     if plan.devices != len(cluster.devices):
-        raise InternalError(f"a plan for {plan.devices} devices was made for a cluster of {len(cluster.devices)}")
+        raise InternalError(
+            f"a plan for {plan.devices} devices was made for a cluster of {len(cluster.devices)}", code="device-count"
+        )
     if not cluster.router.overlap and any(step.ahead for step in plan.steps):
-        raise InternalError("a plan sends while its devices compute, which the cluster's do not")
+        raise InternalError(
+            "a plan sends while its devices compute, which the cluster's do not", code="not-overlapping"
+        )
     operators = _Operators(graph, weights or {})
     check_distribution(graph, plan, operators.needs, operators.constants)
     for device, used in zip(cluster.devices, plan.memory, strict=True):
         if used > device.memory:
-            raise InternalError(f"a plan needs {used} bytes on '{device.name}', which has {device.memory}")
+            raise InternalError(
+                f"a plan needs {used} bytes on '{device.name}', which has {device.memory}", code="too-little-memory"
+            )
     seconds = sum(work.seconds(cluster) for work in _work(graph, plan, cluster, operators))
     if not math.isclose(seconds, plan.latency, rel_tol=1e-9, abs_tol=1e-15):
-        raise InternalError(f"a plan takes {seconds} s by its cluster's model, not {plan.latency} s")
+        raise InternalError(
+            f"a plan takes {seconds} s by its cluster's model, not {plan.latency} s", code="latency-claim"
+        )
 
 
 class StepWork(FrozenValue, frozen=True):
@@ -111,9 +119,11 @@ class _Operators:
         geometry = self._geometries[op]
         found = geometry if isinstance(geometry, Refusal) else deduce(geometry, self.graph.ops[op], region)
         if isinstance(found, Refusal):
-            raise InternalError(f"a plan computes {region.ranges} of an op, but {found.reason}")
+            raise InternalError(f"a plan computes {region.ranges} of an op, but {found.reason}", code="not-deduced")
         if any(margin != (0, 0) for margin in found.crop):
-            raise InternalError(f"a plan computes a part of op '{self.graph.ops[op].name}' that needs a margin")
+            raise InternalError(
+                f"a plan computes a part of op '{self.graph.ops[op].name}' that needs a margin", code="not-deduced"
+            )
         return found
 
     def needs(self, op: int, region: Region) -> Sequence[Region | None]:

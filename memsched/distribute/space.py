@@ -188,7 +188,8 @@ def _check(graph: Graph) -> None:
         first, second = (graph.ops[op] for op in graph.dependencies[0])
         raise DistributionError(
             f"op '{first.name}' ({first.type}) must run before '{second.name}' ({second.type}) although neither reads "
-            "the other's output, and devices keep no such order"
+            "the other's output, and devices keep no such order",
+            code="order-unkept",
         )
     if not graph.ops:
         raise DistributionError(f"graph '{graph.name}' has no ops to distribute")

@@ -11,6 +11,7 @@ from memsched.check.algebra import check_algebra
 from memsched.errors import InternalError
 from memsched.graph.model import Graph, Op, Region
 from tests.algebra.nets import OnnxNet, closed, drafted
+from tests.failures import fails
 
 
 def net() -> bytes:
@@ -72,5 +73,5 @@ def test_what_computes_something_else_is_refused(broken: Callable[[Graph], Graph
 
 def test_an_output_less_is_refused() -> None:
     _, draft = drafted(net())
-    with pytest.raises(InternalError, match="other inputs, outputs or variables"):
+    with fails("interface-differs"):
         check_algebra(draft.graph, replace(draft.graph, outputs=draft.graph.outputs[:1]), draft.constants)

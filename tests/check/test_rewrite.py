@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from memsched.check.rewrite import check_rewrite, check_written
-from memsched.errors import InternalError
 from memsched.graph.model import AttributeValue, Graph, Op, Region, Tensor
+from tests.failures import fails
 
 TENSORS = (
     Tensor("x", 16, (4, 1), "float32"),
@@ -47,25 +47,25 @@ def test_pieces_pass() -> None:
 
 
 BAD: dict[str, tuple[Callable[[], Graph], str]] = {
-    "another type": (lambda: changed(3, type="Abs"), "something else"),
-    "other attributes": (lambda: changed(3, attributes={"k": 2}), "something else"),
-    "other positions": (lambda: changed(3, positions=(1,)), "something else"),
-    "another output": (lambda: changed(3, outputs=(4,)), "something else"),
-    "an input more": (lambda: changed(3, inputs=(1, 1)), "something else"),
-    "an input of another kind": (lambda: changed(3, inputs=(3,)), "of another kind"),
-    "a helper that computes": (lambda: changed(2, macs=1), "computes something"),
-    "a piece of nothing": (lambda: changed(0, origin="none"), "no piece"),
-    "a piece of another type": (lambda: changed(0, type="Abs"), "no piece"),
-    "a piece with more outputs": (lambda: changed(0, outputs=(3, 4)), "other inputs or outputs"),
-    "a piece with more inputs": (lambda: changed(0, inputs=(0, 0)), "other inputs or outputs"),
-    "a copy of another size": (lambda: changed(0, region=None), "is a copy"),
+    "another type": (lambda: changed(3, type="Abs"), "op-differs"),
+    "other attributes": (lambda: changed(3, attributes={"k": 2}), "op-differs"),
+    "other positions": (lambda: changed(3, positions=(1,)), "op-differs"),
+    "another output": (lambda: changed(3, outputs=(4,)), "op-differs"),
+    "an input more": (lambda: changed(3, inputs=(1, 1)), "op-differs"),
+    "an input of another kind": (lambda: changed(3, inputs=(3,)), "tensor-kind"),
+    "a helper that computes": (lambda: changed(2, macs=1), "unknown-op"),
+    "a piece of nothing": (lambda: changed(0, origin="none"), "no-piece"),
+    "a piece of another type": (lambda: changed(0, type="Abs"), "no-piece"),
+    "a piece with more outputs": (lambda: changed(0, outputs=(3, 4)), "piece-ends"),
+    "a piece with more inputs": (lambda: changed(0, inputs=(0, 0)), "piece-ends"),
+    "a copy of another size": (lambda: changed(0, region=None), "copy-kind"),
     "an empty region": (lambda: changed(0, region=Region(((2, 2), (0, 1)))), "region"),
     "a piece of nothing's size": (
         lambda: replace(
             changed(0, region=Region(((2, 2), (0, 1)))),
             tensors=(*TENSORS, Tensor("a#0", 0, (0, 1), "float32"), AFTER.tensors[4]),
         ),
-        "op 'relu#0' does not compute the region of 'relu' that it states",
+        "region",
     ),
     "a region outside": (lambda: changed(0, region=Region(((3, 5), (0, 1)))), "region"),
     "a region of fewer axes": (lambda: changed(0, region=Region(((0, 2),))), "region"),
@@ -75,14 +75,14 @@ BAD: dict[str, tuple[Callable[[], Graph], str]] = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_rewrites_that_are_none(case: str) -> None:
-    make, message = BAD[case]
-    with pytest.raises(InternalError, match=message):
+    make, code = BAD[case]
+    with fails(code):
         check_rewrite(BEFORE, make())
 
 
 @pytest.mark.parametrize("values", [{"type": "Abs"}, {"inputs": (4,)}, {"attributes": {"k": 3}}, {"name": "other"}])
 def test_files_that_are_not_what_was_planned(values: dict[str, Any]) -> None:
-    with pytest.raises(InternalError, match="not written as planned"):
+    with fails("op-differs"):
         check_written(AFTER, (0, 1, 2, 3), changed(3, **values))
 
 
@@ -94,35 +94,33 @@ GROWN = (*AFTER.tensors[:2], replace(AFTER.tensors[2], dtype="int32"), *AFTER.te
 
 
 @pytest.mark.parametrize(
-    ("bad", "message"),
+    ("bad", "expected"),
     [
-        (replace(AFTER, tensors=GROWN), "tensor 'y' changed in size, shape or type"),
-        (replace(AFTER, tensors=(*AFTER.tensors, Tensor("z", 1))), "tensor 'z' is made by no op"),
-        (replace(AFTER, outputs=(1,)), "the rewritten graph has other inputs, outputs or variables"),
-        (replace(AFTER, inputs=()), "the rewritten graph has other inputs, outputs or variables"),
-        (replace(AFTER, variables=(1,)), "the rewritten graph has other inputs, outputs or variables"),
+        (replace(AFTER, tensors=GROWN), ("tensor-differs", "'y'")),
+        (replace(AFTER, tensors=(*AFTER.tensors, Tensor("z", 1))), ("not-made", "'z'")),
+        (replace(AFTER, outputs=(1,)), ("interface-differs",)),
+        (replace(AFTER, inputs=()), ("interface-differs",)),
+        (replace(AFTER, variables=(1,)), ("interface-differs",)),
     ],
 )
-def test_a_rewrite_keeps_tensors_and_interface(bad: Graph, message: str) -> None:
-    with pytest.raises(InternalError) as caught:
+def test_a_rewrite_keeps_tensors_and_interface(bad: Graph, expected: tuple[str, ...]) -> None:
+    with fails(*expected):
         check_rewrite(BEFORE, bad)
-    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
-    ("bad", "message"),
+    ("bad", "expected"),
     [
-        (replace(AFTER, tensors=GROWN), "tensor 'y' was not written as planned"),
-        (replace(AFTER, outputs=(1,)), "the written model has other inputs, outputs or variables"),
-        (replace(AFTER, variables=(1,)), "the written model has other inputs, outputs or variables"),
-        (replace(AFTER, ops=AFTER.ops[:3]), "the written model has 3 ops instead of 4"),
-        (replace(AFTER, ops=(*AFTER.ops, AFTER.ops[3])), "the written model has 5 ops instead of 4"),
+        (replace(AFTER, tensors=GROWN), ("tensor-differs", "'y'")),
+        (replace(AFTER, outputs=(1,)), ("interface-differs",)),
+        (replace(AFTER, variables=(1,)), ("interface-differs",)),
+        (replace(AFTER, ops=AFTER.ops[:3]), ("op-count", "3", "4")),
+        (replace(AFTER, ops=(*AFTER.ops, AFTER.ops[3])), ("op-count", "5", "4")),
     ],
 )
-def test_a_file_keeps_tensors_and_interface(bad: Graph, message: str) -> None:
-    with pytest.raises(InternalError) as caught:
+def test_a_file_keeps_tensors_and_interface(bad: Graph, expected: tuple[str, ...]) -> None:
+    with fails(*expected):
         check_written(AFTER, (0, 1, 2, 3), bad)
-    assert str(caught.value) == message
 
 
 def test_what_an_op_reads_may_have_another_name_but_not_another_size() -> None:
@@ -130,10 +128,10 @@ def test_what_an_op_reads_may_have_another_name_but_not_another_size() -> None:
         other = replace(BEFORE.tensors[1], name="copy", **value)
         copied = replace(OPS[0], name="again", outputs=(5,), origin="relu")
         after = replace(AFTER, tensors=(*AFTER.tensors, other), ops=(copied, replace(OPS[1], inputs=(5,))), inputs=(0,))
-        with pytest.raises(InternalError, match="op 'again' is a copy of 'relu', but its output is of another kind"):
+        with fails("copy-kind", "'again'", "'relu'"):
             check_rewrite(BEFORE, after)
         made = replace(after, ops=(Op("helper", "Pad", (0,), (5,)), *after.ops[1:]))
-        with pytest.raises(InternalError, match="op 'neg' reads 'copy', which is of another kind"):
+        with fails("tensor-kind", "'neg'", "'copy'"):
             check_rewrite(BEFORE, made)
 
 
@@ -143,7 +141,7 @@ def test_a_copy_may_be_read_instead() -> None:
     copy = replace(OPS[0], name="again", outputs=(3,), origin="relu")
     reading = (replace(OPS[1], inputs=(3,)), before.ops[2])
     check_rewrite(before, replace(before, tensors=(*TENSORS, other), ops=(OPS[0], copy, *reading)))
-    with pytest.raises(InternalError, match="op 'again' computes what nothing reads"):
+    with fails("not-read", "'again'"):
         check_rewrite(before, replace(before, tensors=(*TENSORS, other), ops=(OPS[0], copy, *before.ops[1:])))
 
 
@@ -165,7 +163,7 @@ def test_ops_are_written_in_their_order() -> None:
     graph = replace(BEFORE, tensors=(*TENSORS, Tensor("b", 16, (4, 1), "float32")), ops=ops)
     swapped = replace(graph, ops=(ops[1], ops[0], ops[2]))
     check_written(graph, (1, 0, 2), swapped)
-    with pytest.raises(InternalError, match="op 'relu' was not written as planned"):
+    with fails("op-differs", "'relu'"):
         check_written(graph, (0, 1, 2), swapped)
 
 
@@ -222,45 +220,45 @@ def test_one_operator_for_a_chain_passes() -> None:
 
 
 NO_CHAINS: dict[str, tuple[Graph, Callable[[], Graph], str]] = {
-    "of ops that are not there": (LINKS, lambda: whole(chain=("gate", "none")), "does not have"),
-    "of an op twice": (LINKS, lambda: whole(chain=("gate", "mul", "mul")), "does not have"),
-    "of an op that is still there": (LINKS, lambda: whole(chain=("abs", "gate", "mul")), "still there"),
+    "of ops that are not there": (LINKS, lambda: whole(chain=("gate", "none")), "chain-ops"),
+    "of an op twice": (LINKS, lambda: whole(chain=("gate", "mul", "mul")), "chain-ops"),
+    "of an op that is still there": (LINKS, lambda: whole(chain=("abs", "gate", "mul")), "chain-ops"),
     "for which another stands": (
         LINKS,
         lambda: replace(WHOLE, ops=(*WHOLE.ops[:2], replace(QUICK, name="again"), WHOLE.ops[2])),
-        "still there",
+        "chain-ops",
     ),
-    "by an operator that is no activation": (LINKS, lambda: whole(type="Relu"), "cannot compute"),
-    "by another activation": (LINKS, lambda: whole(type="Gelu", attributes={}), "cannot compute"),
+    "by an operator that is no activation": (LINKS, lambda: whole(type="Relu"), "chain-type"),
+    "by another activation": (LINKS, lambda: whole(type="Gelu", attributes={}), "chain-type"),
     "by an activation with another attribute": (
         LINKS,
         lambda: whole(type="Gelu", attributes={"approximate": "none"}),
-        "cannot compute",
+        "chain-type",
     ),
-    "of other operators": (linked(1, type="Softmax"), lambda: WHOLE, "cannot compute"),
-    "without a curve": (linked(1, type="Neg"), lambda: WHOLE, "cannot compute"),
-    "of an op that multiplies and accumulates": (linked(2, macs=1), lambda: WHOLE, "cannot compute"),
-    "by an op that does": (LINKS, lambda: whole(macs=1), "cannot compute"),
-    "of several outputs": (linked(1, outputs=(2, 4)), lambda: WHOLE, "cannot compute"),
-    "that reads elsewhere": (LINKS, lambda: whole(inputs=(0,)), "of one tensor"),
-    "that makes something else": (LINKS, lambda: whole(outputs=(3,)), "of one tensor"),
-    "whose inner tensor is read": (linked(3, inputs=(2,)), lambda: WHOLE, "of one tensor"),
-    "whose inner tensor is returned": (replace(LINKS, outputs=(4, 2)), lambda: WHOLE, "of one tensor"),
-    "whose inner tensor is kept": (replace(LINKS, variables=(2,)), lambda: WHOLE, "of one tensor"),
-    "of two tensors": (linked(1, inputs=(0,)), lambda: WHOLE, "of one tensor"),
-    "by an operator that reads two": (linked(1, inputs=(0,)), lambda: whole(inputs=(0, 1)), "of one tensor"),
-    "of another size": (LINKS, lambda: kept(WHOLE, "m", size=8), "of one tensor"),
-    "between tensors of two sizes": (kept(LINKS, "m", size=8), lambda: kept(WHOLE, "m", size=8), "another kind"),
+    "of other operators": (linked(1, type="Softmax"), lambda: WHOLE, "chain-type"),
+    "without a curve": (linked(1, type="Neg"), lambda: WHOLE, "chain-type"),
+    "of an op that multiplies and accumulates": (linked(2, macs=1), lambda: WHOLE, "chain-type"),
+    "by an op that does": (LINKS, lambda: whole(macs=1), "chain-type"),
+    "of several outputs": (linked(1, outputs=(2, 4)), lambda: WHOLE, "chain-type"),
+    "that reads elsewhere": (LINKS, lambda: whole(inputs=(0,)), "chain-ends"),
+    "that makes something else": (LINKS, lambda: whole(outputs=(3,)), "chain-ends"),
+    "whose inner tensor is read": (linked(3, inputs=(2,)), lambda: WHOLE, "chain-ends"),
+    "whose inner tensor is returned": (replace(LINKS, outputs=(4, 2)), lambda: WHOLE, "chain-ends"),
+    "whose inner tensor is kept": (replace(LINKS, variables=(2,)), lambda: WHOLE, "chain-ends"),
+    "of two tensors": (linked(1, inputs=(0,)), lambda: WHOLE, "chain-ends"),
+    "by an operator that reads two": (linked(1, inputs=(0,)), lambda: whole(inputs=(0, 1)), "chain-ends"),
+    "of another size": (LINKS, lambda: kept(WHOLE, "m", size=8), "chain-ends"),
+    "between tensors of two sizes": (kept(LINKS, "m", size=8), lambda: kept(WHOLE, "m", size=8), "tensor-kind"),
     "between tensors of two kinds": (
         kept(LINKS, "m", shape=(1, 4)),
         lambda: kept(WHOLE, "m", shape=(1, 4)),
-        "another kind",
+        "tensor-kind",
     ),
 }
 
 
 @pytest.mark.parametrize("case", NO_CHAINS)
 def test_chains_that_are_none(case: str) -> None:
-    before, after, message = NO_CHAINS[case]
-    with pytest.raises(InternalError, match=message):
+    before, after, code = NO_CHAINS[case]
+    with fails(code):
         check_rewrite(before, after())

@@ -16,6 +16,7 @@ from memsched.check.schedule import CheckedSchedule, check_allocation, check_reo
 from memsched.errors import InternalError
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Allocation, Graph, InPlace, Op, Placement, Schedule, Tensor
+from tests.failures import fails
 from tests.graph.examples import graph_of, schedule_of
 from tests.random_graphs import random_graph, random_order
 
@@ -60,31 +61,31 @@ def test_the_hand_made_example_holds() -> None:
     check_allocation(example(), good_schedule(), good_allocation())
 
 
-BAD_SCHEDULES: dict[str, tuple[Callable[[Schedule], Schedule], str]] = {
-    "a step is missing": (lambda s: replace(s, order=s.order[:-1]), "5 steps for 6 ops"),
-    "a step too many": (lambda s: replace(s, order=(*s.order, 5)), "7 steps"),
-    "an op twice": (lambda s: replace(s, order=(0, 1, 2, 3, 3, 5)), "twice"),
-    "an op that does not exist": (lambda s: replace(s, order=(0, 1, 2, 3, 4, 6)), "does not exist"),
-    "a negative op": (lambda s: replace(s, order=(0, 1, 2, 3, 4, -1)), "does not exist"),
-    "a reader before its input": (lambda s: replace(s, order=(0, 1, 2, 3, 5, 4)), "before its input 'd'"),
-    "a peak too low": (lambda s: replace(s, peak=39, lower_bound=39), "claims a peak of 39"),
-    "a peak too high": (lambda s: replace(s, peak=41), "claims a peak of 41"),
-    "a bound above the peak": (lambda s: replace(s, lower_bound=41, status="feasible"), "above the peak"),
-    "optimal with a lower bound": (lambda s: replace(s, lower_bound=39), "called optimal"),
+BAD_SCHEDULES: dict[str, tuple[Callable[[Schedule], Schedule], tuple[str, ...]]] = {
+    "a step is missing": (lambda s: replace(s, order=s.order[:-1]), ("op-count", "5", "6")),
+    "a step too many": (lambda s: replace(s, order=(*s.order, 5)), ("op-count", "7")),
+    "an op twice": (lambda s: replace(s, order=(0, 1, 2, 3, 3, 5)), ("op-number", "op 3")),
+    "an op that does not exist": (lambda s: replace(s, order=(0, 1, 2, 3, 4, 6)), ("op-number", "op 6")),
+    "a negative op": (lambda s: replace(s, order=(0, 1, 2, 3, 4, -1)), ("op-number", "op -1")),
+    "a reader before its input": (lambda s: replace(s, order=(0, 1, 2, 3, 5, 4)), ("order", "'d'")),
+    "a peak too low": (lambda s: replace(s, peak=39, lower_bound=39), ("peak-claim", "39")),
+    "a peak too high": (lambda s: replace(s, peak=41), ("peak-claim", "41")),
+    "a bound above the peak": (lambda s: replace(s, lower_bound=41, status="feasible"), ("bound", "41")),
+    "optimal with a lower bound": (lambda s: replace(s, lower_bound=39), ("bound", "39")),
     "a choice that the op does not permit": (
         lambda s: replace(s, in_place=(*s.in_place, InPlace(3, 4, 3))),
-        "may not write",
+        ("in-place-forbidden",),
     ),
-    "a choice of the wrong op": (lambda s: replace(s, in_place=(InPlace(1, 1, 0),)), "may not write"),
-    "a choice that writes a view": (lambda s: replace(s, in_place=(InPlace(1, 2, 1),)), "may not write"),
-    "the same choice twice": (lambda s: replace(s, in_place=(s.in_place[0], s.in_place[0])), "already uses"),
+    "a choice of the wrong op": (lambda s: replace(s, in_place=(InPlace(1, 1, 0),)), ("in-place-forbidden",)),
+    "a choice that writes a view": (lambda s: replace(s, in_place=(InPlace(1, 2, 1),)), ("in-place-forbidden",)),
+    "the same choice twice": (lambda s: replace(s, in_place=(s.in_place[0], s.in_place[0])), ("in-place-twice",)),
 }
 
 
 @pytest.mark.parametrize("name", BAD_SCHEDULES)
 def test_a_corrupted_schedule_is_rejected(name: str) -> None:
-    corrupt, message = BAD_SCHEDULES[name]
-    with pytest.raises(InternalError, match=message):
+    corrupt, expected = BAD_SCHEDULES[name]
+    with fails(*expected):
         check_schedule(example(), corrupt(good_schedule()))
 
 
@@ -100,21 +101,21 @@ def test_a_choice_over_bytes_that_are_still_needed_is_rejected() -> None:
     graph = graph_of(SIZES, ops, ["x"], ["y"])
     over_b = InPlace(4, 5, 3)
     check_schedule(graph, replace(schedule_of(ORDER, 35), in_place=(*CHOICES, over_b)))
-    with pytest.raises(InternalError, match="still needed"):
+    with fails("in-place-live"):
         check_schedule(graph, schedule_of((0, 1, 2, 4, 3, 5), 35, (*CHOICES, over_b)))
     kept = replace(graph, outputs=(6, 3))
-    with pytest.raises(InternalError, match="still needed"):
+    with fails("in-place-live"):
         check_schedule(kept, schedule_of(ORDER, 35, (*CHOICES, over_b)))
 
 
 def test_a_choice_over_another_size_or_a_variable_is_rejected() -> None:
     ops = [*OPS]
     ops[3] = replace(ops[3], in_place=((4, 3),))
-    with pytest.raises(InternalError, match="another size"):
+    with fails("in-place-live", "'c'", "'b'"):
         check_schedule(graph_of(SIZES, ops, ["x"], ["y"]), schedule_of((0, 1, 2, 4, 3, 5), PEAK, (InPlace(3, 4, 3),)))
     state = [Op("f", "Relu", (0,), (1,), in_place=((1, 0),))]
     graph = graph_of({"s": 4, "y": 4}, state, [], ["y"], variables=["s"])
-    with pytest.raises(InternalError, match="still needed"):
+    with fails("in-place-live"):
         check_schedule(graph, schedule_of((0,), 4, (InPlace(0, 1, 0),)))
 
 
@@ -122,7 +123,7 @@ def test_two_outputs_may_not_take_one_buffer() -> None:
     ops = [Op("split", "Split", (0,), (1, 2), in_place=((1, 0), (2, 0)))]
     graph = graph_of({"x": 4, "a": 4, "b": 4}, ops, ["x"], ["a", "b"])
     check_schedule(graph, schedule_of((0,), 8, (InPlace(0, 1, 0),)))
-    with pytest.raises(InternalError, match="already uses"):
+    with fails("in-place-twice"):
         check_schedule(graph, schedule_of((0,), 4, (InPlace(0, 1, 0), InPlace(0, 2, 0))))
 
 
@@ -130,7 +131,7 @@ def test_one_output_may_not_take_two_buffers() -> None:
     ops = [Op("f", "Op", (0,), (1, 2)), Op("add", "Add", (1, 2), (3,), in_place=((3, 1), (3, 2)))]
     graph = graph_of({"x": 1, "a": 4, "b": 4, "y": 4}, ops, ["x"], ["y"])
     check_schedule(graph, schedule_of((0, 1), 9, (InPlace(1, 3, 2),)))
-    with pytest.raises(InternalError, match="already uses"):
+    with fails("in-place-twice"):
         check_schedule(graph, schedule_of((0, 1), 9, (InPlace(1, 3, 2), InPlace(1, 3, 1))))
 
 
@@ -142,16 +143,16 @@ def test_tensors_of_several_buffers_are_not_written_in_place() -> None:
     ]
     graph = graph_of({"x": 1, "a": 4, "b": 4, "c": 8, "y": 8}, ops, ["x"], ["y"])
     check_schedule(graph, schedule_of((0, 1, 2), 16))
-    with pytest.raises(InternalError, match="may not write"):
+    with fails("in-place-forbidden"):
         check_schedule(graph, schedule_of((0, 1, 2), 16, (InPlace(2, 4, 3),)))
     own_part = graph_of({"x": 1, "a": 4, "b": 4, "c": 12, "y": 8}, ops, ["x"], ["y"])
-    with pytest.raises(InternalError, match="may not write"):
+    with fails("in-place-forbidden"):
         check_schedule(own_part, schedule_of((0, 1, 2), 20, (InPlace(1, 3, 1),)))
 
 
 def test_an_op_may_not_read_what_it_writes() -> None:
     graph = graph_of({"x": 1, "a": 4}, [Op("f", "Op", (0, 1), (1,))], ["x"], ["a"])
-    with pytest.raises(InternalError, match="before its input 'a'"):
+    with fails("order", "'a'"):
         check_schedule(graph, schedule_of((0,), 5))
 
 
@@ -175,9 +176,9 @@ def test_tensors_may_follow_each_other_in_one_buffer() -> None:
 def test_a_dependency_must_be_honoured() -> None:
     graph = replace(example(), dependencies=((3, 4),))
     check_schedule(graph, good_schedule())
-    with pytest.raises(InternalError, match="'wide' must come before 'other'"):
+    with fails("dependency", "'wide'", "'other'"):
         check_schedule(graph, replace(good_schedule(), order=(0, 1, 2, 4, 3, 5)))
-    with pytest.raises(InternalError, match="'wide' must come before 'wide'"):
+    with fails("dependency", "'wide'"):
         check_schedule(replace(example(), dependencies=((3, 3),)), good_schedule())
 
 
@@ -190,38 +191,38 @@ def moved(index: int, **changes: object) -> Callable[[Allocation], Allocation]:
     return corrupt
 
 
-BAD_ALLOCATIONS: dict[str, tuple[Callable[[Allocation], Allocation], str]] = {
-    "overlap": (moved(1, offset=9), "overlap"),
-    "overlap inside": (moved(3, offset=12), "overlap"),
-    "a negative offset": (moved(0, offset=-10), "no multiple"),
-    "misaligned": (lambda a: replace(a, alignment=4), "offset 10 is no multiple of 4"),
-    "no alignment": (lambda a: replace(a, alignment=0), "alignment"),
-    "a tensor without address": (moved(1, tensors=()), "'c' has no address"),
-    "a tensor with two addresses": (moved(1, tensors=(4, 2)), "two addresses"),
-    "a tensor that does not exist": (moved(1, tensors=(4, 99)), "does not exist"),
-    "too small": (moved(1, size=19), "outgrows"),
-    "begins too late": (moved(1, first_step=4), "outgrows"),
-    "ends too early": (moved(0, last_step=3), "outgrows"),
-    "a negative size": (moved(3, size=-5), "negative"),
-    "a negative lifetime": (moved(3, first_step=4), "negative"),
-    "workspace without address": (lambda a: replace(a, placements=a.placements[:3]), "workspace of op 'wide'"),
-    "workspace in another step": (moved(3, first_step=0, last_step=0), "workspace of op 'wide'"),
-    "workspace too small": (moved(3, size=4), "workspace of op 'wide'"),
-    "the arena too small": (lambda a: replace(a, arena=39, lower_bound=39), "claimed to be 39"),
-    "the arena too large": (lambda a: replace(a, arena=41, lower_bound=41), "claimed to be 41"),
-    "a bound above the arena": (lambda a: replace(a, lower_bound=41, status="feasible"), "bound of 41"),
-    "optimal with a lower bound": (lambda a: replace(a, lower_bound=39), "bound of 39"),
+BAD_ALLOCATIONS: dict[str, tuple[Callable[[Allocation], Allocation], tuple[str, ...]]] = {
+    "overlap": (moved(1, offset=9), ("overlap",)),
+    "overlap inside": (moved(3, offset=12), ("overlap",)),
+    "a negative offset": (moved(0, offset=-10), ("misaligned", "-10")),
+    "misaligned": (lambda a: replace(a, alignment=4), ("misaligned", "10", "4")),
+    "no alignment": (lambda a: replace(a, alignment=0), ("alignment", "0")),
+    "a tensor without address": (moved(1, tensors=()), ("no-address", "'c'")),
+    "a tensor with two addresses": (moved(1, tensors=(4, 2)), ("two-addresses",)),
+    "a tensor that does not exist": (moved(1, tensors=(4, 99)), ("no-such-tensor", "99")),
+    "too small": (moved(1, size=19), ("outgrown-buffer",)),
+    "begins too late": (moved(1, first_step=4), ("outgrown-buffer",)),
+    "ends too early": (moved(0, last_step=3), ("outgrown-buffer",)),
+    "a negative size": (moved(3, size=-5), ("negative-buffer",)),
+    "a negative lifetime": (moved(3, first_step=4), ("negative-buffer",)),
+    "workspace without address": (lambda a: replace(a, placements=a.placements[:3]), ("no-address", "op 'wide'")),
+    "workspace in another step": (moved(3, first_step=0, last_step=0), ("no-address", "op 'wide'")),
+    "workspace too small": (moved(3, size=4), ("no-address", "op 'wide'")),
+    "the arena too small": (lambda a: replace(a, arena=39, lower_bound=39), ("arena-claim", "39")),
+    "the arena too large": (lambda a: replace(a, arena=41, lower_bound=41), ("arena-claim", "41")),
+    "a bound above the arena": (lambda a: replace(a, lower_bound=41, status="feasible"), ("bound", "41")),
+    "optimal with a lower bound": (lambda a: replace(a, lower_bound=39), ("bound", "39")),
     "tensors together that are live together": (
         lambda a: replace(a, placements=(Placement((0, 1, 2, 3, 5), 0, 10, 0, 5), a.placements[1])),
-        "share a buffer",
+        ("buffer-shared",),
     ),
 }
 
 
 @pytest.mark.parametrize("name", BAD_ALLOCATIONS)
 def test_a_corrupted_allocation_is_rejected(name: str) -> None:
-    corrupt, message = BAD_ALLOCATIONS[name]
-    with pytest.raises(InternalError, match=message):
+    corrupt, expected = BAD_ALLOCATIONS[name]
+    with fails(*expected):
         check_allocation(example(), good_schedule(), corrupt(good_allocation()))
 
 
@@ -233,7 +234,7 @@ def test_an_output_may_only_lie_where_its_in_place_choice_says() -> None:
     right = (Placement((0,), 8, 1, 0, 0), Placement((1, 3), 0, 4, 0, 1), Placement((2,), 4, 4, 0, 1))
     check_allocation(graph, schedule, Allocation(right, 9, 9, 1, "optimal", ""))
     wrong = (right[0], Placement((1,), 0, 4, 0, 1), Placement((2, 3), 4, 4, 0, 1))
-    with pytest.raises(InternalError, match="'b' and 'y' share"):
+    with fails("buffer-shared", "'b' and 'y'"):
         check_allocation(graph, schedule, Allocation(wrong, 9, 9, 1, "optimal", ""))
 
 
@@ -254,7 +255,7 @@ def test_a_variable_needs_an_address_for_the_whole_run() -> None:
     last = Placement((3,), 7, 5, 1, 1)
     check_allocation(graph, schedule, Allocation((*places, last), 12, 12, 1, "optimal", ""))
     short = (places[0], replace(places[1], last_step=0), places[2], last)
-    with pytest.raises(InternalError, match="'s' outgrows"):
+    with fails("outgrown-buffer", "'s'"):
         check_allocation(graph, schedule, Allocation(short, 12, 12, 1, "optimal", ""))
 
 
@@ -305,7 +306,7 @@ def test_overlaps_are_found_exactly_where_two_rectangles_meet(few: int, monkeypa
         graph = graph_of({}, [], [], [])
         if overlap:
             found += 1
-            with pytest.raises(InternalError, match="overlap"):
+            with fails("overlap"):
                 check_allocation(graph, schedule_of((), 0), allocation)
         else:
             check_allocation(graph, schedule_of((), 0), allocation)
@@ -366,14 +367,14 @@ def test_the_checker_shares_no_code_with_what_it_checks() -> None:
 
 def test_a_tensor_behind_the_last_one_does_not_exist() -> None:
     bad = replace(good_allocation().placements[0], tensors=(0, 1, 2, 3, 7))
-    with pytest.raises(InternalError, match="holds tensor 7, which does not exist"):
+    with fails("no-such-tensor", "tensor 7"):
         check_allocation(
             example(), good_schedule(), replace(good_allocation(), placements=(bad, *good_allocation().placements[1:]))
         )
 
 
 def test_the_first_op_twice() -> None:
-    with pytest.raises(InternalError, match="names op 0 twice"):
+    with fails("op-number", "op 0"):
         check_schedule(example(), replace(good_schedule(), order=(0, 0, 1, 2, 3, 4)))
 
 
@@ -397,7 +398,7 @@ def test_what_is_permitted_is_a_pair(choice: InPlace) -> None:
     ops = [Op("f", "Op", (0, 1), (2, 3), in_place=((2, 0),))]
     graph = graph_of({"x": 4, "w": 4, "a": 4, "b": 4}, ops, ["x", "w"], ["a", "b"])
     check_schedule(graph, schedule_of((0,), 12, (InPlace(0, 2, 0),)))
-    with pytest.raises(InternalError, match="op 'f' may not write"):
+    with fails("in-place-forbidden", "op 'f'"):
         check_schedule(graph, schedule_of((0,), 12, (choice,)))
 
 
@@ -408,7 +409,7 @@ def test_pieces_of_a_concatenation_are_aligned_as_a_whole() -> None:
     check_allocation(graph, schedule_of((0, 1), 12), Allocation(places, 12, 12, 4, "optimal", ""))
     moved_by_two = tuple(replace(place, offset=place.offset + 2) for place in places[1:])
     far = replace(places[0], offset=12)
-    with pytest.raises(InternalError, match="'c' begins at 2, which is no multiple of 4"):
+    with fails("misaligned", "'c'", "2", "4"):
         check_allocation(graph, schedule_of((0, 1), 12), Allocation((far, *moved_by_two), 16, 12, 4, "feasible", ""))
 
 
@@ -416,7 +417,7 @@ def test_a_view_beside_another_output_lies_inside_what_it_shows() -> None:
     shown = Op("f", "Op", (0,), (1, 2), views=((2, 0),), view_offsets=(1,))
     graph = graph_of({"x": 4, "a": 3, "v": 4}, [shown], ["x"], ["a", "v"])
     places = (Placement((0,), 0, 4, 0, 0), Placement((1,), 4, 3, 0, 0))
-    with pytest.raises(InternalError, match="'v' does not lie inside 'x'"):
+    with fails("view-outside", "'v'", "'x'"):
         check_allocation(graph, schedule_of((0,), 7), Allocation(places, 7, 7, 1, "optimal", ""))
 
 
@@ -427,7 +428,7 @@ def test_a_piece_as_large_as_all_leaves_no_room_for_another() -> None:
     ]
     graph = graph_of({"x": 1, "a": 4, "b": 2, "c": 4}, ops, ["x"], ["c"])
     places = (Placement((0,), 6, 1, 0, 0), Placement((1,), 0, 4, 0, 1), Placement((2,), 4, 2, 0, 1))
-    with pytest.raises(InternalError, match="two pieces of 'c' overlap in it"):
+    with fails("pieces-overlap", "'c'"):
         check_allocation(graph, schedule_of((0, 1), 7), Allocation(places, 7, 7, 1, "optimal", ""))
 
 
@@ -441,20 +442,20 @@ def test_a_slice_may_be_a_piece() -> None:
     places = (Placement((0,), 0, 6, 0, 1), Placement((2,), 6, 2, 1, 1))
     check_allocation(graph, schedule_of((0, 1), 8), Allocation(places, 8, 8, 1, "optimal", ""))
     far = (places[0], replace(places[1], offset=7))
-    with pytest.raises(InternalError, match="the pieces of 'c' do not lie where they must"):
+    with fails("pieces-misplaced", "'c'"):
         check_allocation(graph, schedule_of((0, 1), 8), Allocation(far, 9, 8, 1, "feasible", ""))
 
 
 @pytest.mark.parametrize(
-    ("offsets", "message"),
+    ("offsets", "code"),
     [
-        ((0, 5), "the bytes of 'c' beside its pieces are not one range"),
-        ((1, 6), "the bytes of 'c' beside its pieces are not one range"),
-        ((0, 9), "the pieces of 'c' reach beyond its end"),
-        ((0, 3), "two pieces of 'c' overlap in it"),
+        ((0, 5), "pieces-scattered"),
+        ((1, 6), "pieces-scattered"),
+        ((0, 9), "pieces-outside"),
+        ((0, 3), "pieces-overlap"),
     ],
 )
-def test_pieces_leave_one_range_or_none(offsets: tuple[int, int], message: str) -> None:
+def test_pieces_leave_one_range_or_none(offsets: tuple[int, int], code: str) -> None:
     ops = [
         Op("f", "Op", (0,), (1, 2)),
         Op("c", "Concat", (1, 2), (3,), views=((3, 1), (3, 2)), view_offsets=offsets),
@@ -464,7 +465,7 @@ def test_pieces_leave_one_range_or_none(offsets: tuple[int, int], message: str) 
     placements = tuple(
         Placement((tensor,), at, size, first, max(first, tensor > 0)) for tensor, at, size, first in places
     )
-    with pytest.raises(InternalError, match=message):
+    with fails(code, "'c'"):
         check_allocation(graph, schedule_of((0, 1), 12), Allocation(placements, 22, 0, 1, "feasible", ""))
 
 
