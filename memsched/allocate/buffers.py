@@ -209,7 +209,9 @@ class _Groups:
             self._above[other] = root, between
         elif between:
             name = self._graph.tensors[tensor].name
-            raise GraphError(f"the pieces of '{name}' cannot lie inside it: other views fix other distances")
+            raise GraphError(
+                f"the pieces of '{name}' cannot lie inside it: other views fix other distances", code="pieces-misplaced"
+            )
 
 
 def _check_groups(graph: Graph, found: Sequence[Buffer]) -> None:
@@ -224,7 +226,7 @@ def _check_groups(graph: Graph, found: Sequence[Buffer]) -> None:
             for high in itertools.takewhile(lambda one: one.distance < low.distance + low.size, group[index + 1 :]):  # noqa: B023
                 if low.first_step <= high.last_step and high.first_step <= low.last_step:
                     names = f"'{graph.tensors[low.tensors[0]].name}' and '{graph.tensors[high.tensors[0]].name}'"
-                    raise GraphError(f"{names} are views that share bytes while both are needed")
+                    raise GraphError(f"{names} are views that share bytes while both are needed", code="views-conflict")
 
 
 def _lifetimes(storage: Storage, step_of: list[int]) -> tuple[list[int], list[int]]:

@@ -125,11 +125,15 @@ def check_given(blocks: Sequence[Block]) -> None:
     given = [block.offset or 0 for block in fixed]
     for number, block, offset in zip(numbers, fixed, given, strict=True):
         if offset < 0 or offset % block.alignment:
-            raise UsageError(f"block {number} must lie at {offset}, which is no multiple of {block.alignment}")
+            raise UsageError(
+                f"block {number} must lie at {offset}, which is no multiple of {block.alignment}", code="misaligned"
+            )
     conflicts = conflicts_of(fixed)
     for index, offset in enumerate(given):
         near = [(other, -fixed[index].size, fixed[other].size) for other in conflicts.near[index]]
         for other, low, high in [*near, *conflicts.apart[index]]:
             if low < offset - given[other] < high:
                 pair = f"{numbers[index]} and {numbers[other]}"
-                raise UsageError(f"blocks {pair} must lie at {offset} and {given[other]}, where they overlap")
+                raise UsageError(
+                    f"blocks {pair} must lie at {offset} and {given[other]}, where they overlap", code="overlap"
+                )

@@ -59,7 +59,9 @@ def library() -> ctypes.CDLL | None:
     if found is None and choice == "1":
         raise UsageError(
             f"{_CHOICE}=1, and this installation has no compiled core: it had no C++ compiler, or was made for another "
-            f"machine; install it again where there is one, or leave {_CHOICE} out"
+            "machine",
+            code="no-compiled-core",
+            action=f"install it again where there is one, or leave {_CHOICE} out",
         )
     return found
 

@@ -69,11 +69,14 @@ def layer_codes(network: OnChipNetwork, kernels: Sequence[LayerKernel | KernelRe
                 raise _NoCodeError(kernel.reason)
             found.append(_LayerWords(network, op, kernel, flattened).code())
         except _NoCodeError as error:
-            raise ModelError(f"op '{one.name}' ({one.type}) cannot be emitted: {error}") from None
+            raise ModelError(f"op '{one.name}' ({one.type}) cannot be emitted: {error}", code="not-emittable") from None
     for tensor in network.graph.outputs:
         if tensor in flattened:
             name = network.graph.tensors[tensor].name
-            raise ModelError(f"output '{name}' cannot be emitted: it is a map, flattened with its channels first")
+            raise ModelError(
+                f"output '{name}' cannot be emitted: it is a map, flattened with its channels first",
+                code="not-emittable",
+            )
     return tuple(found)
 
 

@@ -137,7 +137,7 @@ def program_of(network: OnChipNetwork, plan: OnChipPlan, layers: Sequence[LayerC
     for group in plan.groups:
         if group.refusal is not None:
             name = network.layers[group.ops[0]].name
-            raise ModelError(f"op '{name}' cannot be emitted: {_clause(group.refusal, name)}")
+            raise ModelError(f"op '{name}' cannot be emitted: {_clause(group.refusal, name)}", code="not-emittable")
     weights, places = _weights(network, layers, plan)
     tensors, arena = _dram(network, plan)
     groups = tuple(
@@ -191,7 +191,8 @@ def _dram(network: OnChipNetwork, plan: OnChipPlan) -> tuple[tuple[DramTensor | 
     for number, tensor in enumerate(graph.outputs):
         if network.root(tensor) in found:
             raise ModelError(
-                f"output '{graph.tensors[tensor].name}' cannot be emitted: it is an input or another output"
+                f"output '{graph.tensors[tensor].name}' cannot be emitted: it is an input or another output",
+                code="not-emittable",
             )
         found[network.root(tensor)] = DramTensor("MS_OUTPUT", number)
     spans: dict[int, list[int]] = {}
@@ -247,7 +248,10 @@ class _GroupWriter:
         layer, kernel = self._network.layers[op], self._layers[op].kernel
         if op == self._group.ops[0] and self._group.tile.addends > 1:
             if kernel != _ADDING_UP[0] or self._layers[op].fields["groups"] != "1":
-                raise ModelError(f"op '{layer.name}' cannot be emitted: its input channels cannot be added up in parts")
+                raise ModelError(
+                    f"op '{layer.name}' cannot be emitted: its input channels cannot be added up in parts",
+                    code="not-emittable",
+                )
             kernel = _ADDING_UP[1]
         return ChipStep(
             op,
@@ -316,7 +320,7 @@ class _GroupWriter:
         total = sum(values.nbytes for values in constants)
         if total != layer.weights:
             sizes = f"{total:,} B, and {layer.weights:,} B are planned"
-            raise ModelError(f"op '{layer.name}' cannot be emitted: its constants have {sizes}")
+            raise ModelError(f"op '{layer.name}' cannot be emitted: its constants have {sizes}", code="not-emittable")
         if buffer is None:
             return None
         filters = layer.filters
@@ -324,7 +328,8 @@ class _GroupWriter:
             filters = 1
             if layer.filters > 1 and (self._group.tile.channels > 1 or buffer.size < layer.weights):
                 raise ModelError(
-                    f"op '{layer.name}' cannot be emitted: its constants cannot be loaded a part at a time"
+                    f"op '{layer.name}' cannot be emitted: its constants cannot be loaded a part at a time",
+                    code="not-emittable",
                 )
         each = tuple(values.nbytes // filters for values in constants)
         offsets: tuple[int, ...]

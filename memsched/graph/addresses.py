@@ -17,7 +17,9 @@ def view_distances(graph: Graph, op: Op) -> tuple[tuple[int, int, int], ...]:
         GraphError: The op's ``view_offsets`` do not fit its views.
     """
     if op.view_offsets and len(op.view_offsets) != len(op.views):
-        raise GraphError(f"op '{op.name}' has {len(op.views)} views, but {len(op.view_offsets)} offsets of views")
+        raise GraphError(
+            f"op '{op.name}' has {len(op.views)} views, but {len(op.view_offsets)} offsets of views", code="view-count"
+        )
     result = []
     end: dict[int, int] = {}
     for index, (output, read) in enumerate(op.views):
@@ -28,7 +30,7 @@ def view_distances(graph: Graph, op: Op) -> tuple[tuple[int, int, int], ...]:
         inner, outer = (read, output) if whole else (output, read)
         if not 0 <= begin <= graph.tensors[outer].size - graph.tensors[inner].size:
             names = f"'{graph.tensors[inner].name}' does not lie inside '{graph.tensors[outer].name}'"
-            raise GraphError(f"op '{op.name}': {names} at byte {begin}")
+            raise GraphError(f"{names} at byte {begin}", code="view-outside", location=f"op '{op.name}'")
         end[output] = begin + graph.tensors[read].size
         result.append((output, read, -begin if whole else begin))
     return tuple(result)
@@ -45,12 +47,20 @@ def own_range(graph: Graph, op: Op, output: int) -> tuple[int, int]:
     free, end = [], 0
     for low, high in [*pieces, (graph.tensors[output].size, graph.tensors[output].size)]:
         if low < end:
-            raise GraphError(f"op '{op.name}': two pieces of '{graph.tensors[output].name}' overlap at byte {low}")
+            raise GraphError(
+                f"two pieces of '{graph.tensors[output].name}' overlap at byte {low}",
+                location=f"op '{op.name}'",
+                code="pieces-overlap",
+            )
         if low > end:
             free.append((end, low))
         end = high
     if len(free) > 1:
-        raise GraphError(f"op '{op.name}': what '{graph.tensors[output].name}' has beside its pieces is not one range")
+        raise GraphError(
+            f"what '{graph.tensors[output].name}' has beside its pieces is not one range",
+            location=f"op '{op.name}'",
+            code="pieces-scattered",
+        )
     return free[0] if free else (end, end)
 
 

@@ -136,7 +136,7 @@ def contract(storage: Storage, groups: Sequence[Sequence[int]]) -> Tasks:
     """
     count = len(storage.reads)
     if sorted(op for group in groups for op in group) != list(range(count)) or not all(groups):
-        raise GraphError("the groups of a contraction must hold every op exactly once")
+        raise GraphError("the groups of a contraction must hold every op exactly once", code="not-a-partition")
     members = _numbered(storage, [tuple(group) for group in groups])
     task_of = _task_of(members)
     preds = _task_predecessors(storage, members, task_of)
@@ -191,12 +191,12 @@ def _numbered(storage: Storage, groups: list[tuple[int, ...]]) -> tuple[tuple[in
         done: set[int] = set()
         for op in group:
             if any(task_of[before] == task_of[op] and before not in done for before in storage.preds[op]):
-                raise GraphError("a group of a contraction is not in execution order")
+                raise GraphError("a group of a contraction is not in execution order", code="order")
             done.add(op)
     preds = _task_predecessors(storage, groups, task_of)
     order = topological_order(preds, [min(group) for group in groups])
     if len(order) != len(groups):
-        raise GraphError("contracting these groups makes a cycle")
+        raise GraphError("contracting these groups makes a cycle", code="cycle")
     return tuple(groups[task] for task in order)
 
 

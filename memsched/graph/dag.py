@@ -112,23 +112,29 @@ def validate(graph: Graph) -> None:
     _check_order(graph)
     for before, after in graph.dependencies:
         if not 0 <= before < after < len(graph.ops):
-            raise GraphError(f"graph '{graph.name}' asks op {before} to come before op {after}, against its own order")
+            raise GraphError(
+                f"graph '{graph.name}' asks op {before} to come before op {after}, against its own order",
+                code="dependency",
+            )
 
 
 def _check_tensors(graph: Graph) -> None:
     seen: set[str] = set()
     for tensor in graph.tensors:
         if tensor.size < 0:
-            raise GraphError(f"tensor '{tensor.name}' has a negative size ({tensor.size} bytes)")
+            raise GraphError(f"tensor '{tensor.name}' has a negative size ({tensor.size} bytes)", code="negative-size")
         if tensor.name in seen:
-            raise GraphError(f"tensor name '{tensor.name}' is used twice")
+            raise GraphError(f"tensor name '{tensor.name}' is used twice", code="name-twice")
         seen.add(tensor.name)
     for index in (*graph.inputs, *graph.variables, *graph.outputs):
         if not 0 <= index < len(graph.tensors):
-            raise GraphError(f"graph '{graph.name}' names tensor {index}, but it has only {len(graph.tensors)}")
+            raise GraphError(
+                f"graph '{graph.name}' names tensor {index}, but it has only {len(graph.tensors)}",
+                code="no-such-tensor",
+            )
     if len(set(graph.inputs)) < len(graph.inputs):
         twice = next(index for place, index in enumerate(graph.inputs) if index in graph.inputs[:place])
-        raise GraphError(f"graph '{graph.name}' has input '{graph.tensors[twice].name}' twice")
+        raise GraphError(f"graph '{graph.name}' has input '{graph.tensors[twice].name}' twice", code="input-twice")
 
 
 def _check_ops(graph: Graph) -> None:
@@ -137,20 +143,28 @@ def _check_ops(graph: Graph) -> None:
     tensors = range(len(graph.tensors))
     for op in graph.ops:
         if op.name in seen:
-            raise GraphError(f"op name '{op.name}' is used twice")
+            raise GraphError(f"op name '{op.name}' is used twice", code="name-twice")
         seen.add(op.name)
         if op.workspace < 0:
-            raise GraphError(f"op '{op.name}' has a negative workspace ({op.workspace} bytes)")
+            raise GraphError(f"op '{op.name}' has a negative workspace ({op.workspace} bytes)", code="negative-size")
         for index in (*op.inputs, *op.outputs):
             if index not in tensors:
-                raise GraphError(f"op '{op.name}' names tensor {index}, but there are only {len(graph.tensors)}")
+                raise GraphError(
+                    f"op '{op.name}' names tensor {index}, but there are only {len(graph.tensors)}",
+                    code="no-such-tensor",
+                )
         for index in op.outputs:
             if index in produced:
-                raise GraphError(f"tensor '{graph.tensors[index].name}' has more than one producer")
+                raise GraphError(
+                    f"tensor '{graph.tensors[index].name}' has more than one producer", code="two-producers"
+                )
             produced.add(index)
         for output, read in (*op.views, *op.in_place) if op.views or op.in_place else ():
             if output not in op.outputs or read not in op.inputs:
-                raise GraphError(f"op '{op.name}' shares memory between tensors that it does not produce and read")
+                raise GraphError(
+                    f"op '{op.name}' shares memory between tensors that it does not produce and read",
+                    code="foreign-memory",
+                )
 
 
 def _check_order(graph: Graph) -> None:
@@ -159,21 +173,21 @@ def _check_order(graph: Graph) -> None:
     for op in graph.ops:
         for tensor in op.inputs:
             if tensor not in available:
-                raise GraphError(_unavailable(graph, op.name, tensor, tensor in produced))
+                raise _unavailable(graph, op.name, tensor, tensor in produced)
         available.update(op.outputs)
     for tensor in graph.outputs:
         if tensor not in available:
-            raise GraphError(f"graph output '{graph.tensors[tensor].name}' is produced by no op")
+            raise GraphError(f"graph output '{graph.tensors[tensor].name}' is produced by no op", code="no-producer")
 
 
-def _unavailable(graph: Graph, op: str, tensor: int, produced: bool) -> str:
+def _unavailable(graph: Graph, op: str, tensor: int, produced: bool) -> GraphError:
     name = graph.tensors[tensor].name
-    if produced:
-        return (
-            f"op '{op}' reads tensor '{name}' before any op has produced it: "
-            "the graph has a cycle or is not stored in execution order"
+    if not produced:
+        return GraphError(
+            f"op '{op}' reads tensor '{name}', which no op produces and which is no graph input", code="no-producer"
         )
-    return f"op '{op}' reads tensor '{name}', which no op produces and which is no graph input"
+    reason = "the graph has a cycle or is not stored in execution order"
+    return GraphError(f"op '{op}' reads tensor '{name}' before any op has produced it: {reason}", code="read-too-early")
 
 
 def members(bits: int) -> list[int]:

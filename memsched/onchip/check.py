@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise, product
+from typing import NoReturn
 
 from memsched.errors import InternalError
 from memsched.graph.model import Graph, Region
@@ -28,7 +29,7 @@ def check_plan(graph: Graph, plan: OnChipPlan) -> None:
     network = OnChipNetwork(graph)
     ops = [op for group in plan.groups for op in group.ops]
     if ops != list(range(len(graph.ops))):
-        raise InternalError("on-chip plan: its groups are not the ops in order")
+        raise InternalError("its groups are not the ops in order", code="order", location="on-chip plan")
     for group in plan.groups:
         if group.refusal is None:
             _GroupCheck(network, group, plan.capacity).run()
@@ -44,7 +45,7 @@ class _GroupCheck:
         """Check everything."""
         for buffer in self._group.buffers:
             if buffer.offset < 0 or buffer.offset + buffer.size > self._capacity:
-                self._fail(f"'{buffer.name}' ends beyond the memory")
+                self._fail("outside-memory", f"'{buffer.name}' ends beyond the memory")
             if buffer.tensor >= 0:
                 self._sizes(buffer)
             if buffer.kept:
@@ -60,22 +61,22 @@ class _GroupCheck:
             self._apart(one, other)
         self._traffic()
 
-    def _fail(self, reason: str) -> None:
-        raise InternalError(f"{self._where}: {reason}")
+    def _fail(self, code: str, problem: str) -> NoReturn:
+        raise InternalError(problem, code=code, location=self._where)
 
     def _sizes(self, buffer: OnChipBuffer) -> None:
         tensor = self._network.maps[buffer.tensor]
         rows, columns = (max(map(_length, ranges)) for ranges in (buffer.rows, buffer.columns))
         halves = 2 if buffer.addends else 1
         if halves * tensor.batch * rows * columns * max(map(_length, buffer.channels)) * tensor.element > buffer.size:
-            self._fail(f"'{buffer.name}' is larger than its bytes")
+            self._fail("outgrown-buffer", f"'{buffer.name}' is larger than its bytes")
 
     def _stays(self, buffer: OnChipBuffer) -> None:
         """Check that nothing comes between two pieces of the plane, and that the next has all channels of the rows."""
         whole = buffer.channels == ((0, self._network.maps[buffer.tensor].channels),)
         last = len(self._group.ops) - 1
         if buffer.kind != "input" or len(buffer.columns) > 1 or not whole or (buffer.first, buffer.last) != (0, last):
-            self._fail(f"rows of '{buffer.name}' cannot stay on chip")
+            self._fail("not-held", f"rows of '{buffer.name}' cannot stay on chip")
 
     def _covers(self, buffer: OnChipBuffer) -> None:
         tensor = self._network.maps[buffer.tensor]
@@ -88,7 +89,7 @@ class _GroupCheck:
                         break
                     end = max(end, span[1])
             if end != length:
-                self._fail(f"its pieces do not cover '{buffer.name}'")
+                self._fail("not-covered", f"its pieces do not cover '{buffer.name}'")
 
     def _adds_up(self) -> None:
         """Check that only the first op reads what is added up in parts, and that its weights have room for two."""
@@ -98,18 +99,18 @@ class _GroupCheck:
         if parts == 1 and not added:
             return
         if [buffer.tensor for buffer in added] != list(layer.reads) or parts > layer.addends or len(layer.writes) != 1:
-            self._fail(f"'{layer.name}' cannot add up what it does")
+            self._fail("not-addable", f"'{layer.name}' cannot add up what it does")
         one, made, filters = added[0], self._of[layer.writes[0]], layer.filters
         weights = next(buffer for buffer in self._group.buffers if buffer.kind == "weights" and buffer.op == op)
         largest = max(map(_length, made.channels))
         each = (layer.weights - layer.beside) // filters // layer.addends * max(map(_length, one.channels))
         if weights.size < largest * (layer.beside // filters) + 2 * largest * each:
-            self._fail(f"'{layer.name}' has no room for the weights of two parts")
+            self._fail("no-room", f"'{layer.name}' has no room for the weights of two parts")
         spans = [span for span in one.channels if span is not None]
         if any(before[1] != after[0] for before, after in pairwise(spans)) or len(spans) != parts:
-            self._fail(f"'{layer.name}' adds up channels twice")
+            self._fail("addend-twice", f"'{layer.name}' adds up channels twice")
         if (one.first, one.last) != (0, 0) or self._group.tile.weights != "step" or one.kept:
-            self._fail(f"'{one.name}' cannot be added up in parts")
+            self._fail("not-addable", f"'{one.name}' cannot be added up in parts")
 
     def _front(self) -> None:
         """Check what runs once for each piece of the plane: it is whole, and what is handed on stays to the end."""
@@ -121,10 +122,10 @@ class _GroupCheck:
                 whole = len(buffer.channels) == 1 or buffer.addends
                 stays = buffer.last == last and buffer.kind == "inner"
                 if (step < front and not whole) or (step >= front > buffer.first and not stays):
-                    self._fail(f"'{buffer.name}' is not whole for all pieces of the channels")
+                    self._fail("not-whole", f"'{buffer.name}' is not whole for all pieces of the channels")
         outputs = [one for one in group.buffers if one.kind == "output" and one.first < front]
         if outputs or not 0 <= front <= last or group.tile.weights != "step":
-            self._fail("its channels are not cut from a step on")
+            self._fail("channels", "its channels are not cut from a step on")
 
     # What ops read ----------------------------------------------------------------------------------------------------
 
@@ -134,11 +135,11 @@ class _GroupCheck:
         for tensor in (*layer.reads, *layer.writes):
             buffer = self._of.get(tensor)
             if buffer is None or not buffer.first <= step <= buffer.last:
-                self._fail(f"'{layer.name}' runs without a tensor of its own")
+                self._fail("not-held", f"'{layer.name}' runs without a tensor of its own")
         if layer.weights and not any(
             one.op == op and one.kind == "weights" and one.first <= step <= one.last for one in group.buffers
         ):
-            self._fail(f"'{layer.name}' runs without its weights")
+            self._fail("not-held", f"'{layer.name}' runs without its weights")
         if group.tile.planes * group.tile.channels == 1:
             self._whole((*layer.reads, *layer.writes))
             return
@@ -154,14 +155,14 @@ class _GroupCheck:
                     continue
                 wanted = whole if layer.channels == "head" else made.channels
                 if self._of[tensor].channels not in {whole, wanted}:
-                    self._fail(f"'{layer.name}' lacks channels")
+                    self._fail("channels", f"'{layer.name}' lacks channels")
 
     def _whole(self, tensors: Sequence[int]) -> None:
         for tensor in tensors:
             buffer, one = self._of[tensor], self._network.maps[tensor]
             channels = buffer.channels if buffer.addends else ((0, one.channels),)
             if (buffer.rows, buffer.columns, buffer.channels) != (((0, one.rows),), ((0, one.columns),), channels):
-                self._fail(f"'{buffer.name}' is not whole")
+                self._fail("not-whole", f"'{buffer.name}' is not whole")
 
     def _needed(self, op: int, made: OnChipBuffer, row: int, column: int) -> PieceNeeds | None:
         rows, columns = made.rows[row], made.columns[column]
@@ -185,7 +186,10 @@ class _GroupCheck:
             for axis, span in ((1, buffer.rows[row]), (2, buffer.columns[column])):
                 low, high = entry.region.ranges[axes[axis]]
                 if span is None or not span[0] <= low <= high <= span[1]:
-                    self._fail(f"'{self._network.layers[op].name}' reads more of '{buffer.name}' than is there")
+                    self._fail(
+                        "reads-outside",
+                        f"'{self._network.layers[op].name}' reads more of '{buffer.name}' than is there",
+                    )
 
     # What shares bytes ------------------------------------------------------------------------------------------------
 
@@ -202,7 +206,7 @@ class _GroupCheck:
         meets = meets and not given.kept and not given.addends
         sliced = any(b.op == layer.op and b.kind == "weights" and b.size < layer.weights for b in self._group.buffers)
         if not meets or (sliced and layer.channels != "follow"):
-            self._fail(f"'{one.name}' and '{other.name}' share bytes")
+            self._fail("overlap", f"'{one.name}' and '{other.name}' share bytes")
         alike = (given.rows, given.columns) == (made.rows, made.columns)
         if (
             alike
@@ -236,7 +240,7 @@ class _GroupCheck:
         for at in range(len(needed) - 2, -1, -1):
             end -= point_out
             if end > given.offset + least:
-                self._fail(f"'{made.name}' overwrites what is still needed of '{given.name}'")
+                self._fail("overwrites", f"'{made.name}' overwrites what is still needed of '{given.name}'")
             least = min(least, needed[at])
 
     def _first(self, op: int, tensor: int, axis: int, rows: Range, columns: Range) -> int:
@@ -257,8 +261,7 @@ class _GroupCheck:
         if isinstance(rule, Pointwise) and one.inputs.count(tensor) == 1:
             return point[0]  # the point lies in the padding of the other axis
         if not isinstance(rule, Window) or one.inputs.count(tensor) > 1:
-            self._fail(f"'{self._network.layers[op].name}' cannot be computed point by point")
-            return 0
+            self._fail("not-pointwise", f"'{self._network.layers[op].name}' cannot be computed point by point")
         return max(0, point[0] * rule.stride - rule.pad_before)
 
     # Traffic -------------------------------------------------------------------------------------------------------
@@ -289,7 +292,9 @@ class _GroupCheck:
                     channels *= group.tile.channels
                 read += tensor.batch * plane * channels * tensor.element
         if (read, written) != (group.cost.read, group.cost.written):
-            self._fail(f"{read} + {written} bytes are moved, not {group.cost.read} + {group.cost.written}")
+            self._fail(
+                "bytes-claim", f"{read} + {written} bytes are moved, not {group.cost.read} + {group.cost.written}"
+            )
 
 
 def _length(span: Range | None) -> int:

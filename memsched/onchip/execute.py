@@ -49,7 +49,7 @@ def execute(
     moved = []
     for group in plan.groups:
         if group.refusal is not None:
-            raise InternalError(f"group of op '{plan.names[group.ops[0]]}' is not planned")
+            raise InternalError(f"group of op '{plan.names[group.ops[0]]}' is not planned", code="not-planned")
         if all(network.layers[op].view for op in group.ops):
             moved.append((0, 0))
             continue
@@ -121,7 +121,7 @@ class _GroupRun:
         dtype = self._dtype(buffer.tensor)
         size = math.prod(shape) * dtype.itemsize
         if size > buffer.size:
-            raise InternalError(f"'{buffer.name}' is larger than its bytes")
+            raise InternalError(f"'{buffer.name}' is larger than its bytes", code="outgrown-buffer")
         values = self._chip[buffer.offset : buffer.offset + size].view(dtype).reshape(shape)
         return PiecePart(values, *spans)
 
@@ -178,13 +178,15 @@ class _GroupRun:
         if whole is None or spans is None:
             return {}
         if not (sums == 0x5A).all():
-            raise InternalError(f"parts of '{buffer.name}' lie over their sums")
+            raise InternalError(f"parts of '{buffer.name}' lie over their sums", code="overlap")
         return {buffer.tensor: PiecePart(whole, spans[0], spans[1], (0, one.channels))}
 
     def _source(self, tensor: int) -> Array:
         root, one = self._network.root(tensor), self._network.maps[tensor]
         if root not in self._dram:
-            raise InternalError(f"'{self._network.graph.tensors[tensor].name}' is read before it is stored")
+            raise InternalError(
+                f"'{self._network.graph.tensors[tensor].name}' is read before it is stored", code="read-unmade"
+            )
         return self._dram[root].reshape(one.batch, one.rows, one.columns, one.channels)
 
     def _store(self, buffer: OnChipBuffer, piece: tuple[int, int, int]) -> None:

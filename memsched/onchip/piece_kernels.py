@@ -101,7 +101,7 @@ def _taps(words: PieceWords, axis: int, kernel: int) -> list[tuple[Array, Array]
         places = np.arange(start, stop) * stride - pad + tap * dilation
         inside = (places >= 0) & (places < length)
         if bool(np.any(inside & ((places < begin) | (places >= end)))):
-            raise InternalError(f"'{words.network.layers[words.op].name}' reads what is not on chip")
+            raise InternalError(f"'{words.network.layers[words.op].name}' reads what is not on chip", code="not-held")
         found.append((np.where(inside, places - begin, 0), inside))
     return found
 

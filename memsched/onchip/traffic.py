@@ -44,7 +44,9 @@ class Machine(FrozenValue, frozen=True):
         """
         if not target.on_chip_bytes:
             raise UsageError(
-                f"target '{target.name}' has no on-chip memory: give key 'on_chip_bytes', or use 'diannao'"
+                f"target '{target.name}' has no on-chip memory",
+                code="no-on-chip-memory",
+                action="give key 'on_chip_bytes', or use 'diannao'",
             )
         return Machine(
             target.on_chip_bytes,

@@ -118,7 +118,7 @@ def without_merged(graph: Graph, merged: Mapping[str, str]) -> Graph:
         op = graph.ops[by]
         alone = readers[left_out] == [by] and op.inputs == (left_out,) and op.outputs == (made,)
         if not alone or left_out in graph.outputs or graph.tensors[left_out].shape != graph.tensors[made].shape:
-            raise InternalError(f"tensor '{old}' cannot be left out of the rewritten model")
+            raise InternalError(f"tensor '{old}' cannot be left out of the rewritten model", code="cannot-leave-out")
         place = into.get(maker[left_out], maker[left_out])
         ops[place] = dataclasses.replace(ops.get(place, graph.ops[place]), outputs=(made,))
         into[by] = place

@@ -82,13 +82,13 @@ def annotate(graph: Graph, sequence: Sequence[int]) -> AnnotatedSchedule:
     for step, op in enumerate(sequence):
         for source in reads[op]:
             if source not in latest:
-                raise InternalError(f"op '{graph.ops[op].name}' comes before its input")
+                raise InternalError(f"op '{graph.ops[op].name}' comes before its input", code="order")
             first_use.setdefault(latest[source], step)
             last_use[latest[source]] = step
         latest[op] = step
         last_use[step] = step
     if len(latest) != len(graph.ops):
-        raise InternalError("a sequence does not execute every op")
+        raise InternalError("a sequence does not execute every op", code="op-missing")
     final = {latest[op] for op in _final(graph)}
     releases: list[list[int]] = [[] for _ in sequence]
     for step, op in enumerate(sequence):

@@ -113,7 +113,7 @@ def least_cost(
     # What is proven holds for this order of first executions; without those that nothing reads it is another one.
     sequence = tuple(tracer.needed(model.sequence(solver), firsts=True))
     if groups is None and tracer.run(sequence).peak > budget and not any(op.views for op in tracer.graph.ops):
-        raise InternalError("CP-SAT's sequence exceeds the budget of memory")
+        raise InternalError("CP-SAT's sequence exceeds the budget of memory", code="solver-contradicts")
     done = status == cp_model.OPTIMAL
     return CopyResult(sequence, tracer.cost(sequence), bound, "optimal" if done else "feasible", seconds)
 

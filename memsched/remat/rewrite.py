@@ -119,10 +119,10 @@ def _check_order(graph: Graph, reads: Sequence[Sequence[int]], sequence: Sequenc
     done: set[int] = set()
     for number in sequence:
         if not done.issuperset(reads[number]):
-            raise InternalError(f"op '{graph.ops[number].name}' comes before its input")
+            raise InternalError(f"op '{graph.ops[number].name}' comes before its input", code="order")
         done.add(number)
     if len(done) != len(graph.ops):
-        raise InternalError("a sequence does not execute every op")
+        raise InternalError("a sequence does not execute every op", code="op-missing")
 
 
 def _copy(tensor: Tensor, run: int, names: set[str]) -> Tensor:

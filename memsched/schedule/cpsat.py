@@ -110,13 +110,15 @@ def solve(
     bound = max(lower_bound, outcome.bound)
     if outcome.infeasible:
         if upper_bound is None or known is not None:
-            raise InternalError("CP-SAT finds no order, although there is one")
+            raise InternalError("CP-SAT finds no order, although there is one", code="solver-contradicts")
         return result(None, upper_bound + 1, "infeasible", model.variables)
     if outcome.order is None:
         return result(known, bound, "unknown" if known is None else "feasible", model.variables)
     peak = _peak(tasks, outcome.order)
     if peak > outcome.peak or (outcome.optimal and lower_bound < outcome.peak != peak):
-        raise InternalError(f"CP-SAT claims a peak of {outcome.peak} bytes, but the order has {peak}")
+        raise InternalError(
+            f"CP-SAT claims a peak of {outcome.peak} bytes, but the order has {peak}", code="peak-claim"
+        )
     order = known if known is not None and upper_bound == peak else outcome.order
     return result(order, bound, "optimal" if outcome.optimal or peak <= bound else "feasible", model.variables)
 

@@ -57,9 +57,9 @@ def partition(
         UsageError: Fewer than one part, or a negative ``epsilon``.
     """
     if parts < 1:
-        raise UsageError(f"--partitions {parts} is not possible: give 1 or more, or auto")
+        raise UsageError(f"--partitions {parts} is not possible", code="option-range", action="give 1 or more, or auto")
     if epsilon < 0:
-        raise UsageError(f"a balance of {epsilon} is not possible: give 0 or more")
+        raise UsageError(f"a balance of {epsilon} is not possible", code="option-range", action="give 0 or more")
     parts = min(parts, len(tasks))
     if parts <= 1:
         return (tuple(range(len(tasks))),) if len(tasks) else ()

@@ -107,7 +107,7 @@ def solve_partitioned(
         UsageError: ``parts`` is neither "auto" nor a number of 1 or more.
     """
     if parts != "auto" and parts < 1:
-        raise UsageError(f"--partitions {parts} is not possible: give 1 or more, or auto")
+        raise UsageError(f"--partitions {parts} is not possible", code="option-range", action="give 1 or more, or auto")
 
     def over() -> bool:
         return stop() or not states_left(len(tasks))

@@ -62,5 +62,5 @@ def run(
             raise
     status = running.result()
     if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.INFEASIBLE, cp_model.UNKNOWN}:
-        raise InternalError(f"CP-SAT does not accept the model: {model.validate()}")
+        raise InternalError(f"CP-SAT does not accept the model: {model.validate()}", code="solver-refuses")
     return status

@@ -78,7 +78,7 @@ def loop_of(graph: Graph, group: LoopGroup, dialect: Dialect) -> Loop:
     """
     found = plan_loop(graph, group, dialect)
     if isinstance(found, Refusal):
-        raise InternalError(f"a group that was judged cannot be a loop: {found.reason}")
+        raise InternalError(f"a group that was judged cannot be a loop: {found.reason}", code="judged-differently")
     return found
 
 

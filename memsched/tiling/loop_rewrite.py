@@ -33,12 +33,12 @@ def with_loops(graph: Graph, loops: Sequence[Loop], dialect: Dialect) -> Graph:
         InternalError: Loops overlap, or the format has none.
     """
     if dialect.loop is None:
-        raise InternalError("the format has no loops")
+        raise InternalError("the format has no loops", code="no-loops")
     writer = _LoopWriter(graph, dialect, dialect.loop)
     first = {loop.ops[0]: loop for loop in loops}
     inside = {op for loop in loops for op in loop.ops}
     if sum(len(loop.ops) for loop in loops) != len(inside):
-        raise InternalError("loops of one rewrite overlap")
+        raise InternalError("loops of one rewrite overlap", code="groups-overlap")
     for number in range(len(graph.ops)):
         if number in first:
             writer.tiles(first[number]) if dialect.loop.unrolled else writer.loop(first[number])

@@ -61,7 +61,7 @@ def rewrite(
     first = {pieces.group.ops[0]: pieces for pieces in groups}
     inside = {op for pieces in groups for op in pieces.group.ops}
     if sum(len(pieces.group.ops) for pieces in groups) != len(inside):
-        raise InternalError("groups of one rewrite overlap")
+        raise InternalError("groups of one rewrite overlap", code="groups-overlap")
     for op in range(len(graph.ops)):
         if op in first:
             writer.group(first[op])
@@ -165,7 +165,7 @@ class _GraphWriter:
         kept = piece.kept.get(tensor)
         if kept is None:
             if made is None:
-                raise InternalError(f"nothing makes '{self._given.tensors[tensor].name}' in a piece")
+                raise InternalError(f"nothing makes '{self._given.tensors[tensor].name}' in a piece", code="not-made")
             return made
         old = left[tensor]
         if made is None:
@@ -242,7 +242,7 @@ class _GraphWriter:
         if op not in self._geometries:
             found = describe(self._given, op)
             if isinstance(found, Refusal):
-                raise InternalError(found.reason)
+                raise InternalError(found.reason, code="judged-differently")
             self._geometries[op] = found
         return self._geometries[op]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from memsched.errors import GraphError
 from memsched.fusion.iterate import fuse
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Op, Tensor
 from scripts.networks.topology import load_topology
+from tests.failures import fails
 from tests.random_graphs import random_layered_graph
 
 NETWORKS = Path(__file__).parent.parent / "data" / "networks"
@@ -88,5 +88,5 @@ def test_a_topology_that_is_no_graph_is_refused(tmp_path: Path) -> None:
         '{"name": "n", "op": "Op", "inputs": ["b"], "outputs": ["a"]},'
         '{"name": "m", "op": "Op", "inputs": ["a"], "outputs": ["b"]}], "inputs": [], "outputs": ["b"]}'
     )
-    with pytest.raises(GraphError, match="cycle"):
+    with fails("read-too-early", "'n'", "'b'"):
         load_topology(path)

@@ -11,6 +11,7 @@ import pytest
 from memsched.errors import GraphError
 from memsched.graph import dag
 from memsched.graph.model import Graph, Op
+from tests.failures import fails
 from tests.graph.examples import graph_of
 from tests.random_graphs import random_graph, random_layered_graph
 
@@ -37,38 +38,39 @@ def test_producers_predecessors_and_successors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("corrupt", "message"),
+    ("corrupt", "expected"),
     [
-        (lambda g: replace(g, tensors=(replace(g.tensors[0], size=-1), *g.tensors[1:])), "'x' has a negative size"),
-        (lambda g: replace(g, tensors=(replace(g.tensors[0], name="a"), *g.tensors[1:])), "name 'a' is used twice"),
-        (lambda g: replace(g, inputs=(0, 9)), "names tensor 9"),
-        (lambda g: replace(g, outputs=(-1,)), "names tensor -1"),
-        (lambda g: replace(g, variables=(4,)), "names tensor 4"),
-        (lambda g: with_op(g, 1, name="f"), "op name 'f' is used twice"),
-        (lambda g: with_op(g, 1, workspace=-5), "negative workspace"),
-        (lambda g: with_op(g, 1, inputs=(7,)), "'g' names tensor 7"),
-        (lambda g: with_op(g, 1, inputs=(4,)), "'g' names tensor 4, but there are only 4"),
-        (lambda g: with_op(g, 1, outputs=(2, 3)), "'y' has more than one producer"),
-        (lambda g: with_op(g, 1, outputs=(2, 0)), "'x' has more than one producer"),
-        (lambda g: with_op(g, 1, outputs=(2, 2)), "'b' has more than one producer"),
-        (lambda g: with_op(g, 1, views=((2, 0),)), "'g' shares memory"),
-        (lambda g: with_op(g, 1, in_place=((1, 1),)), "'g' shares memory"),
-        (lambda g: with_op(g, 0, inputs=(2,)), "'b' before any op has produced it"),
-        (lambda g: with_op(g, 0, inputs=(1,)), "'a' before any op has produced it"),
-        (lambda g: replace(g, inputs=()), "'x', which no op produces"),
-        (lambda g: replace(g, ops=g.ops[:2]), "output 'y' is produced by no op"),
-        (lambda g: replace(g, dependencies=((2, 0),)), "against its own order"),
-        (lambda g: replace(g, dependencies=((1, 1),)), "against its own order"),
-        (lambda g: replace(g, dependencies=((0, 3),)), "against its own order"),
-        (lambda g: replace(g, dependencies=((-1, 2),)), "against its own order"),
-        (lambda g: replace(g, inputs=(0, 0)), "input 'x' twice"),
-        (lambda g: replace(g, inputs=(0, 3, 3)), "input 'y' twice"),
+        (lambda g: replace(g, tensors=(replace(g.tensors[0], size=-1), *g.tensors[1:])), ("negative-size", "'x'")),
+        (lambda g: replace(g, tensors=(replace(g.tensors[0], name="a"), *g.tensors[1:])), ("name-twice", "'a'")),
+        (lambda g: replace(g, inputs=(0, 9)), ("no-such-tensor", "tensor 9")),
+        (lambda g: replace(g, outputs=(-1,)), ("no-such-tensor", "tensor -1")),
+        (lambda g: replace(g, variables=(4,)), ("no-such-tensor", "tensor 4")),
+        (lambda g: with_op(g, 1, name="f"), ("name-twice", "'f'")),
+        (lambda g: with_op(g, 1, workspace=-5), ("negative-size", "-5")),
+        (lambda g: with_op(g, 1, inputs=(7,)), ("no-such-tensor", "'g'", "tensor 7")),
+        (lambda g: with_op(g, 1, inputs=(4,)), ("no-such-tensor", "'g'", "tensor 4", "only 4")),
+        (lambda g: with_op(g, 1, outputs=(2, 3)), ("two-producers", "'y'")),
+        (lambda g: with_op(g, 1, outputs=(2, 0)), ("two-producers", "'x'")),
+        (lambda g: with_op(g, 1, outputs=(2, 2)), ("two-producers", "'b'")),
+        (lambda g: with_op(g, 1, views=((2, 0),)), ("foreign-memory", "'g'")),
+        (lambda g: with_op(g, 1, in_place=((1, 1),)), ("foreign-memory", "'g'")),
+        (lambda g: with_op(g, 0, inputs=(2,)), ("read-too-early", "'b'")),
+        (lambda g: with_op(g, 0, inputs=(1,)), ("read-too-early", "'a'")),
+        (lambda g: replace(g, inputs=()), ("no-producer", "'x'")),
+        (lambda g: replace(g, ops=g.ops[:2]), ("no-producer", "'y'")),
+        (lambda g: replace(g, dependencies=((2, 0),)), ("dependency", "op 2", "op 0")),
+        (lambda g: replace(g, dependencies=((1, 1),)), ("dependency",)),
+        (lambda g: replace(g, dependencies=((0, 3),)), ("dependency",)),
+        (lambda g: replace(g, dependencies=((-1, 2),)), ("dependency",)),
+        (lambda g: replace(g, inputs=(0, 0)), ("input-twice", "'x'")),
+        (lambda g: replace(g, inputs=(0, 3, 3)), ("input-twice", "'y'")),
     ],
 )
-def test_an_invalid_graph_is_named_in_one_line(corrupt: Callable[[Graph], Graph], message: str) -> None:
+def test_an_invalid_graph_is_named_in_one_line(corrupt: Callable[[Graph], Graph], expected: tuple[str, ...]) -> None:
     dag.validate(example())
-    with pytest.raises(GraphError, match=message) as caught:
+    with fails(*expected) as caught:
         dag.validate(corrupt(example()))
+    assert isinstance(caught.value, GraphError)
     assert "\n" not in str(caught.value)
 
 

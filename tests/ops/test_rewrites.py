@@ -13,7 +13,6 @@ import memsched
 from memsched.algebra.apply import identities
 from memsched.algebra.draft import AlgebraDraft
 from memsched.commands.distribute.distribute import distribute
-from memsched.distribute.space import DistributionError
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx.patternless import branched
@@ -24,6 +23,7 @@ from memsched.regions.rules import Refusal
 from memsched.runtimes.onnxruntime.draws import same_draws
 from tests.distributed_nets import cluster_of
 from tests.effect_nets import draws_of
+from tests.failures import fails
 from tests.remat.tiny_graphs import PLAIN
 from tests.small_models import floats, model_of
 from tests.tools.effect_models import judge
@@ -120,7 +120,7 @@ def test_one_device_draws_and_no_two_share_a_generator() -> None:
     for one in drops:
         del one.attribute[:]
     data = model_of([*drops, *plain], [floats("x", [1, 8, 8, 8])], [floats("y", [1, 8, 8, 8])], WEIGHTS[:2])
-    with pytest.raises(DistributionError, match=r"'a' \(Dropout\) must run before 'b'"):
+    with fails("order-unkept", "'a' (Dropout)", "'b'"):
         distribute(data, cluster_of(2), method="even", effort=0.1)
 
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 import pytest
 
 from memsched.core import library as core
-from memsched.errors import UsageError
 from memsched.schedule.compiled import CompiledThresholdSearch, DirectedSearch, directed_search
 from memsched.schedule.events import find_events
 from memsched.schedule.threshold import ThresholdSearch
+from tests.failures import fails
 from tests.random_graphs import random_graph
 from tests.schedule.test_events import direction
 from tests.schedule.test_exact import chains, tasks_of
@@ -92,7 +92,7 @@ def test_python_where_it_is_chosen_or_alone(
 def test_a_core_that_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMSCHED_CORE", "1")
     monkeypatch.setattr(core, "_load", lambda: None)
-    with pytest.raises(UsageError, match="no compiled core"):
+    with fails("no-compiled-core", "MEMSCHED_CORE=1"):
         core.library.__wrapped__()
 
 

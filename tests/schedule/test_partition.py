@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from memsched.errors import UsageError
 from memsched.fusion.iterate import fuse
 from memsched.graph.contraction import Tasks, single_op_tasks
 from memsched.graph.liveness import Storage, evaluate
@@ -26,6 +25,7 @@ from memsched.schedule.partition_refine import cheapest_downset, refine_by_cuts,
 from memsched.schedule.partition_solve import solve_partitioned
 from scripts.networks.topology import load_topology
 from tests.brute_force import optimal_peak
+from tests.failures import fails
 from tests.random_graphs import random_graph, random_layered_graph, random_order
 
 NETWORKS = Path(__file__).parent.parent / "data" / "networks"
@@ -261,7 +261,7 @@ def test_boundaries_along_an_order_are_the_best_of_all_places() -> None:
 
 @pytest.mark.parametrize(("parts", "epsilon"), [(0, 0.5), (-3, 0.5), (2, -0.1)])
 def test_impossible_partitions_are_refused(parts: int, epsilon: float) -> None:
-    with pytest.raises(UsageError, match="is not possible: give"):
+    with fails("option-range", f"{min(parts, epsilon)}"):
         partition(layered_tasks(0, 10), parts, epsilon=epsilon)
 
 
@@ -396,7 +396,7 @@ def test_no_tasks() -> None:
 
 
 def test_refuses_no_parts() -> None:
-    with pytest.raises(UsageError, match="--partitions 0 is not possible: give 1 or more, or auto"):
+    with fails("option-range", "--partitions 0"):
         solve_partitioned(layered_tasks(0, 10), 0, range(10))
 
 

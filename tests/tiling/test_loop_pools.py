@@ -327,5 +327,6 @@ def test_windows_that_do_not_hold_what_is_needed_are_refused(make: Maker) -> Non
         # Of what the loop makes.
         tampered.append(_with(loop, read, tensor=inner.output))
     for one in tampered:
-        with pytest.raises(InternalError, match=r"does not hold what|reads what nothing made"):
+        with pytest.raises(InternalError) as caught:
             check_rewrite(graph, with_loops(graph, [one], words))
+        assert caught.value.code in {"window", "read-unmade"}

@@ -12,7 +12,6 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from memsched.check.rewrite import check_rewrite, check_written
-from memsched.errors import InternalError
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx import rewriter as onnx_rewriter
@@ -23,6 +22,7 @@ from memsched.regions.rules import Refusal
 from memsched.tiling.local import halo_tensors
 from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
 from memsched.tiling.rewrite import rewrite
+from tests.failures import fails
 from tests.formats.tflite_builder import MODELS
 from tests.tiling.random_nets import onnx_net, tflite_net, u_net
 
@@ -181,7 +181,7 @@ def test_groups_that_overlap_or_have_too_few_rows_are_refused() -> None:
     two = plan_pieces(graph, TilingGroup((1, 2), (1,), (2,)), dialect)
     assert isinstance(one, Pieces)
     assert isinstance(two, Pieces)
-    with pytest.raises(InternalError, match="overlap"):
+    with fails("groups-overlap"):
         rewrite(graph, [one, two], dialect)
     too_many = plan_pieces(graph, TilingGroup((0, 1), (1,), (49,)), dialect)
     assert isinstance(too_many, Refusal)
