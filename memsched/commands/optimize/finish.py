@@ -76,12 +76,19 @@ def _for_sessions(final: FinalModel, request: Request, asked: FinishRequest) -> 
         held = held or refused
         if refused is None:
             return dataclasses.replace(judged, held_back=held)
-    return dataclasses.replace(_original(request, asked), held_back=held)
+    return dataclasses.replace(_original_instead(request, asked), held_back=held)
 
 
 def _original(request: Request, asked: FinishRequest) -> FinishedModel:
     """Return the original file."""
     return _finished(_given(request, asked), asked)
+
+
+def _original_instead(request: Request, asked: FinishRequest) -> FinishedModel:
+    """Return the original file after others were run beside it; it is not run once more if the time is up."""
+    if not asked.verify or not asked.run.late():
+        return _original(request, asked)
+    return dataclasses.replace(_original(request, dataclasses.replace(asked, verify=False)), notes=(_NOT_RUN,))
 
 
 def _from_best(found: FinishedModel, begun: float, request: Request, asked: FinishRequest) -> Iterator[FinishedModel]:
@@ -111,7 +118,7 @@ def _from_best(found: FinishedModel, begun: float, request: Request, asked: Fini
                 yield left
     if found.final.rewritten and run.remaining() >= took:
         yield _left_whole(found, request, asked)
-    yield _original(request, asked)
+    yield _original_instead(request, asked)
 
 
 _FEWER: Final = 2
@@ -175,8 +182,6 @@ def _finished(final: FinalModel, asked: FinishRequest) -> FinishedModel:
     done = FinishedModel(final, written, facts, needed, figures)
     if not asked.verify:
         return done
-    if written.unchanged and asked.run.late():
-        return dataclasses.replace(done, notes=(_NOT_RUN,))
     begun = asked.run.clock()
     verification, notes, ended = _run_both(final, written, asked, figures.get("litert"))
     seconds = asked.run.clock() - begun
