@@ -53,11 +53,11 @@ def check_written(
     """
     again = load_again(module, model, options, "reordered")
     if len(again.graphs) != len(module.graphs):
-        raise InternalError("the reordered model does not hold the same graphs")
+        raise InternalError("the reordered model does not hold the same graphs", code="op-differs")
     places = _places(again)
     for index, place in enumerate(_places(module)):
         if place not in places:
-            raise InternalError("the reordered model does not hold the same graphs")
+            raise InternalError("the reordered model does not hold the same graphs", code="op-differs")
         before, after = module.graphs[index], again.graphs[places.index(place)]
         planned = [before.ops[op].name for op in orders.get(index, range(len(before.ops)))]
         found = [op.name for op in after.ops]
@@ -67,4 +67,4 @@ def check_written(
         else:
             check_reordering(before, after)
         if found != planned:
-            raise InternalError(f"graph '{before.name}' was not written in the planned order")
+            raise InternalError(f"graph '{before.name}' was not written in the planned order", code="order")

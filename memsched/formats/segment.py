@@ -39,16 +39,18 @@ def check_fit(module: Module, segment: Segment, constants: Collection[str]) -> N
     names = [tensor.name for tensor in graph.tensors]
     there = set(segment.inputs)
     if strange := there.difference(names):
-        raise InternalError(f"a segment is given '{min(strange)}', which is no value of the model")
+        raise InternalError(f"a segment is given '{min(strange)}', which is no value of the model", code="not-given")
     there.update(names[tensor] for tensor in graph.variables)
     for op in segment.ops:
         missing = next((names[tensor] for tensor in graph.ops[op].inputs if names[tensor] not in there), None)
         if missing is not None:
-            raise InternalError(f"op '{graph.ops[op].name}' of a segment reads '{missing}' before it is there")
+            raise InternalError(
+                f"op '{graph.ops[op].name}' of a segment reads '{missing}' before it is there", code="read-too-early"
+            )
         there.update(names[tensor] for tensor in graph.ops[op].outputs)
     for name in segment.outputs:
         if name not in there and name not in constants:
-            raise InternalError(f"a segment hands out '{name}', which it does not have")
+            raise InternalError(f"a segment hands out '{name}', which it does not have", code="not-held")
 
 
 class SegmentModel(FrozenValue, frozen=True):

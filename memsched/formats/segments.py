@@ -52,18 +52,24 @@ def check_segments(module: Module, segments: Sequence[Segment]) -> None:
         _check_one(graph, segment, available, where)
         for at, op in enumerate(segment.ops):
             if op in place:
-                raise InternalError(f"{where} holds op '{graph.ops[op].name}', which an earlier one holds as well")
+                raise InternalError(
+                    f"{where} holds op '{graph.ops[op].name}', which an earlier one holds as well", code="op-twice"
+                )
             place[op] = (number, at)
         available.update(segment.outputs)
     for number, one in enumerate(graph.ops):
         if number not in place:
-            raise InternalError(f"op '{one.name}' is in no segment")
+            raise InternalError(f"op '{one.name}' is in no segment", code="op-missing")
     for before, after in graph.dependencies:
         if place[before] >= place[after]:
-            raise InternalError(f"op '{graph.ops[after].name}' must stay behind '{graph.ops[before].name}'")
+            raise InternalError(
+                f"op '{graph.ops[after].name}' must stay behind '{graph.ops[before].name}'", code="dependency"
+            )
     for tensor in graph.outputs:
         if names[tensor] not in available:
-            raise InternalError(f"output '{names[tensor]}' of the model is handed out by no segment")
+            raise InternalError(
+                f"output '{names[tensor]}' of the model is handed out by no segment", code="output-missing"
+            )
 
 
 def _check_one(graph: Graph, segment: Segment, available: AbstractSet[str], where: str) -> None:
@@ -71,19 +77,23 @@ def _check_one(graph: Graph, segment: Segment, available: AbstractSet[str], wher
     names = [tensor.name for tensor in graph.tensors]
     for values in (segment.ops, segment.inputs, segment.outputs):
         if len(set(values)) < len(values):
-            raise InternalError(f"{where} names an op, an input or an output twice")
+            raise InternalError(f"{where} names an op, an input or an output twice", code="name-twice")
     local = {*segment.inputs, *(names[tensor] for tensor in graph.variables)}
     if missing := [name for name in segment.inputs if name not in available]:
-        raise InternalError(f"{where} is given '{missing[0]}', which nothing before it hands out")
+        raise InternalError(f"{where} is given '{missing[0]}', which nothing before it hands out", code="not-given")
     for op in segment.ops:
         if not 0 <= op < len(graph.ops):
-            raise InternalError(f"{where} holds op {op}, which does not exist")
+            raise InternalError(f"{where} holds op {op}, which does not exist", code="no-such-op")
         for tensor in graph.ops[op].inputs:
             if names[tensor] not in local:
-                raise InternalError(f"{where}: op '{graph.ops[op].name}' reads '{names[tensor]}', not there yet")
+                raise InternalError(
+                    f"op '{graph.ops[op].name}' reads '{names[tensor]}', not there yet",
+                    location=where,
+                    code="read-too-early",
+                )
         local.update(names[tensor] for tensor in graph.ops[op].outputs)
     computed = {names[tensor] for op in graph.ops for tensor in op.outputs} | {names[t] for t in graph.inputs}
     for name in segment.outputs:
         # What is no value of the graph is a constant.
         if name in computed and name not in local:
-            raise InternalError(f"{where} hands out '{name}', which it has not")
+            raise InternalError(f"{where} hands out '{name}', which it has not", code="not-held")

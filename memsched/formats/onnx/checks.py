@@ -28,16 +28,18 @@ def check_header(model: ModelProto) -> None:
     import onnx
 
     if model.ir_version < 1:
-        raise ModelError("the model states no IR version")
+        raise ModelError("the model states no IR version", code="no-ir-version")
     if model.ir_version > onnx.IR_VERSION:
         raise ModelError(
             f"IR version {model.ir_version} is newer than version {onnx.IR_VERSION} "
-            f"that the installed onnx {onnx.__version__} knows; update onnx"
+            f"that the installed onnx {onnx.__version__} knows",
+            action="update onnx",
+            code="newer-ir-version",
         )
     if not model.graph.node:
-        raise ModelError("the graph has no nodes")
+        raise ModelError("the graph has no nodes", code="no-ops")
     if not model.opset_import and model.ir_version >= 3:
-        raise ModelError("the model imports no operator set (opset_import is empty)")
+        raise ModelError("the model imports no operator set (opset_import is empty)", code="no-opset")
 
 
 def import_operators(model: ModelProto, scopes: Sequence[Scope]) -> None:
@@ -55,7 +57,8 @@ def import_operators(model: ModelProto, scopes: Sequence[Scope]) -> None:
         for node in scope.graph.node:
             if not domain_of(node):
                 raise ModelError(
-                    f"op '{_name(node)}' is ONNX's own, but opset_import names no version of ONNX's operators"
+                    f"op '{_name(node)}' is ONNX's own, but opset_import names no version of ONNX's operators",
+                    code="no-opset",
                 )
 
 
@@ -67,7 +70,7 @@ def check_inputs(graph: GraphProto, scope: Scope) -> None:
     """
     for value in graph.input:
         if value.name not in scope.constants and value.type.WhichOneof("value") is None:
-            raise ModelError(f"graph input '{value.name}' states no type")
+            raise ModelError(f"graph input '{value.name}' states no type", code="no-type")
 
 
 def check_names(scopes: Sequence[Scope]) -> None:
@@ -87,7 +90,9 @@ def check_names(scopes: Sequence[Scope]) -> None:
             if times > 1:
                 raise ModelError(
                     f"{times} nodes of graph '{scope.graph.name}' have the name '{name}', and ONNX permits each name "
-                    "once in a graph: rename them"
+                    "once in a graph",
+                    action="rename them",
+                    code="name-twice",
                 )
 
 
@@ -101,9 +106,13 @@ def check_nodes(scopes: Sequence[Scope]) -> None:
     for scope in scopes:
         # The protobuf library hands out what is no UTF-8 as bytes.
         if bytes in {*map(type, scope.defined), *map(type, scope.free)}:
-            raise ModelError(f"a tensor of graph '{scope.graph.name}' has a name that is no UTF-8 text")
+            raise ModelError(
+                f"a tensor of graph '{scope.graph.name}' has a name that is no UTF-8 text", code="not-utf8"
+            )
         if bytes in {*map(type, scope.operators), *map(type, scope.domains), *map(type, scope.given)}:
-            raise ModelError(f"a node of graph '{scope.graph.name}' has a name or type that is no UTF-8 text")
+            raise ModelError(
+                f"a node of graph '{scope.graph.name}' has a name or type that is no UTF-8 text", code="not-utf8"
+            )
         if not scope.operators.isdisjoint(_CHECKED):
             for node in scope.graph.node:
                 _check_attributes(node)
@@ -112,9 +121,12 @@ def check_nodes(scopes: Sequence[Scope]) -> None:
 def _check_attributes(node: NodeProto) -> None:
     for attribute in node.attribute:
         if node.op_type == "Split" and attribute.name == "num_outputs" and attribute.i != len(node.output):
-            raise ModelError(f"op '{_name(node)}' splits into {attribute.i} parts, but has {len(node.output)} outputs")
+            raise ModelError(
+                f"op '{_name(node)}' splits into {attribute.i} parts, but has {len(node.output)} outputs",
+                code="bad-attribute",
+            )
         if node.op_type == "Einsum" and attribute.name == "equation" and not _EQUATION.fullmatch(attribute.s):
-            raise ModelError(f"op '{_name(node)}' has an equation that is none")
+            raise ModelError(f"op '{_name(node)}' has an equation that is none", code="bad-attribute")
 
 
 def _name(node: NodeProto) -> str:

@@ -100,7 +100,11 @@ class OnnxConstants:
         if op.terms is None:
             return
         if op.type not in {"Conv", "MatMul"} or tuple(op.positions) != (0,):
-            raise ModelError(f"{self._path}: op '{op.name}' ({op.type}) cannot be computed as a sum of parts")
+            raise ModelError(
+                f"op '{op.name}' ({op.type}) cannot be computed as a sum of parts",
+                location=self._path,
+                code="cannot-cut",
+            )
         axis = 1 if op.type == "Conv" else max(0, len(self._shape(op, node.input[1])) - 2)
         node.input[1] = self._part(op, node.input[1], {axis: op.terms})
         if op.terms[0]:
@@ -166,7 +170,9 @@ class OnnxConstants:
         shape = self._lengths[name]
         if shape is None:
             raise ModelError(
-                f"{self._path}: constant '{name}' of op '{op.name}' has no known shape, so it cannot be cut in pieces"
+                f"constant '{name}' of op '{op.name}' has no known shape, so it cannot be cut in pieces",
+                location=self._path,
+                code="cannot-cut",
             )
         return shape
 

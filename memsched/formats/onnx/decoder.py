@@ -53,7 +53,8 @@ def open_decoder(data: bytes, path: str, dims: Mapping[str, int], length: str | 
     if not caches:
         raise UsageError(
             f"{path} keeps no keys and values that memsched sees: no input is put before new values by a Concat, or "
-            "read by a GroupQueryAttention, whose result is an output (decoders exported 'with past' have these)"
+            "read by a GroupQueryAttention, whose result is an output (decoders exported 'with past' have these)",
+            code="no-decoder",
         )
     roles = _Roles(model, path, caches, length)
     held = {tensor.name for tensor in model.graph.initializer}
@@ -108,7 +109,11 @@ class _Roles:
         unknown = [one for one in unknown if one.name not in self._roles]
         if length is not None and length not in {one.name for one in unknown}:
             told = ", ".join(f"'{one.name}'" for one in unknown) or "none"
-            raise UsageError(f"{path}: --length: there is no such dimension of new tokens; there are: {told}")
+            raise UsageError(
+                f"--length: there is no such dimension of new tokens; there are: {told}",
+                location=path,
+                code="no-such-dimension",
+            )
         self.new = length or self._found(model, path, caches, unknown)
         self._roles.update({one.name: "new" if one.name == self.new else "all" for one in unknown})
 
@@ -160,7 +165,9 @@ class _Roles:
             return unknown[0].name
         told = ", ".join(f"'{one.name}'" for one in unknown)
         raise UsageError(
-            f"{path}: it can't be seen which dimension is that of new tokens: name it with --length: {told}"
+            f"it can't be seen which dimension is that of new tokens: name it with --length: {told}",
+            location=path,
+            code="dimension-unclear",
         )
 
 

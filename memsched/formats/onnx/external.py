@@ -28,18 +28,28 @@ def resolve(folder: Path, location: str) -> Path:
     """
     windows = PureWindowsPath(location)
     if not location or "\0" in location:
-        raise ModelError("an external-data location is empty or holds a zero byte")
+        raise ModelError("an external-data location is empty or holds a zero byte", code="external-data")
     if PurePosixPath(location).is_absolute() or windows.drive or windows.root:
-        raise ModelError(f"external data '{location}' is an absolute path; it must lie in the model's folder")
+        raise ModelError(
+            f"external data '{location}' is an absolute path",
+            action="it must lie in the model's folder",
+            code="external-data",
+        )
     if ".." in windows.parts:
-        raise ModelError(f"external data '{location}' contains '..'; it must lie in the model's folder")
+        raise ModelError(
+            f"external data '{location}' contains '..'",
+            action="it must lie in the model's folder",
+            code="external-data",
+        )
     try:
         root = folder.resolve()
         target = (root / location).resolve()
     except (OSError, RuntimeError) as error:
-        raise ModelError(f"external data '{location}' cannot be looked up: {error}") from error
+        raise ModelError(f"external data '{location}' cannot be looked up: {error}", code="external-data") from error
     if not target.is_relative_to(root):
-        raise ModelError(f"external data '{location}' leaves the model's folder through a link")
+        raise ModelError(
+            f"external data '{location}' leaves the model's folder through a link", code="external-data-link"
+        )
     return target
 
 
@@ -84,7 +94,11 @@ def _is_there(source: Path, target: Path) -> bool:
         return False
     if target.is_file() and (target.samefile(source) or filecmp.cmp(source, target, shallow=False)):
         return True
-    raise OutputError(f"{target} exists and is not the model's external data; choose another folder or remove it")
+    raise OutputError(
+        f"{target} exists and is not the model's external data",
+        action="choose another folder or remove it",
+        code="would-overwrite",
+    )
 
 
 def _copy(source: Path, target: Path) -> None:

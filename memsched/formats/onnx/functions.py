@@ -43,7 +43,7 @@ def calls_functions(model: ModelProto) -> bool:
         domain = "" if function.domain == "ai.onnx" else function.domain
         key = (domain, function.name, function.overload)
         if key in functions:
-            raise ModelError(f"two model-local functions are called '{function.name}'")
+            raise ModelError(f"two model-local functions are called '{function.name}'", code="name-twice")
         nodes = list(nodes_of(function.node))
         functions[key] = [_identifier(node) for node in nodes]
         sizes[key] = len(nodes)
@@ -53,7 +53,9 @@ def calls_functions(model: ModelProto) -> bool:
     calls = [_identifier(node) for node in nodes_of(model.graph.node)]
     nodes_after = sum(totals.get(call, 1) for call in calls)
     if nodes_after > _MOST_NODES:
-        raise ModelError(f"inlining the model-local functions would give more than {_MOST_NODES:,} nodes")
+        raise ModelError(
+            f"inlining the model-local functions would give more than {_MOST_NODES:,} nodes", code="too-many-ops"
+        )
     return any(call in functions for call in calls)
 
 
@@ -78,7 +80,7 @@ def inline(model: ModelProto) -> ModelProto:
     try:
         inlined = inliner.inline_local_functions(model) if model.functions else model
     except Exception as error:  # the native inliner has no error type of its own
-        raise ModelError(f"the model-local functions cannot be inlined: {error}") from error
+        raise ModelError(f"the model-local functions cannot be inlined: {error}", code="not-inlinable") from error
     graphs = [scope.graph for scope in graphs_of(inlined.graph)]
     if any(_is_own(node) for graph in graphs for node in graph.node):
         names = FreeNames(name for graph in graphs for name in _names(graph))
@@ -144,6 +146,6 @@ def _inlined_sizes(
                 waiting = dict.fromkeys(call for call in functions[key] if call in functions and call not in totals)
                 for call in waiting:
                     if call in entered:
-                        raise ModelError(f"the model-local function '{call[1]}' calls itself")
+                        raise ModelError(f"the model-local function '{call[1]}' calls itself", code="calls-itself")
                 stack.extend(waiting)
     return totals

@@ -185,7 +185,7 @@ class _GraphBuilder:
             try:
                 size = tensor_bytes(found.element, lengths)
             except ModelError as error:
-                raise ModelError(f"tensor '{name}': {error}") from error
+                raise error.at(f"tensor '{name}'") from error
             self.sizes[id(found)] = lengths, size, element_name(found.element), found
         elif name not in self._read:
             sized = False

@@ -146,7 +146,7 @@ def _look_up(tensor: TensorProto, folder: Path, external: ExternalData, sizes: d
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
     if isinstance(location, bytes):
-        raise ModelError(f"tensor '{tensor.name}' names external data that is no UTF-8 text")
+        raise ModelError(f"tensor '{tensor.name}' names external data that is no UTF-8 text", code="not-utf8")
     path = onnx_external.resolve(folder, location)
     external.locations[location] = None
     if location not in sizes:
@@ -156,9 +156,13 @@ def _look_up(tensor: TensorProto, folder: Path, external: ExternalData, sizes: d
         offset = int(entries.get("offset") or 0)
         length = int(entries.get("length") or tensor_bytes(tensor.data_type, tensor.dims))
     except ValueError as error:
-        raise ModelError(f"tensor '{tensor.name}' states an external-data offset that is no number") from error
+        raise ModelError(
+            f"tensor '{tensor.name}' states an external-data offset that is no number", code="external-data-offset"
+        ) from error
     if offset < 0 or length < 0:
-        raise ModelError(f"tensor '{tensor.name}' states a negative external-data offset or length")
+        raise ModelError(
+            f"tensor '{tensor.name}' states a negative external-data offset or length", code="external-data-offset"
+        )
     if size < 0:
         external.missing[location] = None
     elif offset + length > size:
@@ -216,4 +220,4 @@ def _tensor_size(tensor: TensorProto) -> int:
             return sum(len(text) for text in tensor.string_data)
         return tensor_bytes(tensor.data_type, tensor.dims)
     except ModelError as error:
-        raise ModelError(f"constant '{tensor.name}': {error}") from error
+        raise error.at(f"constant '{tensor.name}'") from error

@@ -39,7 +39,9 @@ class NodeFactory:
         """
         found = self._op.get(op.origin if op.origin is not None else op.name)
         if found is None and op.origin is not None:
-            raise InternalError(f"op '{op.name}' is made from '{op.origin}', which the model does not hold")
+            raise InternalError(
+                f"op '{op.name}' is made from '{op.origin}', which the model does not hold", code="unknown-op"
+            )
         return found
 
     def node(self, graph: Graph, op: Op, constants: OnnxConstants) -> NodeProto:
@@ -58,12 +60,14 @@ class NodeFactory:
         # An op that is named by its tensor shall keep that name next to new nodes.
         node.name = op.name
         if (op.type, op.positions) != (origin.type, origin.positions):
-            raise InternalError(f"op '{op.name}' is no piece of '{origin.name}'")
+            raise InternalError(f"op '{op.name}' is no piece of '{origin.name}'", code="no-piece")
         for place, read, was in zip(op.positions, op.inputs, origin.inputs, strict=True):
             if names[read].name == given[was].name:
                 continue
             if place < 0:
-                raise InternalError(f"op '{op.name}' captures '{given[was].name}' in a body and cannot read another")
+                raise InternalError(
+                    f"op '{op.name}' captures '{given[was].name}' in a body and cannot read another", code="captured"
+                )
             node.input[place] = names[read].name
         renamed = {given[was].name: names[made].name for was, made in zip(origin.outputs, op.outputs, strict=True)}
         for place, name in enumerate(node.output):
@@ -73,7 +77,7 @@ class NodeFactory:
         if op.region is not None:
             shape = given[origin.outputs[0]].shape
             if shape is None:
-                raise InternalError(f"op '{op.name}' is a piece of an output without a shape")
+                raise InternalError(f"op '{op.name}' is a piece of an output without a shape", code="no-shape")
             constants.cut(node, op, shape)
         if op.terms is not None:
             constants.cut_terms(node, op)
@@ -94,7 +98,7 @@ class NodeFactory:
                 node.input.extend([""] * (inputs[name] + 1 - len(node.input)))
             if name in inputs and inputs[name] < len(node.input):
                 if not isinstance(value, tuple):
-                    raise InternalError(f"op '{op.name}': input '{name}' cannot be left out")
+                    raise InternalError(f"op '{op.name}': input '{name}' cannot be left out", code="cannot-leave-out")
                 place = inputs[name]
                 node.input[place] = constants.like(node.input[place] or starts, value)
                 continue
@@ -124,7 +128,7 @@ class NodeFactory:
             if name in op.attributes:
                 value = op.attributes[name]
                 if not isinstance(value, tuple):
-                    raise InternalError(f"op '{op.name}': '{name}' must be a list of numbers")
+                    raise InternalError(f"op '{op.name}': '{name}' must be a list of numbers", code="bad-attribute")
                 inputs.append(constants.integers(value))
         own: dict[str, Any] = {name: value for name, value in op.attributes.items() if name not in by_input.values()}
         return helper.make_node(op.type, inputs, [made], op.name, **own)

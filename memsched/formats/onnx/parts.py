@@ -105,7 +105,9 @@ class PartsWriter:
         try:
             return SegmentModel(model.SerializeToString(deterministic=True), constant_bytes(main))
         except ValueError as error:
-            raise ModelError(f"{self._path}: a part of the model cannot be written: {error}") from error
+            raise ModelError(
+                f"a part of the model cannot be written: {error}", location=self._path, code="unwritable"
+            ) from error
 
     def _reads(self, op: int) -> Iterable[str]:
         yield from self._nodes[op].input
@@ -152,7 +154,9 @@ def _load(tensor: TensorProto, path: str) -> None:
     try:
         load_external_data_for_tensor(tensor, str(folder.resolve()))
     except Exception as error:  # missing or too short: each release of onnx raises something else
-        raise ModelError(f"{path}: constant '{tensor.name}' cannot be read from '{file}': {error}") from error
+        raise ModelError(
+            f"constant '{tensor.name}' cannot be read from '{file}': {error}", location=path, code="external-data"
+        ) from error
     tensor.ClearField("data_location")
     tensor.ClearField("external_data")
 
@@ -180,5 +184,9 @@ def _value(tensor: Tensor, path: str) -> ValueInfoProto:
 
     element = element_type(tensor.dtype)
     if element == TensorProto.UNDEFINED or tensor.shape is None or not tensor.sized:
-        raise ModelError(f"{path}: '{tensor.name}' is no tensor of known size, so no other device can be given it")
+        raise ModelError(
+            f"'{tensor.name}' is no tensor of known size, so no other device can be given it",
+            location=path,
+            code="no-size",
+        )
     return helper.make_tensor_value_info(tensor.name, element, tensor.shape)

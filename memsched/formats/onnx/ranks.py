@@ -82,7 +82,8 @@ def _check(node: NodeProto, reached: Mapping[str, tuple[int, int]]) -> None:
             name = node.name or next((output for output in node.output if output), node.op_type)
             raise ModelError(
                 f"op '{name}' ({node.op_type}) takes its number of dimensions from '{operand}', which could have "
-                f"{length:,} elements"
+                f"{length:,} elements",
+                code="absurd-size",
             )
 
 

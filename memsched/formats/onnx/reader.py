@@ -48,7 +48,7 @@ def read(data: bytes, path: str, options: LoadOptions | None = None) -> Module:
     except MemschedError as error:
         raise error.at(_where(path)) from error
     except UnicodeDecodeError as error:
-        raise ModelError(f"{path}: the model is damaged: a name is not UTF-8 text") from error
+        raise ModelError("the model is damaged: a name is not UTF-8 text", code="not-utf8", location=path) from error
 
 
 def all_sizes_follow(data: bytes, path: str, options: LoadOptions) -> bool:
@@ -153,7 +153,7 @@ def parse(data: bytes, path: str) -> ModelProto:
     try:
         return _parse(data)
     except ModelError as error:
-        raise ModelError(f"{_where(path)}: {error}") from error
+        raise error.at(_where(path)) from error
 
 
 def _where(path: str) -> str:
@@ -164,13 +164,15 @@ def _parse(data: bytes) -> ModelProto:
     from onnx import ModelProto
 
     if not data:
-        raise ModelError("the file is empty")
+        raise ModelError("the file is empty", code="empty")
     try:
         model: ModelProto = ModelProto.FromString(data)
     except Exception as error:  # protobuf's DecodeError, or a RuntimeError in some of its releases
-        raise ModelError("not an ONNX model, nor TFLite, or a truncated one: its protobuf cannot be decoded") from error
+        raise ModelError(
+            "not an ONNX model, nor TFLite, or a truncated one: its protobuf cannot be decoded", code="not-onnx"
+        ) from error
     if not model.HasField("graph"):
-        raise ModelError("not an ONNX model: it holds no graph")
+        raise ModelError("not an ONNX model: it holds no graph", code="not-onnx")
     return model
 
 

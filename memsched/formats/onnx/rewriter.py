@@ -140,7 +140,7 @@ def _bytes_of(model: ModelProto, module: Module) -> bytes:
     try:
         result: bytes = model.SerializeToString(deterministic=True)
     except ValueError as error:
-        raise ModelError(f"{module.path}: the model cannot be written: {error}") from error
+        raise ModelError(f"the model cannot be written: {error}", location=module.path, code="unwritable") from error
     return result
 
 
@@ -169,7 +169,7 @@ class _MainNodes:
     def written(self, graph: Graph, order: Sequence[int]) -> list[NodeProto]:
         """Return all nodes, those that compute constants first: they are no steps, and any piece may need them."""
         if sorted(order) != list(range(len(graph.ops))):
-            raise InternalError("the order of a rewritten graph does not name each of its ops once")
+            raise InternalError("the order of a rewritten graph does not name each of its ops once", code="op-count")
         steps = [self._pieces.node(graph, graph.ops[number], self.constants) for number in order]
         constant = [self._protos[node] for op in range(len(self._node_of)) for node in self._before[op]]
         return [*constant, *(self._protos[node] for node in self._rest), *self.constants.nodes, *steps]

@@ -41,7 +41,7 @@ class OnnxCutter:
         self._scopes = analyse(main)
         self._op_nodes = native.nodes[0]
         if len(self._op_nodes) + len(native.constant_nodes[0]) != len(main.node):
-            raise InternalError("the model to be cut does not hold the nodes that were read")
+            raise InternalError("the model to be cut does not hold the nodes that were read", code="nodes-differ")
         self._constants = self._scopes[0].constants
         self._computed = {name: node for node in native.constant_nodes[0] for name in main.node[node].output if name}
         self._functions = {_key(function): function for function in self._model.functions}
@@ -57,7 +57,7 @@ class OnnxCutter:
         try:
             result: bytes = model.SerializeToString(deterministic=True)
         except ValueError as error:
-            raise ModelError(f"{self._module.path}: a segment cannot be written: {error}") from error
+            raise ModelError(f"{self._module.path}: a segment cannot be written: {error}", code="unwritable") from error
         return result
 
     def _nodes(self, segment: Segment) -> tuple[list[int], set[str]]:
@@ -168,11 +168,13 @@ def annotate_stages(module: Module, stages: Sequence[int]) -> bytes:
 
     native: OnnxNative = module.native
     if len(stages) != len(native.nodes[0]):
-        raise InternalError("the stages to be written do not name one for each op")
+        raise InternalError("the stages to be written do not name one for each op", code="op-count")
     model = native.scheduled()
     if onnx.IR_VERSION < _STAGES_IR:
         raise ModelError(
-            f"the installed onnx {onnx.__version__} knows no stages of nodes (IR version {_STAGES_IR}); update onnx"
+            f"the installed onnx {onnx.__version__} knows no stages of nodes (IR version {_STAGES_IR})",
+            action="update onnx",
+            code="newer-ir-version",
         )
     model.ir_version = max(model.ir_version, _STAGES_IR)
     count = max(stages, default=-1) + 1
@@ -184,5 +186,5 @@ def annotate_stages(module: Module, stages: Sequence[int]) -> bytes:
     try:
         result: bytes = model.SerializeToString(deterministic=True)
     except ValueError as error:
-        raise ModelError(f"{module.path}: the model cannot be written: {error}") from error
+        raise ModelError(f"the model cannot be written: {error}", location=module.path, code="unwritable") from error
     return result

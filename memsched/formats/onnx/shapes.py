@@ -335,7 +335,10 @@ class _Inference:
             if clash is not None:
                 given, declared = (element_name(int(number)) or number for number in clash.groups())
                 name = match[2] or match[1]
-                raise ModelError(f"op '{name}' gives elements of type {given} where the model declares {declared}")
+                raise ModelError(
+                    f"op '{name}' gives elements of type {given} where the model declares {declared}",
+                    code="type-differs",
+                )
 
     def reconsider(self) -> bool:
         """Look for contradictions where sizes are missing; return whether there were any.

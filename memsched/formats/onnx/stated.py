@@ -70,7 +70,10 @@ class Statements:
                         continue
                     if self._dims.setdefault(dim, length) != length:
                         other = self._dims[dim]
-                        raise UsageError(f"--input-shape {value.name} states {length} for '{dim}', elsewhere {other}")
+                        raise UsageError(
+                            f"--input-shape {value.name} states {length} for '{dim}', elsewhere {other}",
+                            code="stated-twice",
+                        )
                 write_shape(value, lengths)
 
     def _find_fillers(self, declared: ValueType, lengths: Sequence[int]) -> None:
@@ -122,7 +125,9 @@ class Statements:
                     changed = True
             elif dim.dim_value < 0:
                 if dim.dim_value < -1:
-                    raise ModelError(f"tensor '{value.name}' has the negative dimension {dim.dim_value}")
+                    raise ModelError(
+                        f"tensor '{value.name}' has the negative dimension {dim.dim_value}", code="negative-dimension"
+                    )
                 dim.ClearField("dim_value")
         return changed
 
@@ -165,28 +170,46 @@ class Statements:
             if not any(name in scope.defined for scope in scopes):
                 tensors = sorted({value for scope in scopes for value in scope.defined if value not in scope.constants})
                 hint = did_you_mean(name, tensors)
-                raise UsageError(f"--input-shape {name}: the model has no tensor of that name{hint}")
+                raise UsageError(
+                    f"the model has no tensor of that name{hint}",
+                    location=f"--input-shape {name}",
+                    code="no-such-tensor",
+                )
             if all(name in scope.constants for scope in scopes if name in scope.defined):
-                raise UsageError(f"--input-shape {name}: the tensor is a constant, whose shape the model states")
+                raise UsageError(
+                    "the tensor is a constant, whose shape the model states",
+                    location=f"--input-shape {name}",
+                    code="constant-shape",
+                )
         for name in () if self._options.settled else self._options.dims:
             if name not in self._symbols:
                 known = ", ".join(f"'{symbol}'" for symbol in itertools.islice(self._symbols, 8)) or "none"
                 hint = did_you_mean(name, self._symbols)
                 raise UsageError(
-                    f"--dim {name}: the model has no symbolic dimension of that name{hint}; it has: {known}"
+                    f"the model has no symbolic dimension of that name{hint}; it has: {known}",
+                    code="no-such-dimension",
+                    location=f"--dim {name}",
                 )
 
     def _check(self, name: str, declared: ValueType, lengths: Sequence[int]) -> None:
         if declared.kind != "tensor":
-            raise UsageError(f"--input-shape {name}: the value is {declared.kind}, which has no shape")
+            raise UsageError(
+                f"the value is {declared.kind}, which has no shape", location=f"--input-shape {name}", code="no-shape"
+            )
         if declared.dims is None:
             return
         shown = ",".join(str(dim) or "?" for dim in declared.dims)
         if len(declared.dims) != len(lengths):
-            raise UsageError(f"--input-shape {name} states {len(lengths)} dimensions, but the model has {name}:{shown}")
+            raise UsageError(
+                f"--input-shape {name} states {len(lengths)} dimensions, but the model has {name}:{shown}",
+                code="shape-differs",
+            )
         for dim, length in zip(declared.dims, lengths, strict=True):
             if isinstance(dim, int) and dim != length:
-                raise UsageError(f"--input-shape {name} states {length} where the model fixes {dim} ({name}:{shown})")
+                raise UsageError(
+                    f"--input-shape {name} states {length} where the model fixes {dim} ({name}:{shown})",
+                    code="shape-differs",
+                )
 
     def _likely_element(
         self, scopes: Sequence[Scope], index: int, types: Sequence[dict[str, ValueType]], name: str
@@ -201,14 +224,16 @@ class Statements:
                             f"the element type of '{name}' is stated nowhere; it is taken to be that of '{read}'"
                         )
                         return element
-        raise ModelError(f"the element type of '{name}' is stated nowhere; add it to the model's value_info")
+        raise ModelError(
+            f"the element type of '{name}' is stated nowhere", action="add it to the model's value_info", code="no-type"
+        )
 
 
 def _check_element(value: ValueInfoProto) -> None:
     try:
         element_bits(value.type.tensor_type.elem_type)
     except ModelError as error:
-        raise ModelError(f"tensor '{value.name}': {error}") from error
+        raise error.at(f"tensor '{value.name}'") from error
 
 
 def write_shape(value: ValueInfoProto, lengths: Sequence[int]) -> None:

@@ -222,11 +222,11 @@ def _define(scope: Scope) -> None:
     graph, defined = scope.graph, scope.defined
     for value in graph.input:
         if value.name in defined:
-            raise GraphError(f"two inputs of graph '{graph.name}' are called '{value.name}'")
+            raise GraphError(f"two inputs of graph '{graph.name}' are called '{value.name}'", code="name-twice")
         defined.add(value.name)
     for name in initializers(graph):
         if name in scope.constants:
-            raise GraphError(f"two initializers of graph '{graph.name}' are called '{name}'")
+            raise GraphError(f"two initializers of graph '{graph.name}' are called '{name}'", code="name-twice")
         scope.constants.add(name)
     defined |= scope.constants
     for position, names in enumerate(scope.writes):
@@ -235,7 +235,9 @@ def _define(scope: Scope) -> None:
                 continue
             if name in defined:
                 op = _shown(graph.node[position])
-                raise GraphError(f"tensor '{name}' has more than one producer; the second is op '{op}'")
+                raise GraphError(
+                    f"tensor '{name}' has more than one producer; the second is op '{op}'", code="two-producers"
+                )
             defined.add(name)
 
 
@@ -269,7 +271,8 @@ def _refuse_unordered(scopes: list[Scope], index: int) -> None:
             if name in waiting:
                 raise GraphError(
                     f"op '{_shown(scope.graph.node[position])}' reads tensor '{name}' before any op has produced it: "
-                    "the graph has a cycle or is not stored in execution order"
+                    "the graph has a cycle or is not stored in execution order",
+                    code="read-too-early",
                 )
         waiting.difference_update(scope.writes[position])
 
@@ -281,9 +284,10 @@ def _refuse_undefined(scopes: list[Scope]) -> None:
         for node in scope.graph.node:
             if missing in node.input:
                 raise GraphError(
-                    f"op '{_shown(node)}' reads tensor '{missing}', which no op produces and which is no graph input"
+                    f"op '{_shown(node)}' reads tensor '{missing}', which no op produces and which is no graph input",
+                    code="no-producer",
                 )
-    raise GraphError(f"graph output '{missing}' is produced by no op")
+    raise GraphError(f"graph output '{missing}' is produced by no op", code="no-producer")
 
 
 def _find_constants(scopes: list[Scope], index: int, folded: bool) -> None:

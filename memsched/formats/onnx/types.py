@@ -118,7 +118,7 @@ def _dim(dim: Any) -> int | str:
     if value == -1:
         return ""
     if value < 0:
-        raise ModelError(f"a shape holds the negative dimension {value}")
+        raise ModelError(f"a shape holds the negative dimension {value}", code="negative-dimension")
     return value
 
 
@@ -183,7 +183,7 @@ def element_bits(element: int) -> int:
         ModelError: The number is no element type.
     """
     if element not in _ELEMENTS:
-        raise ModelError(f"{element} is not the number of an ONNX element type")
+        raise ModelError(f"{element} is not the number of an ONNX element type", code="no-such-type")
     return _ELEMENTS[element][1]
 
 
@@ -196,8 +196,11 @@ def tensor_bytes(element: int, dims: Sequence[int]) -> int:
     bits = element_bits(element)
     for dim in dims:
         if dim < 0:
-            raise ModelError(f"a shape holds the negative dimension {dim}")
+            raise ModelError(f"a shape holds the negative dimension {dim}", code="negative-dimension")
         bits *= dim
         if bits >> 3 > MOST_BYTES and 0 not in dims:
-            raise ModelError(f"a tensor of shape [{', '.join(map(str, dims[:8]))}] would need more than 2^62 bytes")
+            raise ModelError(
+                f"a tensor of shape [{', '.join(map(str, dims[:8]))}] would need more than 2^62 bytes",
+                code="absurd-size",
+            )
     return (bits + 7) // 8

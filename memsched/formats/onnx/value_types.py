@@ -44,7 +44,9 @@ class ValueTypes:
         if found is None:
             raise ModelError(
                 f"{self._module.path}: the type of '{name}', which is to go from one segment to another, is stated "
-                "nowhere: add it to the model's value_info"
+                "nowhere",
+                action="add it to the model's value_info",
+                code="no-type",
             )
         return found
 

@@ -45,7 +45,7 @@ def serialize(
     changed = {graph: order for graph, order in orders.items() if list(order) != list(range(len(order)))}
     for graph, order in orders.items():
         if sorted(order) != list(range(len(native.nodes[graph]))):
-            raise InternalError(f"the order for graph {graph} does not name each of its ops once")
+            raise InternalError(f"the order for graph {graph} does not name each of its ops once", code="op-count")
     if not (changed or metadata or name_nodes):
         return native.data
     model = native.scheduled() if changed or name_nodes else native.parse()
@@ -60,7 +60,7 @@ def serialize(
     try:
         result: bytes = model.SerializeToString(deterministic=True)
     except ValueError as error:
-        raise ModelError(f"{module.path}: the model cannot be written: {error}") from error
+        raise ModelError(f"the model cannot be written: {error}", location=module.path, code="unwritable") from error
     return result
 
 
@@ -147,7 +147,7 @@ def _check_same(native: OnnxNative, scopes: Sequence[Scope]) -> None:
     counts = [len(scope.graph.node) for scope in scopes]
     expected = [len(ops) + len(rest) for ops, rest in zip(native.nodes, native.constant_nodes, strict=True)]
     if counts != expected:
-        raise InternalError("the model to be written does not hold the nodes that were scheduled")
+        raise InternalError("the model to be written does not hold the nodes that were scheduled", code="nodes-differ")
 
 
 def _name_nodes(module: Module, scopes: Sequence[Scope]) -> None:

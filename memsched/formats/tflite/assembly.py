@@ -132,7 +132,7 @@ def assemble(root: TableItem, old: bytes) -> tuple[bytes, int]:
         places[id(item)], end = _place(item, end)
     shift = -(-end // _FRONT_ALIGNMENT) * _FRONT_ALIGNMENT
     if shift + len(old) > _MOST_BYTES:
-        raise ModelError("it is too large to be rewritten as one flatbuffer (2 GB)")
+        raise ModelError("it is too large to be rewritten as one flatbuffer (2 GB)", code="too-large")
     front = bytearray(shift)
     struct.pack_into("<I4s", front, 0, places[id(root)], b"TFL3")
     writer = _ObjectWriter(front, places, shift)
@@ -188,7 +188,7 @@ def _place(item: Item, end: int) -> tuple[int, int]:
     if isinstance(item, References):
         place = _up(end, 4)
         return place, place + 4 + 4 * len(item.items)
-    raise InternalError("an object of the old file has no place among the new ones")
+    raise InternalError("an object of the old file has no place among the new ones", code="misplaced")
 
 
 def _vtable_size(item: TableItem) -> int:

@@ -118,7 +118,7 @@ class TfliteConstants:
     def _padding(self, tensor: int, shape: Sequence[int]) -> int:
         given = self._subgraph.tensors[tensor]
         if given.dtype not in _CODES:
-            raise ModelError(f"tensor '{given.name}' ({given.dtype}) cannot be padded in a loop")
+            raise ModelError(f"tensor '{given.name}' ({given.dtype}) cannot be padded in a loop", code="cannot-pad")
         code, count = _CODES[given.dtype], math.prod(shape)
         zero = zero_point(self._model, self._tables[tensor])
         return self.of_type(tensor, shape, struct.pack(f"<{count}{code}", *[zero] * count))
@@ -131,7 +131,7 @@ class TfliteConstants:
         """
         given = self._subgraph.tensors[tensor]
         if given.dtype != "int32" or math.prod(given.shape) != len(values):
-            raise InternalError(f"constant '{given.name}' cannot be replaced by {list(values)}")
+            raise InternalError(f"constant '{given.name}' cannot be replaced by {list(values)}", code="cannot-replace")
         return self.integers(values, given.shape)
 
     def cut(self, op: Op, operator: FileOperator, inputs: list[int], whole: Sequence[int]) -> None:
@@ -162,7 +162,7 @@ class TfliteConstants:
         if op.terms is None:
             return
         if op.type != "CONV_2D":
-            raise ModelError(f"op '{op.name}' ({op.type}) cannot be computed as a sum of parts")
+            raise ModelError(f"op '{op.name}' ({op.type}) cannot be computed as a sum of parts", code="cannot-cut")
         inputs[1] = self._part(inputs[1], {3: op.terms})
         if op.terms[0] and inputs[2:] and inputs[2] >= 0:
             # LiteRT wants something to be added.
@@ -213,7 +213,7 @@ class TfliteConstants:
         data = self._model.contents(given.buffer)
         bits = next((bits for name, bits in element_types().values() if name == given.dtype), 0)
         if bits < 8 or len(data) != given.size or self._tables[tensor].place(TensorSlot.SPARSITY) is not None:
-            raise ModelError(f"constant '{given.name}' ({given.dtype}) cannot be cut in pieces")
+            raise ModelError(f"constant '{given.name}' ({given.dtype}) cannot be cut in pieces", code="cannot-cut")
         inner = max(spans)
         run = math.prod(given.shape[inner + 1 :]) * bits // 8
         begin, end = spans[inner]

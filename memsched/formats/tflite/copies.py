@@ -28,7 +28,7 @@ class Copier:
         schema = package.table(kind)
         for slot in range(schema.slots, table.slots):
             if table.place(slot) is not None:
-                raise ModelError(f"a table {kind} has fields of a later schema (slot {slot})")
+                raise ModelError(f"a table {kind} has fields of a later schema (slot {slot})", code="later-schema")
         return {
             slot: self._referred(table, schema, field)
             for slot, field in sorted(schema.fields.items())
@@ -47,7 +47,9 @@ class Copier:
         fields: dict[int, Scalar | Item] = {**self.references(table, kind), **(changed or {})}
         inline, offsets = table.raw()
         if table.position % 4 or any(slot >= len(offsets) or not offsets[slot] for slot in fields):
-            raise ModelError(f"a table {kind} cannot be changed; the file is damaged or of an odd writer")
+            raise ModelError(
+                f"a table {kind} cannot be changed; the file is damaged or of an odd writer", code="damaged"
+            )
         made = RawTable(inline, offsets, table.position % 8, fields)
         if not changed:
             self._made[key] = made
@@ -64,14 +66,14 @@ class Copier:
             name = package.members(field.table).get(chosen) if chosen else None
         found = table.table(field.slot)
         if found is None or name is None:
-            raise ModelError("a table is of a kind of a later schema, or missing")
+            raise ModelError("a table is of a kind of a later schema, or missing", code="later-schema")
         return self.table(found, name)
 
     def _vector(self, table: FlatbufferTable, slot: int, width: int) -> Item:
         """Return a copy of a vector of numbers of ``width`` bytes, or, where that is 0, of a string."""
         vector = table.vector(slot, width or 1)
         if vector is None:
-            raise ModelError("a vector is missing; the file is damaged")
+            raise ModelError("a vector is missing; the file is damaged", code="damaged")
         key = (f"vector of {width}", vector.start)
         if key not in self._made:
             size = vector.count * (width or 1)

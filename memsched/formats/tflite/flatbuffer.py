@@ -50,21 +50,23 @@ class FlatFile:
         """
         self._left -= size
         if self._left < 0:
-            raise ModelError("its parts overlap each other; the file is damaged")
+            raise ModelError("its parts overlap each other; the file is damaged", code="parts-overlap")
 
     def scalar(self, kind: str, position: int) -> Any:
         """Return the little-endian number of ``kind`` at ``position``."""
         if position < 0:
-            raise ModelError("an offset points before the file's begin; the file is damaged")
+            raise ModelError("an offset points before the file's begin; the file is damaged", code="damaged")
         try:
             return _READERS[kind](self.data, position)[0]
         except struct.error:
-            raise ModelError("an offset points past the file's end; the file is truncated or damaged") from None
+            raise ModelError(
+                "an offset points past the file's end; the file is truncated or damaged", code="damaged"
+            ) from None
 
     def array(self, code: str, width: int, position: int, count: int) -> tuple[int, ...]:
         """Return ``count`` integers of ``width`` bytes each, of the kind that `struct` calls ``code``."""
         if not 0 <= position <= len(self.data) - count * width:
-            raise ModelError("a vector reaches past the file's end; the file is truncated or damaged")
+            raise ModelError("a vector reaches past the file's end; the file is truncated or damaged", code="damaged")
         self.spend(count * width)
         return struct.unpack_from(f"<{count}{code}", self.data, position)
 
@@ -107,7 +109,7 @@ class FlatbufferTable:
         vtable = self.position - self._file.scalar("int32", self.position)
         size = self._file.scalar("uint16", vtable + 2)
         if self.position + size > len(self._file.data) or any(offset >= max(size, 4) for offset in self._fields):
-            raise ModelError("a table's fields lie outside of it; the file is damaged")
+            raise ModelError("a table's fields lie outside of it; the file is damaged", code="damaged")
         self._file.spend(size)
         return self._file.data[self.position : self.position + max(size, 4)], self._fields
 
@@ -140,7 +142,7 @@ class FlatbufferTable:
             return None
         count = self._file.scalar("uint32", target)
         if target + 4 + count * width > len(self._file.data):
-            raise ModelError("a vector reaches past the file's end; the file is truncated or damaged")
+            raise ModelError("a vector reaches past the file's end; the file is truncated or damaged", code="damaged")
         return Vector(target + 4, count)
 
     def numbers(self, slot: int, kind: str = "int32") -> tuple[int, ...]:
@@ -157,7 +159,7 @@ class FlatbufferTable:
             return []
         offsets = self._file.array("I", 4, vector.start, vector.count)
         if 0 in offsets:
-            raise ModelError("an offset points at itself; the file is damaged")
+            raise ModelError("an offset points at itself; the file is damaged", code="damaged")
         return [FlatbufferTable(self._file, vector.start + 4 * index + offset) for index, offset in enumerate(offsets)]
 
     def text(self, slot: int) -> str:

@@ -96,7 +96,11 @@ class TfliteFormat:
             UsageError: Always.
         """
         del data, dims
-        raise UsageError(f"{path}: --dim: a TFLite file states every size, so {next(iter(ranges))} has no range")
+        raise UsageError(
+            f"--dim: a TFLite file states every size, so {next(iter(ranges))} has no range",
+            location=path,
+            code="no-such-dimension",
+        )
 
     def open_decoder(self, data: bytes, path: str, dims: Mapping[str, int], length: str | None) -> Decoder:
         """Refuse: every size is stated, also that of what it keeps.
@@ -105,7 +109,11 @@ class TfliteFormat:
             UsageError: Always.
         """
         del data, dims, length
-        raise UsageError(f"{path}: a TFLite file states every size, and its runtime keeps variables in place already")
+        raise UsageError(
+            "a TFLite file states every size, and its runtime keeps variables in place already",
+            location=path,
+            code="no-decoder",
+        )
 
     def interface(self, module: Module) -> Interface:
         """Return the inputs and outputs of the main graph."""

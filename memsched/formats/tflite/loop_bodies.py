@@ -285,7 +285,9 @@ class _SubgraphBuilder:
         """Fill what lies past a tensor's ends, in a part of it, with what padding means: its zero point."""
         dtype, zero = self._given(tensor).dtype, self._zero_point(tensor)
         if dtype not in _LIMITS:
-            raise ModelError(f"tensor '{self._given(tensor).name}' ({dtype}) cannot be masked in a loop")
+            raise ModelError(
+                f"tensor '{self._given(tensor).name}' ({dtype}) cannot be masked in a loop", code="cannot-mask"
+            )
         _, least, most = _LIMITS[dtype]
         if zero != most:
             made = self._mask(tensor, made, "MINIMUM", most, zero)

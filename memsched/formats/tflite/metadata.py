@@ -123,7 +123,11 @@ def clear_offline_plan(model: FileModel, data: bytearray) -> None:
             continue
         buffer = model.buffers[index]
         if index in weights and buffer.size:
-            raise ModelError(f"the bytes of its metadata '{OFFLINE_PLAN}' are a tensor's as well; remove that entry")
+            raise ModelError(
+                f"the bytes of its metadata '{OFFLINE_PLAN}' are a tensor's as well",
+                action="remove that entry",
+                code="plan-is-a-tensor",
+            )
         offsets = max(0, buffer.size - _PLAN_HEADER) // 4
         start = buffer.start + _PLAN_HEADER
         data[start : start + 4 * offsets] = b"\xff" * (4 * offsets)
@@ -144,7 +148,8 @@ def with_metadata(data: bytes, model: FileModel, name: str, payload: bytes) -> t
     if unknown:
         raise ModelError(
             f"its root has fields of a later schema (slot {unknown[0]}), which a new root would lose: "
-            f"metadata '{name}' cannot be added"
+            f"metadata '{name}' cannot be added",
+            code="later-schema",
         )
     kept = [
         table.position
@@ -158,7 +163,7 @@ def with_metadata(data: bytes, model: FileModel, name: str, payload: bytes) -> t
     try:
         return front.build(data) + bytes(moved), shift
     except struct.error:
-        raise ModelError(f"it is too large for metadata '{name}' to be added") from None
+        raise ModelError(f"it is too large for metadata '{name}' to be added", code="too-large") from None
 
 
 def with_order(data: bytes) -> bytes:

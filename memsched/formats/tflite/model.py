@@ -115,14 +115,14 @@ def parse(data: bytes) -> FileModel:
         ModelError: The bytes are no sound TFLite model. The message does not name the file.
     """
     if data[4:8] != b"TFL3":
-        raise ModelError("it is no TFLite model: the identifier TFL3 is missing at byte 4")
+        raise ModelError("it is no TFLite model: the identifier TFL3 is missing at byte 4", code="not-tflite")
     file = FlatFile(data)
     root = file.root()
     buffers = tuple(_buffer(table, len(data)) for table in root.tables(ModelSlot.BUFFERS))
     types = [_operator_type(table) for table in root.tables(ModelSlot.OPERATOR_CODES)]
     tables = root.tables(ModelSlot.SUBGRAPHS)
     if not tables:
-        raise ModelError("it holds no subgraph")
+        raise ModelError("it holds no subgraph", code="no-subgraph")
     vectors = [table.vector(SubgraphSlot.OPERATORS, 4) or Vector(0, 0) for table in tables]
     _check_disjoint(vectors)
     subgraphs = tuple(
@@ -141,7 +141,7 @@ def _buffer(table: FlatbufferTable, length: int) -> FileBuffer:
     start, size = table.number(BufferSlot.OFFSET, "uint64"), table.number(BufferSlot.SIZE, "uint64")
     if start > 1 and size:
         if start + size > length:
-            raise ModelError("a buffer reaches past the file's end; the file is truncated or damaged")
+            raise ModelError("a buffer reaches past the file's end; the file is truncated or damaged", code="damaged")
         return FileBuffer(start, size, True, table.position)
     return FileBuffer(0, 0, False, table.position)
 
@@ -151,7 +151,9 @@ def _operator_type(table: FlatbufferTable) -> str:
     deprecated = table.number(OperatorCodeSlot.DEPRECATED_BUILTIN_CODE, "int8")
     code = max(deprecated, table.number(OperatorCodeSlot.BUILTIN_CODE, "int32"))
     if code < 0:
-        raise ModelError(f"it names operator code {code}, which cannot exist; the file is damaged")
+        raise ModelError(
+            f"it names operator code {code}, which cannot exist; the file is damaged", code="no-such-operator-code"
+        )
     return operator_type(code, table.text(OperatorCodeSlot.CUSTOM_CODE))
 
 
@@ -160,7 +162,9 @@ def _metadata(root: FlatbufferTable, buffers: int) -> tuple[tuple[str, int], ...
     for table in root.tables(ModelSlot.METADATA):
         name, buffer = table.text(MetadataSlot.NAME), table.number(MetadataSlot.BUFFER, "uint32")
         if buffer >= buffers:
-            raise ModelError(f"metadata '{name}' names buffer {buffer}, but there are only {buffers}")
+            raise ModelError(
+                f"metadata '{name}' names buffer {buffer}, but there are only {buffers}", code="no-such-buffer"
+            )
         entries.append((name, buffer))
     return tuple(entries)
 
@@ -170,7 +174,9 @@ def _check_disjoint(vectors: list[Vector]) -> None:
     end = 0
     for vector in sorted((v for v in vectors if v.count), key=lambda v: v.start):
         if vector.start < end:
-            raise ModelError("two subgraphs share their list of operators; the file is damaged")
+            raise ModelError(
+                "two subgraphs share their list of operators; the file is damaged", code="operators-shared"
+            )
         end = vector.start + 4 * vector.count
 
 
@@ -195,12 +201,12 @@ def _subgraph(
         )
         return FileSubgraph(table.text(SubgraphSlot.NAME), tensors, inputs, outputs, operators, vector)
     except ModelError as error:
-        raise ModelError(f"subgraph {index}: {error}") from None
+        raise error.at(f"subgraph {index}") from None
 
 
 def _check_index(tensor: int, count: int, who: str) -> None:
     if not -1 <= tensor < count:
-        raise ModelError(f"{who} tensor {tensor}, but there are only {count}")
+        raise ModelError(f"{who} tensor {tensor}, but there are only {count}", code="no-such-tensor")
 
 
 def _tensor(number: int, table: FlatbufferTable, buffers: tuple[FileBuffer, ...]) -> FileTensor:
@@ -209,21 +215,28 @@ def _tensor(number: int, table: FlatbufferTable, buffers: tuple[FileBuffer, ...]
     code = table.number(TensorSlot.TYPE, "int8")
     buffer = table.number(TensorSlot.BUFFER, "uint32")
     if buffer >= max(len(buffers), 1):
-        raise ModelError(f"tensor {number} '{name}' names buffer {buffer}, but there are only {len(buffers)}")
+        raise ModelError(
+            f"tensor {number} '{name}' names buffer {buffer}, but there are only {len(buffers)}", code="no-such-buffer"
+        )
     types = element_types()
     sized = code in types
     dtype, bits = types.get(code, (unsized_types().get(code, f"type{code}"), 0))
     external = table.number(TensorSlot.EXTERNAL_BUFFER, "uint32") != 0
     if len(shape) > _LARGEST_RANK:
-        raise ModelError(f"tensor {number} '{name}' has {len(shape)} dimensions; the file is damaged")
+        raise ModelError(
+            f"tensor {number} '{name}' has {len(shape)} dimensions; the file is damaged", code="absurd-size"
+        )
     if any(dimension < 0 for dimension in shape):
         raise ModelError(
-            f"tensor {number} '{name}' has shape {list(shape)}; "
-            "a TFLite file must store sizes: convert the model again with fixed input shapes"
+            f"tensor {number} '{name}' has shape {list(shape)}; a TFLite file must store sizes",
+            action="convert the model again with fixed input shapes",
+            code="open-size",
         )
     size = (math.prod(shape) * bits + 7) // 8
     if size > _LARGEST_SIZE:
-        raise ModelError(f"tensor {number} '{name}' has shape {list(shape)}: {size} bytes cannot be meant")
+        raise ModelError(
+            f"tensor {number} '{name}' has shape {list(shape)}: {size} bytes cannot be meant", code="absurd-size"
+        )
     return FileTensor(
         name=name,
         shape=shape,
@@ -248,7 +261,10 @@ def _operator(
 ) -> FileOperator:
     code = table.number(OperatorSlot.OPCODE_INDEX, "uint32")
     if code >= len(types):
-        raise ModelError(f"operator {number} names operator code {code}, but there are only {len(types)}")
+        raise ModelError(
+            f"operator {number} names operator code {code}, but there are only {len(types)}",
+            code="no-such-operator-code",
+        )
     kind = types[code]
     inputs, outputs = table.numbers(OperatorSlot.INPUTS), table.numbers(OperatorSlot.OUTPUTS)
     intermediates = table.numbers(OperatorSlot.INTERMEDIATES)
@@ -292,7 +308,9 @@ def _check_bodies(model: FileModel) -> None:
         bodies = tuple(dict.fromkeys(body for operator in subgraph.operators for body in operator.bodies))
         for body in bodies:
             if not 0 <= body < count:
-                raise ModelError(f"an operator executes subgraph {body}, but there are only {count}")
+                raise ModelError(
+                    f"an operator executes subgraph {body}, but there are only {count}", code="no-such-subgraph"
+                )
             waiting[body] += 1
         called.append(bodies)
     ready = [index for index in range(count) if not waiting[index]]
@@ -305,4 +323,4 @@ def _check_bodies(model: FileModel) -> None:
                 ready.append(body)
     if done < count:
         index = next(index for index in range(count) if waiting[index])
-        raise ModelError(f"subgraph {index} executes itself, directly or through others")
+        raise ModelError(f"subgraph {index} executes itself, directly or through others", code="calls-itself")

@@ -91,7 +91,7 @@ class Source(FrozenValue, frozen=True):
             return []
         named = [found[1].number(slot, "int32") for slot in _tensor_slots(found[0])]
         if any(one >= len(self.tensors[subgraph]) for one in named):
-            raise ModelError("a quantisation names tensors that do not exist")
+            raise ModelError("a quantisation names tensors that do not exist", code="no-such-tensor")
         return [one for one in named if one >= 0]
 
     def details(self, subgraph: int, tensor: int) -> tuple[str, FlatbufferTable] | None:
@@ -253,7 +253,9 @@ class _NewFile:
         if start > 1:
             size = table.number(OperatorSlot.LARGE_CUSTOM_OPTIONS_SIZE, "uint64")
             if start + size > len(source.model.data):
-                raise ModelError("an operator's options reach past the file's end; the file is truncated or damaged")
+                raise ModelError(
+                    "an operator's options reach past the file's end; the file is truncated or damaged", code="damaged"
+                )
             fields[OperatorSlot.CUSTOM_OPTIONS] = Blob(source.model.data[start : start + size])
             without |= {OperatorSlot.LARGE_CUSTOM_OPTIONS_OFFSET, OperatorSlot.LARGE_CUSTOM_OPTIONS_SIZE}
         if operator.bodies:
@@ -276,7 +278,7 @@ class _NewFile:
         number = table.number(OperatorSlot.OPTIONS_TYPE if first else OperatorSlot.OPTIONS_2_TYPE, "uint8")
         name = members("BuiltinOptions" if first else "BuiltinOptions2").get(number) if number else None
         if name is None:
-            raise ModelError(f"the options of a {kind} are of a kind of a later schema ({number})")
+            raise ModelError(f"the options of a {kind} are of a kind of a later schema ({number})", code="later-schema")
         fields[slot] = self._source.copier.table(options, name, changed)
 
 

@@ -212,7 +212,9 @@ def with_changes(kind: str, options: FlatbufferTable, changes: Mapping[str, str 
             continue
         number = known[slot].kind if slot in known else None
         if number is None:
-            raise ModelError(f"the options of a {kind} have fields of a later schema (slot {slot})")
+            raise ModelError(
+                f"the options of a {kind} have fields of a later schema (slot {slot})", code="later-schema"
+            )
         found[slot] = Scalar(number, options.number(slot, number))
     for name, value in changes.items():
         changed = field(table, name)
@@ -230,6 +232,9 @@ def with_masks(options: FlatbufferTable | None, attributes: Mapping[str, Attribu
     slots = {field("StridedSliceOptions", name).slot: name for name in STRIDED_SLICE_MASKS}
     for slot in range(options.slots if options is not None else 0):
         if slot not in slots and options is not None and options.number(slot, "uint8"):
-            raise ModelError(f"the options of a STRIDED_SLICE say something (slot {slot}) that a piece would lose")
+            raise ModelError(
+                f"the options of a STRIDED_SLICE say something (slot {slot}) that a piece would lose",
+                code="option-lost",
+            )
     masks = {slot: attributes.get(name, 0) for slot, name in slots.items()}
     return TableItem({slot: Scalar("int32", int(mask)) for slot, mask in masks.items() if isinstance(mask, int)})

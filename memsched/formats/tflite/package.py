@@ -188,7 +188,9 @@ class _SlotRecorder:
     def __getattr__(self, name: str) -> Callable[[int, object, float], None]:
         match = re.fullmatch(r"Prepend(\w+)Slot", name)
         if match is None:
-            raise InternalError(f"the package tflite adds fields by {name}, which is not known here")
+            raise InternalError(
+                f"the package tflite adds fields by {name}, which is not known here", code="package-unknown"
+            )
         kind = match[1]
         return lambda slot, _, default: self.noted.append((kind, slot, default))
 
@@ -201,7 +203,9 @@ def _field(owner: type, name: str, add: Callable[[Any, int], None]) -> Field:
         return Field(slot, "number", _NUMBERS[kind], truth=kind == "Bool", default=default)
     if kind == _REFERENCE:
         return _reference(owner, name, slot)
-    raise InternalError(f"the package tflite has fields of the kind {kind}, which is not known here")
+    raise InternalError(
+        f"the package tflite has fields of the kind {kind}, which is not known here", code="package-unknown"
+    )
 
 
 def _reference(owner: type, name: str, slot: int) -> Field:
@@ -228,4 +232,6 @@ def _reference(owner: type, name: str, slot: int) -> Field:
         return Field(slot, "union", table=UNIONS[owner.__name__, name])
     if type(found).__module__.startswith("tflite."):
         return Field(slot, "tables" if vector else "table", table=type(found).__name__)
-    raise InternalError(f"the package tflite reads {owner.__name__}.{name} in a way that is not known here")
+    raise InternalError(
+        f"the package tflite reads {owner.__name__}.{name} in a way that is not known here", code="package-unknown"
+    )

@@ -40,10 +40,13 @@ class TflitePartsWriter:
             if subgraph.operators[number].bodies:
                 raise ModelError(
                     f"{describe(module.path)}: op '{op.name}' ({op.type}) executes other graphs, which are not "
-                    "distributed"
+                    "distributed",
+                    code="executes-graphs",
                 )
         if any(together(module)):
-            raise ModelError(f"{describe(module.path)} keeps a state, which no two devices can share")
+            raise ModelError(
+                f"{describe(module.path)} keeps a state, which no two devices can share", code="state-shared"
+            )
 
     def constant_bytes(self) -> dict[int, dict[int, int]]:
         """Return per op of the main graph the bytes of the constants that the file holds, by the input's position."""
@@ -70,7 +73,7 @@ class TflitePartsWriter:
             main = _main(model.subgraphs[0], graph, rewriter)
             data = new_file(Source.of(model), [main], metadata)
         except ModelError as error:
-            raise ModelError(f"{describe(self._module.path)}: a part of the model cannot be written: {error}") from None
+            raise error.at(f"{describe(self._module.path)}: a part of the model cannot be written") from None
         tensors = [model.subgraphs[0].tensors[number] for number in main.tensors]
         stored = {tensor.buffer: len(model.contents(tensor.buffer)) for tensor in tensors if tensor.has_data}
         return SegmentModel(data, sum(stored.values()))

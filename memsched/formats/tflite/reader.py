@@ -69,9 +69,9 @@ def read(data: bytes, path: str, options: LoadOptions) -> Module:
         stated = metadata.control_dependencies(model) or ((),) * len(model.subgraphs)
         lowered = [_lower(model, index, effects[index], stated[index]) for index in range(len(model.subgraphs))]
     except GraphError as error:
-        raise GraphError(f"{describe(path)}: {error}") from None
+        raise error.at(describe(path)) from None
     except ModelError as error:
-        raise ModelError(f"{describe(path)} cannot be read: {error}") from None
+        raise error.at(f"{describe(path)} cannot be read") from None
     graphs = tuple(one.graph for one in lowered)
     _check_options(graphs[0], options)
     return Module(
@@ -133,8 +133,10 @@ def _check_producers(subgraph: FileSubgraph, index: int) -> None:
                 continue
             if tensor in producer:
                 raise ModelError(
-                    f"subgraph {index}: operators {producer[tensor]} and {number} both produce tensor {tensor} "
-                    f"'{subgraph.tensors[tensor].name}'"
+                    f"operators {producer[tensor]} and {number} both produce tensor {tensor} "
+                    f"'{subgraph.tensors[tensor].name}'",
+                    location=f"subgraph {index}",
+                    code="two-producers",
                 )
             producer[tensor] = number
 
@@ -423,15 +425,21 @@ def _check_options(graph: Graph, options: LoadOptions) -> None:
     """TFLite files store every shape: stating the stored one is fine, another one would be a lie."""
     if options.dims:
         name = next(iter(options.dims))
-        raise UsageError(f"--dim {name} does not apply: a TFLite model has no named dimensions")
+        raise UsageError("a TFLite model has no named dimensions", location=f"--dim {name}", code="no-such-dimension")
     inputs = {graph.tensors[tensor].name: graph.tensors[tensor].shape for tensor in graph.inputs}
     for name, shape in options.input_shapes.items():
         if name not in inputs:
             hint, known = did_you_mean(name, inputs), _list(list(inputs))
-            raise UsageError(f"--input-shape {name}: the model has no such input{hint}; its inputs are {known}")
+            raise UsageError(
+                f"the model has no such input{hint}; its inputs are {known}",
+                location=f"--input-shape {name}",
+                code="no-such-tensor",
+            )
         if tuple(shape) != inputs[name]:
             stored = ",".join(map(str, inputs[name] or ()))
             raise UsageError(
-                f"--input-shape {name}: a TFLite file stores its shapes, and this input has {stored}; "
-                "convert the model again to change it"
+                f"a TFLite file stores its shapes, and this input has {stored}",
+                code="shape-differs",
+                location=f"--input-shape {name}",
+                action="convert the model again to change it",
             )

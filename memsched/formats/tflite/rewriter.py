@@ -74,13 +74,13 @@ def serialize(module: Module, graph: Graph, order: Sequence[int], *, control_dep
     """
     native: TfliteNative = module.native
     if sorted(order) != list(range(len(graph.ops))):
-        raise InternalError("the order of a rewritten graph does not name each of its ops once")
+        raise InternalError("the order of a rewritten graph does not name each of its ops once", code="op-count")
     try:
         data = GraphRewriter(module, native, graph).file(order)
         if control_dependencies:
             data = tflite_metadata.with_order(data)
     except ModelError as error:
-        raise ModelError(f"{describe(module.path)} cannot be written: {error}") from None
+        raise error.at(f"{describe(module.path)} cannot be written") from None
     return data
 
 
@@ -271,14 +271,16 @@ class GraphRewriter:
         if source in self._op and (op.origin is not None or op.type == self._given.ops[self._op[source]].type):
             return self._copy(op, self._op[source])
         if op.origin is not None:
-            raise InternalError(f"op '{op.name}' is made from '{op.origin}', which the model does not hold")
+            raise InternalError(
+                f"op '{op.name}' is made from '{op.origin}', which the model does not hold", code="unknown-op"
+            )
         return self._helper(op)
 
     def _copy(self, op: Op, number: int) -> Item:
         origin, operator = self._given.ops[number], self._subgraph.operators[self._steps[number]]
         table = self._operator_tables[self._steps[number]]
         if (op.type, op.positions) != (origin.type, origin.positions):
-            raise InternalError(f"op '{op.name}' is no piece of '{origin.name}'")
+            raise InternalError(f"op '{op.name}' is no piece of '{origin.name}'", code="no-piece")
         outputs = list(operator.outputs)
         places = [
             place for place, tensor in enumerate(outputs) if tensor >= 0 and not self._subgraph.tensors[tensor].variable
@@ -320,12 +322,14 @@ class GraphRewriter:
         elif name in places and isinstance(value, tuple):
             inputs[places[name]] = self._constants.like(inputs[places[name]], value)
         else:
-            raise InternalError(f"op '{op.name}': attribute '{name}' cannot be changed to {value}")
+            raise InternalError(
+                f"op '{op.name}': attribute '{name}' cannot be changed to {value}", code="bad-attribute"
+            )
 
     def _helper(self, op: Op) -> Item:
         """Return an operator that the file does not have: a slice, a concatenation or a pad."""
         if not self._codes.known(op.type):
-            raise InternalError(f"op '{op.name}' of type {op.type} cannot be added")
+            raise InternalError(f"op '{op.name}' of type {op.type} cannot be added", code="bad-helper")
         if op.loop is not None:
             return self._while(op, op.loop) if op.loop.tile is None else self._if(op, op.loop, op.loop.tile)
         inputs = [self._read(op, tensor) for tensor in op.inputs]
@@ -339,7 +343,7 @@ class GraphRewriter:
         if op.type == "CONCATENATION":
             axis = op.attributes["axis"]
             if not isinstance(axis, int):
-                raise InternalError(f"op '{op.name}' has no axis")
+                raise InternalError(f"op '{op.name}' has no axis", code="bad-helper")
             fields[OperatorSlot.OPTIONS_TYPE] = Scalar("uint8", number_of("BuiltinOptions", "ConcatenationOptions"))
             slot = field("ConcatenationOptions", "axis").slot
             fields[OperatorSlot.OPTIONS] = TableItem({slot: Scalar("int32", axis)})
@@ -355,7 +359,7 @@ class GraphRewriter:
         for name, _ in CONSTANT_INPUTS.get(op.type, ()):
             value = op.attributes[name]
             if not isinstance(value, tuple):
-                raise InternalError(f"op '{op.name}' has no {name}")
+                raise InternalError(f"op '{op.name}' has no {name}", code="bad-helper")
             rank = len(self._graph.tensors[op.inputs[0]].shape or ())
             inputs.append(self._constants.integers(value, (rank, 2) if name == "paddings" else (rank,)))
         if op.type == "RESHAPE":
@@ -426,7 +430,7 @@ class GraphRewriter:
     def _read(self, op: Op, tensor: int) -> int:
         name = self._graph.tensors[tensor].name
         if name not in self._index:
-            raise InternalError(f"op '{op.name}' reads '{name}', which nothing made before it")
+            raise InternalError(f"op '{op.name}' reads '{name}', which nothing made before it", code="read-unmade")
         return self._index[name]
 
     def _place(self, tensor: int, like: int) -> int:
@@ -489,5 +493,5 @@ def _with_options(op: Op, table: FlatbufferTable, changes: Mapping[str, str | in
     if op.type == "STRIDED_SLICE":
         return {OperatorSlot.OPTIONS: with_masks(options, op.attributes)}
     if options is None:
-        raise InternalError(f"op '{op.name}' has no options to change")
+        raise InternalError(f"op '{op.name}' has no options to change", code="bad-attribute")
     return {OperatorSlot.OPTIONS: with_changes(op.type, options, changes)}

@@ -71,7 +71,7 @@ class TfliteCutter:
             data = new_file(self._source, parts, metadata)
             _check(self._model, data, parts)
         except ModelError as error:
-            raise ModelError(f"{describe(self._module.path)}: a segment cannot be written: {error}") from None
+            raise error.at(f"{describe(self._module.path)}: a segment cannot be written") from None
         return data
 
     def _refuse_states(self, segment: Segment) -> None:
@@ -83,15 +83,17 @@ class TfliteCutter:
                 one, other = next(op for op in group if op in inside), outside[0]
                 names = f"'{graph.ops[one].name}' and '{graph.ops[other].name}'"
                 raise ModelError(
-                    f"{describe(self._module.path)}: operators {names} use one state{self._states(group)} "
-                    "and have to be in one segment"
+                    f"operators {names} use one state{self._states(group)} and have to be in one segment",
+                    code="state-shared",
+                    location=describe(self._module.path),
                 )
         kinds = {tensor.name: tensor.dtype for tensor in graph.tensors}
         for name in (*segment.inputs, *segment.outputs):
             if kinds.get(name) in _NOT_HANDED_OVER:
                 raise ModelError(
-                    f"{describe(self._module.path)}: '{name}' is a {kinds[name]}, which cannot go from one segment "
-                    "to another"
+                    f"'{name}' is a {kinds[name]}, which cannot go from one segment to another",
+                    code="not-handed-over",
+                    location=describe(self._module.path),
                 )
 
     def _states(self, group: Sequence[int]) -> str:
@@ -165,11 +167,13 @@ def _check(model: FileModel, data: bytes, parts: Sequence[NewSubgraph]) -> None:
         for tensor, now in zip(part.tensors, new.tensors, strict=True):
             was = old.tensors[tensor]
             if (was.shape, was.dtype, was.variable, was.has_data) != (now.shape, now.dtype, now.variable, now.has_data):
-                raise ModelError(f"tensor '{was.name}' does not read back; the file is damaged")
+                raise ModelError(f"tensor '{was.name}' does not read back; the file is damaged", code="damaged")
             if was.has_data and model.contents(was.buffer) != written.contents(now.buffer):
-                raise ModelError(f"the values of '{was.name}' do not read back; the file is damaged")
+                raise ModelError(f"the values of '{was.name}' do not read back; the file is damaged", code="damaged")
         for number, operator in zip(part.operators, new.operators, strict=True):
             was_operator = old.operators[number]
             expected = (was_operator.type, was_operator.attributes, tuple(place[one] for one in was_operator.inputs))
             if (operator.type, operator.attributes, operator.inputs) != expected:
-                raise ModelError(f"operator {number} ({was_operator.type}) does not read back; the file is damaged")
+                raise ModelError(
+                    f"operator {number} ({was_operator.type}) does not read back; the file is damaged", code="damaged"
+                )

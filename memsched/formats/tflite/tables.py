@@ -32,7 +32,9 @@ def copied(
         if table.place(slot) is None or slot in fields or slot in without:
             continue
         if slot not in schema.fields:
-            raise ModelError(f"its table {kind} has fields of a later schema (slot {slot}), which would be lost")
+            raise ModelError(
+                f"its table {kind} has fields of a later schema (slot {slot}), which would be lost", code="later-schema"
+            )
         found[slot] = _place(table, slot) if slot == moved else _field(table, schema.fields[slot])
     return TableItem({**found, **fields})
 

@@ -48,7 +48,7 @@ def serialize(module: Module, orders: Mapping[int, Sequence[int]], *, control_de
             data, shift = metadata.with_metadata(data, model, metadata.CONTROL_DEPENDENCIES, payload)
         _check(model, data, changed, shift)
     except ModelError as error:
-        raise ModelError(f"{describe(module.path)} cannot be written: {error}") from None
+        raise error.at(f"{describe(module.path)} cannot be written") from None
     return data
 
 
@@ -82,7 +82,9 @@ def file_order(module: Module, graph: int, order: Sequence[int]) -> tuple[int, .
     native = _native(module)
     steps = native.mappings[graph].operators
     if sorted(order) != list(range(len(steps))):
-        raise InternalError(f"the order of graph {graph} does not name each of its {len(steps)} ops once")
+        raise InternalError(
+            f"the order of graph {graph} does not name each of its {len(steps)} ops once", code="op-count"
+        )
     subgraph = native.model.subgraphs[graph]
     if all(step == op for step, op in enumerate(order)):
         return tuple(range(len(subgraph.operators)))
@@ -118,7 +120,7 @@ def _with_constants(subgraph: FileSubgraph, ordered: list[int], steps: set[int])
 
 def _native(module: Module) -> TfliteNative:
     if not isinstance(module.native, TfliteNative):
-        raise InternalError("a module that was not read from TFLite cannot be written as TFLite")
+        raise InternalError("a module that was not read from TFLite cannot be written as TFLite", code="wrong-format")
     return module.native
 
 
@@ -130,7 +132,9 @@ def _reordered(model: FileModel, changed: Mapping[int, tuple[int, ...]]) -> byte
         # An offset counts from its own place, so it grows by what its place moves towards the begin.
         offsets = [subgraph.operators[op].table - (start + 4 * place) for place, op in enumerate(order)]
         if min(offsets) <= 0:
-            raise ModelError(f"operators of subgraph {graph} lie before its list of them; the file is damaged")
+            raise ModelError(
+                f"operators of subgraph {graph} lie before its list of them; the file is damaged", code="damaged"
+            )
         struct.pack_into(f"<{len(offsets)}I", data, start, *offsets)
     metadata.clear_offline_plan(model, data)
     return bytes(data)
@@ -163,4 +167,7 @@ def _check(model: FileModel, data: bytes, changed: Mapping[int, tuple[int, ...]]
         expected = tuple(replace(old.operators[op], table=old.operators[op].table + shift) for op in order)
         same = (old.name, old.tensors, old.inputs, old.outputs) == (new.name, new.tensors, new.inputs, new.outputs)
         if not same or new.operators != expected:
-            raise ModelError(f"the list of operators of subgraph {graph} overlaps other parts; the file is damaged")
+            raise ModelError(
+                f"the list of operators of subgraph {graph} overlaps other parts; the file is damaged",
+                code="operators-overlap",
+            )

@@ -7,10 +7,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from memsched.errors import GraphError, ModelError, UnknownShapeError
+from memsched.errors import GraphError, ModelError
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx import functions as onnx_functions
 from memsched.formats.onnx import reader
+from tests.failures import fails
 from tests.formats.onnx_builder import (
     BOOL,
     INT64,
@@ -225,7 +226,7 @@ def test_recursive_functions_are_refused() -> None:
     model = make(
         [call("F", "x", "y")], [value("x", [8])], [value("y", None)], functions=[first, second], domains=["my"]
     )
-    with pytest.raises(ModelError, match="calls itself"):
+    with fails("calls-itself", "F"):
         read(model)
 
 
@@ -233,7 +234,7 @@ def test_functions_that_multiply_beyond_reason_are_refused() -> None:
     functions = [function("F0", node("Relu", "p", "q"))]
     functions += [function(f"F{i}", call(f"F{i - 1}", "p", "m"), call(f"F{i - 1}", "m", "q")) for i in range(1, 40)]
     model = make([call("F39", "x", "y")], [value("x", [8])], [value("y", None)], functions=functions, domains=["my"])
-    with pytest.raises(ModelError, match="inlining"):
+    with fails("too-many-ops"):
         read(model)
     assert not onnx_functions.calls_functions(relu_chain())
 
@@ -267,7 +268,7 @@ def test_nodes_without_names_get_unique_ones_and_own_names_stay() -> None:
 
 def test_a_name_that_two_nodes_of_a_graph_have_is_refused() -> None:
     twice = [node("Relu", "x", "a", name="n"), node("Relu", "a", "y", name="n")]
-    with pytest.raises(ModelError, match=r"graph 'net'.*'n'.*rename"):
+    with fails("name-twice", "'net'", "'n'"):
         read(make(twice, [value("x", [4])], [value("y", None)]))
     # A Constant is no node for the runtime, and a body has names of its own.
     body = branch("body", node("Relu", "a", "b", name="n"), outputs="b")
@@ -339,7 +340,7 @@ def test_unread_outputs_of_unknown_size_count_nothing() -> None:
     assert any("'mask'" in note for note in module.notes)
 
 
-def corrupted() -> list[tuple[str, onnx.ModelProto | bytes, str]]:
+def corrupted() -> list[tuple[str, onnx.ModelProto | bytes, tuple[str, ...]]]:
     two = [value("x", [4])], [value("y", None)]
     no_graph = onnx.ModelProto(ir_version=8)
     no_opset, no_ir, new_ir = relu_chain(), relu_chain(), relu_chain()
@@ -351,52 +352,77 @@ def corrupted() -> list[tuple[str, onnx.ModelProto | bytes, str]]:
     wrong_type = make([node("Relu", "x", "a"), node("Relu", "a", "y")], *two, value_info=[value("a", [4], INT64)])
     weight = constant("w", np.ones(4, "f"))
     return [
-        ("empty", b"", "empty"),
-        ("random", bytes(range(7, 250)), "not an ONNX model"),
-        ("truncated", relu_chain().SerializeToString()[:-7], "not an ONNX model"),
-        ("no graph", no_graph, "no graph"),
-        ("no nodes", make([], *two), "no nodes"),
-        ("no opset", no_opset, "opset_import"),
-        ("opset of another domain", make([node("Relu", "x", "y")], *two, opset=1, domains=["my"]), ""),
-        ("no IR version", no_ir, "IR version"),
-        ("IR version of the future", new_ir, "newer"),
-        ("cycle", make([node("Add", "x b", "a"), node("Relu", "a", "b"), node("Relu", "b", "y")], *two), "cycle"),
-        ("reads itself", make([node("Add", "x y", "y")], *two), "cycle"),
-        ("missing tensor", make([node("Add", "x gone", "y")], *two), "'gone', which no op produces"),
-        ("missing output", make([node("Relu", "x", "a")], *two), "graph output 'y'"),
-        ("two producers", make([node("Relu", "x", "y"), node("Abs", "x", "y")], *two), "more than one producer"),
-        ("input produced", make([node("Relu", "x", "y"), node("Abs", "y", "x")], *two), "more than one producer"),
-        ("two inputs", make([node("Relu", "x", "y")], [value("x", [4]), value("x", [4])], two[1]), "two inputs"),
-        ("two initializers", make([node("Add", "x w", "y")], *two, [weight, weight]), "two initializers"),
-        ("negative dimension", make([node("Relu", "x", "y")], [value("x", [-4])], two[1]), "negative dimension -4"),
-        ("absurd shape", make([node("Relu", "x", "y")], [value("x", [1 << 40, 1 << 40])], two[1]), "2\\^62"),
-        ("negative constant", make([node("Add", "x w", "y")], *two, [absurd]), "negative"),
-        ("element type", make([node("Relu", "x", "y")], [value("x", [4], 99)], two[1]), "element type"),
-        ("wrong declared type", wrong_type, "float32 where the model declares int64"),
-        ("input without type", make([node("Relu", "x", "y")], [onnx.ValueInfoProto(name="x")], two[1]), "no type"),
-        ("split into fewer", make([node("Split", "x", "y z", num_outputs=1)], *two, opset=18), "splits into 1"),
-        ("no equation", make([node("Einsum", "x", "y", equation=bytes(8))], *two), "equation"),
-        ("endless split", make([node("Split", "x", "y", num_outputs=1 << 40)], *two, opset=18), "splits into"),
+        ("empty", b"", ("empty",)),
+        ("random", bytes(range(7, 250)), ("not-onnx",)),
+        ("truncated", relu_chain().SerializeToString()[:-7], ("not-onnx",)),
+        ("no graph", no_graph, ("not-onnx",)),
+        ("no nodes", make([], *two), ("no-ops",)),
+        ("no opset", no_opset, ("no-opset", "opset_import")),
+        ("opset of another domain", make([node("Relu", "x", "y")], *two, opset=1, domains=["my"]), ()),
+        ("no IR version", no_ir, ("no-ir-version",)),
+        ("IR version of the future", new_ir, ("newer-ir-version", "1000")),
+        (
+            "cycle",
+            make([node("Add", "x b", "a"), node("Relu", "a", "b"), node("Relu", "b", "y")], *two),
+            ("read-too-early",),
+        ),
+        ("reads itself", make([node("Add", "x y", "y")], *two), ("read-too-early",)),
+        ("missing tensor", make([node("Add", "x gone", "y")], *two), ("no-producer", "'gone'")),
+        ("missing output", make([node("Relu", "x", "a")], *two), ("no-producer", "'y'")),
+        ("two producers", make([node("Relu", "x", "y"), node("Abs", "x", "y")], *two), ("two-producers",)),
+        ("input produced", make([node("Relu", "x", "y"), node("Abs", "y", "x")], *two), ("two-producers",)),
+        (
+            "two inputs",
+            make([node("Relu", "x", "y")], [value("x", [4]), value("x", [4])], two[1]),
+            ("name-twice", "'x'"),
+        ),
+        ("two initializers", make([node("Add", "x w", "y")], *two, [weight, weight]), ("name-twice", "'w'")),
+        (
+            "negative dimension",
+            make([node("Relu", "x", "y")], [value("x", [-4])], two[1]),
+            ("negative-dimension", "-4"),
+        ),
+        (
+            "absurd shape",
+            make([node("Relu", "x", "y")], [value("x", [1 << 40, 1 << 40])], two[1]),
+            ("absurd-size", "2^62"),
+        ),
+        ("negative constant", make([node("Add", "x w", "y")], *two, [absurd]), ("negative-dimension", "'w'")),
+        ("element type", make([node("Relu", "x", "y")], [value("x", [4], 99)], two[1]), ("no-such-type", "99")),
+        ("wrong declared type", wrong_type, ("type-differs", "float32", "int64")),
+        (
+            "input without type",
+            make([node("Relu", "x", "y")], [onnx.ValueInfoProto(name="x")], two[1]),
+            ("no-type", "'x'"),
+        ),
+        ("split into fewer", make([node("Split", "x", "y z", num_outputs=1)], *two, opset=18), ("bad-attribute", "1")),
+        ("no equation", make([node("Einsum", "x", "y", equation=bytes(8))], *two), ("bad-attribute",)),
+        (
+            "endless split",
+            make([node("Split", "x", "y", num_outputs=1 << 40)], *two, opset=18),
+            ("bad-attribute", f"{1 << 40}"),
+        ),
     ]
 
 
 @pytest.mark.parametrize(
-    ("model", "message"), [case[1:] for case in corrupted()], ids=[case[0] for case in corrupted()]
+    ("model", "expected"), [case[1:] for case in corrupted()], ids=[case[0] for case in corrupted()]
 )
-def test_bad_models_give_one_clear_line(model: onnx.ModelProto | bytes, message: str) -> None:
+def test_bad_models_give_one_clear_line(model: onnx.ModelProto | bytes, expected: tuple[str, ...]) -> None:
     data = model if isinstance(model, bytes) else model.SerializeToString()
-    if message == "":
+    if not expected:
         del (proto := onnx.ModelProto.FromString(data)).opset_import[:1]
-        data, message = proto.SerializeToString(), "opset_import"
-    with pytest.raises(ModelError, match=message) as caught:
+        data, expected = proto.SerializeToString(), ("no-opset", "opset_import")
+    with fails(*expected) as caught:
         reader.read(data, "bad.onnx", LoadOptions())
-    assert str(caught.value).startswith("bad.onnx: ")
+    assert isinstance(caught.value, ModelError)
+    assert caught.value.location.split(": ")[0] == "bad.onnx"
     assert "\n" not in str(caught.value)
 
 
 def test_names_that_are_no_text_are_refused() -> None:
     data = relu_chain().SerializeToString().replace(b"Relu", b"\xff\xfe\xfd\xfc")
-    with pytest.raises(ModelError):
+    with fails("not-utf8"):
         reader.read(data, "bad.onnx")
 
 
@@ -407,7 +433,7 @@ def test_native_inference_meets_no_value_without_a_type() -> None:
     nodes = [helper.make_node("Fuse", ["x"], ["a"], domain="my"), encode]
     model = make(nodes, [value("x", [4], INT64)], [value("y", None)], domains=["my", "ai.onnx.ml"])
     model.opset_import[2].version = 4
-    with pytest.raises(UnknownShapeError, match="'a'"):
+    with fails("unknown-shape", "'a'"):
         read(model)
     assert sizes(read(model, input_shapes={"a": (4,)})) == {"x": 32, "a": 32, "y": 16}
 
@@ -415,7 +441,7 @@ def test_native_inference_meets_no_value_without_a_type() -> None:
 def test_a_capture_produced_too_late_is_refused() -> None:
     then, other = branch("t", node("Relu", "a", "t"), outputs="t"), branch("e", node("Relu", "x", "e"), outputs="e")
     nodes = [node("If", "c", "y", then_branch=then, else_branch=other), node("Abs", "x", "a")]
-    with pytest.raises(ModelError, match="'a' before"):
+    with fails("read-too-early", "'a'"):
         read(make(nodes, [value("x", [4]), value("c", [], BOOL)], [value("y", None)]))
 
 

@@ -54,7 +54,11 @@ def open_model(data: bytes, path: str, dims: Mapping[str, int], ranges: Mapping[
     for name in (*dims, *ranges):
         if name not in names:
             known = ", ".join(f"'{one}'" for one in sorted(names)) or "none"
-            raise UsageError(f"{path}: --dim: no input has an open dimension '{name}'; there are: {known}")
+            raise UsageError(
+                f"--dim: no input has an open dimension '{name}'; there are: {known}",
+                location=path,
+                code="no-such-dimension",
+            )
     fix_named(model, dims)
     model = raised(model)
     every = {one.name: ranges.get(one.name, _UNSTATED) for one in free_inputs(model)}

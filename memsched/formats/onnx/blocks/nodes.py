@@ -60,5 +60,5 @@ def _sorted(wanted: set[int], maker: dict[str, int], reads: Sequence[Sequence[st
             if not left[reader]:
                 heapq.heappush(ready, reader)
     if len(order) < len(wanted):
-        raise InternalError("loops read what follows from them")
+        raise InternalError("loops read what follows from them", code="loops-in-a-circle")
     return order

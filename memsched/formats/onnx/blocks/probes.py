@@ -85,7 +85,9 @@ def probe(light: ModelProto, ranges: Mapping[str, Range]) -> OpenValues:
     """
     if len(ranges) > _MOST_SYMBOLS:
         raise UsageError(
-            f"{len(ranges)} dimensions are open, and at most {_MOST_SYMBOLS} may be: state some with --dim"
+            f"{len(ranges)} dimensions are open, and at most {_MOST_SYMBOLS} may be",
+            action="state some with --dim",
+            code="too-many-open",
         )
     places = {one.name: one.places[0] for one in free_inputs(light)}
     count = len(monomials([str(number) for number in range(len(ranges) + _MOST_COMPUTED)])) + 2
@@ -236,4 +238,7 @@ def _refuse_conflicts(model: ModelProto, known: Mapping[str, tuple[int, ...]], s
         for axis, lengths in enumerate(zip(*padded, strict=True)):
             if axis != along and len(set(lengths) - ({1} if kind != "Concat" else set())) > 1:
                 told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-                raise ModelError(f"at {told}, '{node.name or node.output[0]}' joins values of different lengths")
+                raise ModelError(
+                    f"at {told}, '{node.name or node.output[0]}' joins values of different lengths",
+                    code="lengths-differ",
+                )
