@@ -1,7 +1,7 @@
 """Fixed-point arithmetic as TensorFlow Lite's reference kernels have it: multipliers, ranges, functions of 8 bits.
 
-A number is an integer of 32 bits times a power of two. Products are rounded twice, halves away from zero: once when
-the product of 64 bits becomes 32, and once when it is shifted.
+A number is an integer of 32 bits times a power of two. Products are rounded twice: when the product of 64 bits becomes
+32, halves upwards, and when it is shifted, halves away from zero.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "graph/liveness": ("tests/graph/test_liveness.py", "tests/graph/test_parts.py", "tests/graph/test_uses.py"),
     "graph/uses": ("tests/graph/test_uses.py",),
     "frozen": ("tests/test_frozen.py",),
-    "graph/fixed_point": ("tests/emit/test_emitted.py",),
+    "graph/fixed_point": ("tests/graph/test_fixed_point.py", "tests/emit/test_emitted.py"),
     "graph/kernel": ("tests/emit/test_emitted.py",),
     "graph/stages": ("tests/check/test_stages.py",),
     "graph/addresses": ("tests/graph/test_addresses.py",),
