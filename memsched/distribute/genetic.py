@@ -71,7 +71,7 @@ def evolve(
         from pymoo.optimize import minimize
     except ImportError:
         raise RuntimeUnavailableError(
-            "the genetic search needs pymoo, which is not installed: pip install pymoo"
+            "the genetic search needs pymoo, which is not installed", action="pip install pymoo"
         ) from None
     import numpy as np
 

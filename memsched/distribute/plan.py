@@ -65,12 +65,15 @@ def plan_in(
     for position, share in enumerate(shares):
         space.division(position, share)
         if len(share.bounds) != count + 1:
-            raise UsageError(f"a share of op {share.op} is for {len(share.bounds) - 1} devices, not {count}")
+            problem = f"a share of op {share.op} is for {len(share.bounds) - 1} devices, not {count}"
+            raise UsageError(problem, code="device-count")
     if not 0 <= home < count:
-        raise UsageError(f"device {home} cannot get the outputs: there are {count}")
+        raise UsageError(f"device {home} cannot get the outputs: there are {count}", code="no-such-device")
     blocks = tuple((place, place + 1) for place in range(len(shares))) if blocks is None else blocks
     if [place for start, stop in blocks for place in range(start, stop)] != list(range(len(shares))):
-        raise UsageError("blocks of ops do not cover the order of execution one after the other")
+        raise UsageError(
+            "blocks of ops do not cover the order of execution one after the other", code="order-incomplete"
+        )
     given = (space, tuple(shares), cluster, blocks, home)
     plan = _PlanState(*given).plan(method, lower_bound)
     if not cluster.router.overlap:

@@ -82,10 +82,12 @@ def search(
         UsageError: There is no device ``home``, or no such method.
     """
     if method not in METHODS:
-        raise UsageError(f"there is no method '{method}': choose from {', '.join(METHODS)}")
+        action = f"choose from {', '.join(METHODS)}"
+        raise UsageError(f"there is no method '{method}'", code="option-choice", action=action)
     if not 0 <= home < len(cluster.devices):
         raise UsageError(
-            f"device {home} cannot get the outputs: they are numbered from 0 to {len(cluster.devices) - 1}"
+            f"device {home} cannot get the outputs: they are numbered from 0 to {len(cluster.devices) - 1}",
+            code="no-such-device",
         )
     space = Space.of(graph, order, weights, refused)
     task = _SearchGoal(space, cluster, home, run, least_order, shares_in_order(space.order, start) if start else ())

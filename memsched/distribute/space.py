@@ -26,6 +26,8 @@ _AXES: tuple[Axis, ...] = ("channels", "rows")
 class DistributionError(MemschedError):
     """A network cannot be distributed at all."""
 
+    code = "not-distributable"
+
 
 class NoPlanFitsError(MemschedError):
     """No plan that was found fits the memory of the cluster's devices.
@@ -37,6 +39,7 @@ class NoPlanFitsError(MemschedError):
         smallest: The plan that ``least`` is of, where there is one.
     """
 
+    code = "no-plan-fits"
     exit_code = 3
 
     def __init__(
@@ -101,7 +104,9 @@ class Space(FrozenValue, frozen=True):
         _check(graph)
         order = tuple(range(len(graph.ops))) if order is None else tuple(order)
         if sorted(order) != list(range(len(graph.ops))):
-            raise UsageError(f"an order of {len(order)} ops does not fit a graph of {len(graph.ops)}")
+            raise UsageError(
+                f"an order of {len(order)} ops does not fit a graph of {len(graph.ops)}", code="order-incomplete"
+            )
         layout = layout_of(graph)
         extents = tuple(extents_of(tensor, layout) for tensor in graph.tensors)
         divisions: list[Mapping[Axis, Division]] = []
@@ -134,13 +139,16 @@ class Space(FrozenValue, frozen=True):
         op = self.op(position)
         division = self.divisions[position].get(share.axis)
         if share.op != self.order[position] or division is None:
-            raise UsageError(f"op '{op.name}' ({op.type}) is not at this place, or cannot be divided by {share.axis}")
+            problem = f"op '{op.name}' ({op.type}) is not at this place, or cannot be divided by {share.axis}"
+            raise UsageError(problem, code="not-divisible")
         bounds = share.bounds
         rising = all(low <= high for low, high in itertools.pairwise(bounds))
         if not rising or bounds[0] != 0 or bounds[-1] != division.length:
-            raise UsageError(f"op '{op.name}': bounds {list(bounds)} do not rise from 0 to {division.length}")
+            problem = f"bounds {list(bounds)} do not rise from 0 to {division.length}"
+            raise UsageError(problem, code="bad-bounds", location=f"op '{op.name}'")
         if any(bound % division.unit and bound != division.length for bound in bounds):
-            raise UsageError(f"op '{op.name}': bounds {list(bounds)} are no multiples of {division.unit}")
+            problem = f"bounds {list(bounds)} are no multiples of {division.unit}"
+            raise UsageError(problem, code="bad-bounds", location=f"op '{op.name}'")
         return division
 
     def needs(self, division: Division, start: int, stop: int) -> list[Box]:
@@ -183,7 +191,7 @@ def constant_bytes(graph: Graph, op: Op) -> dict[int, int]:
 
 def _check(graph: Graph) -> None:
     if graph.variables or any(op.effects.stateful for op in graph.ops):
-        raise DistributionError(f"graph '{graph.name}' keeps a state, which no two devices can share")
+        raise DistributionError(f"graph '{graph.name}' keeps a state, which no two devices can share", code="stateful")
     if graph.dependencies:
         first, second = (graph.ops[op] for op in graph.dependencies[0])
         raise DistributionError(
@@ -192,16 +200,20 @@ def _check(graph: Graph) -> None:
             code="order-unkept",
         )
     if not graph.ops:
-        raise DistributionError(f"graph '{graph.name}' has no ops to distribute")
+        raise DistributionError(f"graph '{graph.name}' has no ops to distribute", code="no-operators")
     for op in graph.ops:
         if op.effects.captures:
-            raise DistributionError(f"op '{op.name}' ({op.type}) executes another graph, which is not distributed")
+            problem = f"op '{op.name}' ({op.type}) executes another graph, which is not distributed"
+            raise DistributionError(problem, code="nested-graph")
         if not op.outputs:
-            raise DistributionError(f"op '{op.name}' ({op.type}) has no output that a device could keep")
+            raise DistributionError(
+                f"op '{op.name}' ({op.type}) has no output that a device could keep", code="no-output"
+            )
     exchanged = {tensor for op in graph.ops for tensor in op.inputs} | {*graph.inputs, *graph.outputs}
     for number, tensor in enumerate(graph.tensors):
         if not tensor.sized and number in exchanged:
-            raise DistributionError(f"nothing states the size of '{tensor.name}', which devices would send each other")
+            problem = f"nothing states the size of '{tensor.name}', which devices would send each other"
+            raise DistributionError(problem, code="unknown-size")
 
 
 def _lifetimes(
@@ -211,7 +223,7 @@ def _lifetimes(
     place = {op: position for position, op in enumerate(order)}
     preds = dag.predecessors(graph)
     if any(place[before] > place[op] for op in range(len(order)) for before in preds[op]):
-        raise UsageError("an order executes an op before what it reads is there")
+        raise UsageError("an order executes an op before what it reads is there", code="read-too-early")
     ops = tuple(replace(op, views=(), view_offsets=(), in_place=()) for op in graph.ops)
     storage = Storage.of(replace(graph, ops=ops))
     first, last = [-1] * len(graph.tensors), [-1] * len(graph.tensors)

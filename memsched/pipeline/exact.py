@@ -83,7 +83,7 @@ def schedule(
     started = time.monotonic()
     reason = explain(network, constraints)
     if reason is not None:
-        raise UsageError(reason)
+        raise UsageError(reason, code="no-such-stages")
     deadline = math.inf if limits.time_limit is None else started + limits.time_limit
     condensed = condense(network, constraints)
     if balance in {"params", "macs"}:
@@ -121,7 +121,7 @@ def _price(
             raise InternalError("stages cannot be balanced by memory without a function that says what they need")
         return MemoryPrice(network, condensed, cost)
     if rules is None:
-        raise UsageError("--balance time needs a target with a [pipeline] table")
+        raise UsageError("--balance time needs a target with a [pipeline] table", code="no-pipeline")
     return TimePrice(network, condensed, rules, constraints.stages)
 
 

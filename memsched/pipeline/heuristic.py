@@ -26,7 +26,7 @@ def schedule(network: Network, constraints: Constraints) -> StageSchedule:
     started = time.monotonic()
     reason = explain(network, constraints)
     if reason is not None:
-        raise UsageError(reason)
+        raise UsageError(reason, code="no-such-stages")
     condensed = condense(network, constraints)
     loads = parameters_of(network, condensed)
     stages = even_split(condensed, loads.weights, constraints.stages)

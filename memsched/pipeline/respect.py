@@ -40,7 +40,7 @@ def schedule(network: Network, constraints: Constraints, *, limits: Limits = _DE
     started = time.monotonic()
     reason = explain(network, constraints)
     if reason is not None:
-        raise UsageError(reason)
+        raise UsageError(reason, code="no-such-stages")
     condensed = condense(network, constraints)
     loads = parameters_of(network, condensed)
     deadline = math.inf if limits.time_limit is None else started + limits.time_limit

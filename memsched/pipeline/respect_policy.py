@@ -107,7 +107,7 @@ def session(model: bytes) -> Any:
         import onnxruntime as ort
     except ImportError:
         raise RuntimeUnavailableError(
-            "the learned scheduler needs ONNX Runtime, which is not installed: run pip install onnxruntime"
+            "the learned scheduler needs ONNX Runtime, which is not installed", action="pip install onnxruntime"
         ) from None
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1

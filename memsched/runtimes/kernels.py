@@ -34,7 +34,7 @@ def kernel_seconds(module: Module, data: bytes, *, seed: int = 0) -> dict[str, f
     if not result.ok:
         raise VerificationError(
             f"the model does not run: {' '.join((result.reason or '').split())[:400]}",
-            code="does-not-run",
+            code="not-run",
             location=module.path,
         )
     found: dict[str, float] = result.value

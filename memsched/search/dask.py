@@ -43,7 +43,8 @@ def connect(address: str) -> Iterator[Client]:
         client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise UsageError(f"--dask {address}: no scheduler answers there ({type(error).__name__}: {reason})") from None
+        problem = f"no scheduler answers there ({type(error).__name__}: {reason})"
+        raise UsageError(problem, code="no-scheduler", location=f"--dask {address}") from None
     try:
         _check_workers(client, address)
         yield client
@@ -56,15 +57,19 @@ def _check_workers(client: Client, address: str) -> None:
     try:
         client.wait_for_workers(1, timeout=_CONNECT_SECONDS)
     except TimeoutError:
-        raise UsageError(f"--dask {address}: the scheduler has no workers; start some with 'dask worker'") from None
+        action = "start some with 'dask worker'"
+        where = f"--dask {address}"
+        raise UsageError("the scheduler has no workers", code="no-workers", location=where, action=action) from None
     try:
         versions = client.run(_version)
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
-        raise UsageError(f"--dask {address}: memsched cannot be used on the workers ({reason})") from None
+        problem = f"memsched cannot be used on the workers ({reason})"
+        raise UsageError(problem, code="worker-unusable", location=f"--dask {address}") from None
     for worker, version in sorted(versions.items()):
         if version != __version__:
-            raise UsageError(f"--dask {address}: worker {worker} has memsched {version}, here it is {__version__}")
+            problem = f"worker {worker} has memsched {version}, here it is {__version__}"
+            raise UsageError(problem, code="other-version", location=f"--dask {address}")
 
 
 def _version() -> str:

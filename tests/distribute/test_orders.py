@@ -130,7 +130,7 @@ def test_an_order_that_is_not_proven_proves_nothing(monkeypatch: pytest.MonkeyPa
         return replace(found, schedule=schedule)
 
     monkeypatch.setattr(orders, "schedule_graph", unproven)
-    with pytest.raises(NoPlanFitsError, match="would do") as caught:
+    with pytest.raises(NoPlanFitsError) as caught:
         plan_in_best_order(wide_first(), cluster(1, memory=1), Run(Limits(None)))
     assert not caught.value.proven
 

@@ -14,7 +14,7 @@ from memsched.distribute.checking import check_plan
 from memsched.distribute.plan import plan_in, plan_of
 from memsched.distribute.population import Population
 from memsched.distribute.refine import bounds_of
-from memsched.distribute.space import DistributionError, Space
+from memsched.distribute.space import Space
 from memsched.distribute.violations import violations
 from memsched.errors import UsageError
 from memsched.graph.distribution import Axis, Distribution, Share, Transfer
@@ -32,6 +32,7 @@ from tests.distribute.graphs import (
     random_shares,
     rows,
 )
+from tests.failures import fails
 
 PAPER = (rows(0, 0, 2, 4, 6), channels(1, 0, 1, 2, 2), rows(2, 0, 3, 6, 6), rows(3, 0, 2, 4, 6))
 
@@ -192,7 +193,7 @@ def test_bad_shares_are_refused(share: Share) -> None:
 
 def test_a_state_is_refused() -> None:
     graph = dataclasses.replace(figure(), variables=(0,))
-    with pytest.raises(DistributionError, match="state"):
+    with fails("stateful", "'"):
         Space.of(graph)
 
 
@@ -246,7 +247,7 @@ def test_another_order_of_execution() -> None:
     plan = plan_of(graph, shares, cluster())
     assert [share.op for share in plan.shares] == [0, 2, 1, 3]
     check_plan(graph, plan, cluster())
-    with pytest.raises(UsageError, match="before"):
+    with fails("read-too-early"):
         plan_of(graph, [PAPER[1], PAPER[0], *PAPER[2:]], cluster())
 
 

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memsched.check.stages import check_stages
-from memsched.errors import UsageError
 from memsched.graph.stages import Constraints, Network, Skips, StageSchedule, figures
 from memsched.pipeline import exact
 from memsched.pipeline.condense import condense
@@ -22,6 +21,7 @@ from memsched.search.limits import Limits
 from memsched.targets.load import load_target
 from memsched.targets.model import PipelineRules
 from scripts.networks.pipelines import keras_network, random_network
+from tests.failures import fails
 from tests.pipeline.networks import all_schedules, communication_of, constraints, networks
 
 CORAL = load_target("coral_edgetpu").pipeline
@@ -167,5 +167,5 @@ def test_a_long_network_by_memory_is_cut_around_what_needs_most() -> None:
 
 
 def test_time_needs_a_pipeline() -> None:
-    with pytest.raises(UsageError, match=r"--balance time needs a target with a \[pipeline\] table"):
+    with fails("no-pipeline", "--balance time", "[pipeline]"):
         exact.schedule(keras_network("Xception"), Constraints(2), balance="time")

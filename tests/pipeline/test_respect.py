@@ -19,7 +19,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from memsched.check.stages import check_stages
-from memsched.errors import RuntimeUnavailableError, UsageError
+from memsched.errors import UsageError
 from memsched.graph.stages import Constraints, Network, StageSchedule
 from memsched.pipeline import exact, respect, respect_policy
 from memsched.pipeline.condense import condense, parameters_of
@@ -28,6 +28,7 @@ from memsched.pipeline.respect_embedding import PARENTS, WIDTH, asap_levels, emb
 from memsched.pipeline.respect_policy import policy_order
 from memsched.search.limits import Limits
 from scripts.networks.pipelines import NETWORKS, keras_network, random_network
+from tests.failures import fails
 from tests.pipeline.networks import constraints, network, networks, parameters_of_stages
 
 RECORD = Path(__file__).parents[2] / "docs" / "respect.json"
@@ -204,7 +205,7 @@ def test_without_onnxruntime_the_message_says_what_to_install(monkeypatch: pytes
         return real(name, namespace, local, names or (), level)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(RuntimeUnavailableError, match="pip install onnxruntime"):
+    with fails("runtime-missing", "pip install onnxruntime"):
         respect.schedule(network([(0, 1)], [1, 1]), Constraints(2))
 
 

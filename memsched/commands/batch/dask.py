@@ -175,5 +175,5 @@ def _inside(folder: Path, location: str) -> Path:
     """Return the place of a file below ``folder``; refuse one that would lie elsewhere."""
     path = Path(os.path.normpath(folder / PurePath(location)))
     if not path.is_relative_to(folder):
-        raise OutputError(f"'{location}' does not lie beside the model")
+        raise OutputError(f"'{location}' does not lie beside the model", code="outside-folder")
     return path

@@ -49,8 +49,10 @@ def read_list(path: str) -> tuple[str, ...]:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ModelError(f"list '{path}' cannot be read: {reason}") from None
+        reason, code = (
+            (error.strerror, "unreadable") if isinstance(error, OSError) else ("it is not UTF-8 text", "not-text")
+        )
+        raise ModelError(f"list '{path}' cannot be read: {reason}", code=code) from None
     return tuple(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
 
 
@@ -70,7 +72,7 @@ def find_models(paths: Iterable[str], *, leave_out: str) -> tuple[BatchModel, ..
             found.setdefault(_real(model), model)
     if not found:
         where = ", ".join(f"'{path}'" for path in given) or "the list"
-        raise ModelError(f"there is no {' or '.join(EXTENSIONS)} file in {where}")
+        raise ModelError(f"there is no {' or '.join(EXTENSIONS)} file in {where}", code="no-models")
     models = tuple(found.values())
     return tuple(BatchModel(model, name) for model, name in zip(models, _names(models), strict=True))
 
@@ -130,7 +132,7 @@ def check_apart(models: Sequence[BatchModel], folder: str, others: Iterable[str]
     for name in (*names, *others):
         path = Path(folder, name)
         if _identity(path) in inputs:
-            raise OutputError(f"'{path}' is an input: name another folder with -o")
+            raise OutputError(f"'{path}' is an input", code="would-overwrite", action="name another folder with -o")
 
 
 def _identity(path: str | Path) -> tuple[int, int] | str:

@@ -87,7 +87,7 @@ def run_batch(
         OutputError: The folder cannot be made or written, or an output would overwrite an input.
     """
     if parallel < 1:
-        raise UsageError(f"--workers {parallel} is not possible: give 1 or more")
+        raise UsageError(f"--workers {parallel} is not possible", code="option-range", action="give 1 or more")
     started = time.monotonic()
     check_apart(models, folder, SUMMARIES)
     make_folder(folder)

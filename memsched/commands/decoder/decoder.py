@@ -122,9 +122,10 @@ def decode_in_place(source: str, options: DecoderOptions) -> DecoderModel:
     """
     started = time.monotonic()
     if source == STANDARD_STREAM:
-        raise UsageError("a decoder is run in processes of its own: give a file, not standard input")
+        action = "give a file, not standard input"
+        raise UsageError("a decoder is run in processes of its own", code="needs-file", action=action)
     if options.tokens <= FURTHER:
-        raise UsageError(f"--tokens must be above {FURTHER}")
+        raise UsageError(f"--tokens must be above {FURTHER}", code="option-range")
     budget = parse_size(options.budget) if isinstance(options.budget, str) else options.budget
     data, path = read_source(source)
     decoder = format_in(data).open_decoder(data, path, options.dims, options.length)
@@ -170,7 +171,8 @@ def _compared(options: DecoderOptions, prompt: int) -> list[int]:
 def _refuse_wrong(texts: Sequence[TextComparison]) -> None:
     for one in texts:
         if one.message is not None:
-            raise VerificationError(f"in place it does not run a prompt of {one.tokens} tokens: {one.message}")
+            problem = f"in place it does not run a prompt of {one.tokens} tokens: {one.message}"
+            raise VerificationError(problem, code="not-run")
         if not one.equal and not (one.error is not None and one.error <= TOLERANCE):
             raise VerificationError(
                 f"outputs of a prompt of {one.tokens} tokens differ by {one.error} in place; nothing was written"

@@ -111,7 +111,7 @@ class DeviceModels:
         """
         model = self.steps[device][step]
         if model is None:
-            raise UsageError(f"device {device} computes nothing in step {step}")
+            raise UsageError(f"device {device} computes nothing in step {step}", code="no-such-file")
         metadata = {"memsched_device": str(device), "memsched_step": str(step), "memsched_version": __version__}
         part = self.writer.write(model.graph, model.parts, metadata)
         digest = hashlib.sha256(part.data).hexdigest()
@@ -359,7 +359,8 @@ def _baseline(plan: Distribution, cluster: Cluster) -> RuleBaseline:
 def _without(cluster: Cluster, drop: Sequence[str | int]) -> tuple[Cluster, tuple[str, ...]]:
     gone = dict.fromkeys(cluster.devices[_number(cluster, one)].name for one in drop)
     if len(gone) == len(cluster.devices) > 1:
-        raise UsageError(f"all {len(gone)} devices of cluster '{cluster.name}' have dropped out: leave one")
+        problem = f"all {len(gone)} devices of cluster '{cluster.name}' have dropped out"
+        raise UsageError(problem, code="no-device-left", action="leave one")
     for name in gone:
         cluster = without(cluster, [device.name for device in cluster.devices].index(name))
     return cluster, tuple(gone)
@@ -374,7 +375,7 @@ def _number(cluster: Cluster, wanted: str | int) -> int:
     if text.isascii() and text.isdigit() and len(text) <= len(str(len(names))) and int(text) < len(names):
         return int(text)
     hint = did_you_mean(text, names) or f"; devices: {', '.join(names)}, or 0 to {len(names) - 1}"
-    raise UsageError(f"cluster '{cluster.name}' has no device '{text}'{hint}")
+    raise UsageError(f"cluster '{cluster.name}' has no device '{text}'{hint}", code="no-such-device")
 
 
 # Running ------------------------------------------------------------------------------------------------------------
@@ -405,7 +406,8 @@ def run_plan(
     runner = row_runner_of(module.format)
     runner.package.require("--no-run")
     if throttled == "cores" and runner.kernels is None:
-        raise UsageError(f"--calibrate: {runner.name} does not say how long single operators take")
+        problem = f"{runner.name} does not say how long single operators take"
+        raise UsageError(problem, code="no-operator-times", location="--calibrate")
     beside = format_of(module).external_files(module) and module.path != STANDARD_STREAM
     executed = execute(
         module,
@@ -459,7 +461,7 @@ def calibrated_text(distributed: DistributedNetwork) -> str:
         UsageError: No such run was made.
     """
     if distributed.executed is None or distributed.executed.throttled is None:
-        raise UsageError("only a throttled run can calibrate a cluster")
+        raise UsageError("only a throttled run can calibrate a cluster", code="not-throttled")
     names = [
         [[distributed.module.graph.ops[part.op].name for part in mine] for mine in step.computations]
         for step in distributed.plan.steps

@@ -93,7 +93,8 @@ def execute(
     request = {**asked, "model": source, "feeds": feeds, "outputs": names}
     whole = run_in_child(_REFERENCE, request, 10 * patience_seconds)
     if not whole.ok:
-        raise VerificationError(f"{module.path}: {runner.name} does not run the model as given: {_short(whole.reason)}")
+        problem = f"{runner.name} does not run the model as given: {_short(whole.reason)}"
+        raise VerificationError(problem, code="not-run", location=module.path)
     programs = [program_of(followed, device, models[device]) for device in range(followed.plan.devices)]
     run = run_cluster(
         programs,
@@ -215,7 +216,8 @@ def _feeds(inputs: Sequence[Tensor], seed: int, path: str) -> list[dict[str, np.
 
     for tensor in inputs:
         if tensor.dtype not in np.sctypeDict or tensor.shape is None:
-            raise ModelError(f"{path}: no random values can be made for input '{tensor.name}': use --no-run")
+            problem = f"no random values can be made for input '{tensor.name}'"
+            raise ModelError(problem, code="no-random-inputs", location=path, action="use --no-run")
     integers = any(np.dtype(tensor.dtype).kind in "iu" for tensor in inputs)
     found = []
     for bound in _INTEGER_BOUNDS if integers else _INTEGER_BOUNDS[:1]:

@@ -352,19 +352,20 @@ def check_folder(folder: str | os.PathLike[str], *, force: bool) -> dict[str, st
             check_writable(str(path / PLAN_FILE), within=str(path))
             return {}
         if not path.is_dir():
-            raise OutputError(f"'{folder}' is a file: -o names a folder")
+            raise OutputError(f"'{folder}' is a file: -o names a folder", code="not-a-folder")
         names = sorted(entry.name for entry in path.iterdir())
         known = _earlier(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise OutputError(f"'{folder}' cannot be looked into: {reason}") from None
+        raise OutputError(f"'{folder}' cannot be looked into: {reason}", code="unreadable") from None
     own = {*known, PLAN_FILE} if known else set()
     foreign = [name for name in names if name not in own and not _is_temporary(name)]
     if foreign and not force:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
         raise OutputError(
-            f"'{folder}' holds files that are no plan's: '{foreign[0]}'{more}; name another folder, or give --force "
-            "to write beside them"
+            f"'{folder}' holds files that are no plan's: '{foreign[0]}'{more}",
+            code="would-mix",
+            action="name another folder, or give --force to write beside them",
         )
     return known
 
@@ -410,7 +411,7 @@ def save_distributed(
     try:
         return _write(distributed, Path(folder), earlier)
     except OSError as error:
-        raise OutputError(f"'{folder}' cannot be written: {error.strerror or error}") from None
+        raise OutputError(f"'{folder}' cannot be written: {error.strerror or error}", code="not-written") from None
 
 
 def _write(distributed: DistributedNetwork, folder: Path, earlier: dict[str, str]) -> Report[DistributionReport]:
@@ -423,7 +424,8 @@ def _write(distributed: DistributedNetwork, folder: Path, earlier: dict[str, str
                     continue
                 name = file_name(source, distributed.module.format, device, step)
                 if source != STANDARD_STREAM and same_file(folder / name, source):
-                    raise OutputError(f"'{folder / name}' is the input: name another folder with -o")
+                    action = "name another folder with -o"
+                    raise OutputError(f"'{folder / name}' is the input", code="would-overwrite", action=action)
                 files.add(folder / name, distributed.models.file(device, step))
                 written.add(name)
         report = report_of(distributed)

@@ -189,7 +189,8 @@ def pipeline(
     module = load_module(data, path, stated(input_shapes, dims))
     rules = load_target(target or _DEFAULT_TARGET)
     if rules.pipeline is None:
-        raise UsageError(f"target '{rules.name}' states no pipeline: add a [pipeline] table, as in {_DEFAULT_TARGET}")
+        action = f"add a [pipeline] table, as in {_DEFAULT_TARGET}"
+        raise UsageError(f"target '{rules.name}' states no pipeline", code="no-pipeline", action=action)
     if verify:
         check_runner(module)
     prepared = prepare(module, rules, in_place=in_place)
@@ -285,7 +286,8 @@ def _measured(network: Network, rules: PipelineRules, seconds: Mapping[str, floa
         UsageError: No operator was measured.
     """
     if not any(layer.name in seconds for layer in network.layers):
-        raise UsageError("--profile model: the runtime measures no operator of this model by its name")
+        problem = "the runtime measures no operator of this model by its name"
+        raise UsageError(problem, code="no-operator-times", location="--profile model")
     layers = tuple(replace(one, macs=round(1e9 * seconds.get(one.name, 0.0))) for one in network.layers)
     nanoseconds = msgspec.structs.replace(
         rules,
@@ -302,18 +304,21 @@ def _named(network: Network, names: Sequence[str], option: str) -> tuple[int, ..
     found = []
     for name in names:
         if name not in known:
-            raise UsageError(f"{option} '{name}': the model has no such operator{did_you_mean(name, known)}")
+            problem = f"the model has no such operator{did_you_mean(name, known)}"
+            raise UsageError(problem, code="no-such-operator", location=f"{option} '{name}'")
         found.append(known[name])
     return tuple(dict.fromkeys(found))
 
 
 def _check_request(network: Network, constraints: Constraints, scheduler: Scheduler, balance: Balance) -> None:
     if constraints.stages < 1:
-        raise UsageError(f"--stages {constraints.stages}: a pipeline has at least one stage")
+        where = f"--stages {constraints.stages}"
+        raise UsageError("a pipeline has at least one stage", code="option-range", location=where)
     if scheduler != "exact" and balance != "params":
-        raise UsageError(f"--scheduler {scheduler} balances parameters alone: --balance {balance} needs exact")
+        problem = f"--scheduler {scheduler} balances parameters alone: --balance {balance} needs exact"
+        raise UsageError(problem, code="option-conflict")
     if (reason := explain(network, constraints)) is not None:
-        raise UsageError(reason)
+        raise UsageError(reason, code="no-such-stages")
 
 
 def _schedule(

@@ -185,8 +185,9 @@ def _relay(
     rules = runtime_of(given_module, target).relay_rules()
     if rules is None:
         raise UsageError(
-            f"'{given_module.path}' for target '{target.name}' is not executed in one block of memory: give a TFLite "
-            "model and --target tflm, or a target like it"
+            f"'{given_module.path}' for target '{target.name}' is not executed in one block of memory",
+            code="no-block",
+            action="give a TFLite model and --target tflm, or a target like it",
         )
     rules.check(given_module)
     if options.verify:
@@ -194,7 +195,7 @@ def _relay(
     cut = as_cut(given_module, data, options, run)
     module = cut.module
     if not module.graphs[0].ops:
-        raise ModelError(f"'{module.path}' has no operators: there is nothing to cut")
+        raise ModelError(f"'{module.path}' has no operators: there is nothing to cut", code="no-operators")
     prepared = prepare(module, target, in_place="inplace" in options.allow)
     given = rules.needs(data).total(rules.bits)
     budget = asked.of(given) if isinstance(asked, Percentage) else asked

@@ -80,7 +80,7 @@ def run_text(file: DecoderFile, past: int, steps: Sequence[int], *, seed: int) -
     result = run_in_child(f"{_PROCESS}:measure", request, _TIMEOUT)
     if not result.ok:
         problem = f"'{file.path.name}' does not run {steps[0]} tokens behind {past}: {_line(result.reason)}"
-        raise UsageError(problem, code="does-not-run")
+        raise UsageError(problem, code="not-run")
     taken = {name: result.value[name] for name in ("opened", "idle", "process", "runs", "settled")}
     return GenerationRun(**taken, seconds=tuple(result.value["seconds"]))
 
@@ -101,7 +101,7 @@ def race_texts(
     }
     result = run_in_child(f"{_PROCESS}:race", request, _TIMEOUT)
     if not result.ok:
-        raise UsageError(f"the model does not run behind {past} tokens: {_line(result.reason)}", code="does-not-run")
+        raise UsageError(f"the model does not run behind {past} tokens: {_line(result.reason)}", code="not-run")
     seconds: tuple[float, float] = tuple(result.value["seconds"])
     return seconds
 
@@ -122,7 +122,7 @@ def compare_texts(
     request = _comparison((first, second), prompts, chunk, further, seed)
     result = run_in_child(f"{_PROCESS}:compare_files", request, _TIMEOUT)
     if not result.ok:
-        raise UsageError(f"the model does not run from an empty past: {_line(result.reason)}", code="does-not-run")
+        raise UsageError(f"the model does not run from an empty past: {_line(result.reason)}", code="not-run")
     return f"onnxruntime {result.value['version']}", tuple(TextComparison(**one) for one in result.value["rows"])
 
 

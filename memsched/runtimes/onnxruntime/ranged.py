@@ -221,11 +221,11 @@ def compare_at(
     result = run_in_child(_COMPARE, request, _TIMEOUT)
     if not result.ok:
         problem = f"the model does not run at these sizes: {' '.join((result.reason or '').split())}"
-        raise UsageError(problem, code="does-not-run")
+        raise UsageError(problem, code="not-run")
     rows = result.value["rows"]
     said = [row["given"] for row in rows if row["given"] is not None]
     if len(said) == len(rows):
-        raise UsageError(f"the model does not run at any of these sizes: {said[0]}", code="does-not-run")
+        raise UsageError(f"the model does not run at any of these sizes: {said[0]}", code="not-run")
     return f"onnxruntime {result.value['version']}", [[AtSize(**one) for one in row["others"]] for row in rows]
 
 

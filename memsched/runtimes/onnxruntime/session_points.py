@@ -201,7 +201,7 @@ def draw_feeds(data: bytes, folder: Path | None, options: LoadOptions, file: Pat
     said = result.reason if not result.ok else result.value["failed"]
     if said is not None:
         problem = f"the model cannot be run on random inputs: {' '.join(said.split())}"
-        raise UsageError(problem, code="does-not-run")
+        raise UsageError(problem, code="not-run")
 
 
 def measure_session(

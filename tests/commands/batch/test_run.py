@@ -22,12 +22,12 @@ from memsched.commands.batch.inputs import BatchModel, find_models, read_list
 from memsched.commands.batch.process import BatchJob, JobProgress, JobResult, ProcessDiedError, Processes
 from memsched.commands.batch.run import Event, run_batch
 from memsched.commands.options import BatchOptions
-from memsched.errors import ModelError, OutputError, RuntimeUnavailableError, UsageError
 from memsched.report.batch import Status, dump_html
 from memsched.report.schema import json_schema
 from memsched.search.dask import connect
 from memsched.search.processes import start_process
 from tests import small_models
+from tests.failures import fails
 from tests.formats import tflite_builder
 
 QUICK = BatchOptions(verify=False)
@@ -96,15 +96,15 @@ def test_lists(tmp_path: Path) -> None:
     path = tmp_path / "list.txt"
     path.write_text("# my models\na.onnx\n\n  b c.onnx \n", encoding="utf-8")
     assert read_list(str(path)) == ("a.onnx", "b c.onnx")
-    with pytest.raises(ModelError, match=r"list '.*' cannot be read"):
+    with fails("unreadable", "none.txt"):
         read_list(str(tmp_path / "none.txt"))
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(ModelError, match="not UTF-8"):
+    with fails("not-text", "UTF-8", "list.txt"):
         read_list(str(path))
 
 
 def test_a_folder_without_models(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"no \.onnx or \.tflite file"):
+    with fails("no-models", ".onnx", ".tflite", str(tmp_path)):
         find_models([str(tmp_path)], leave_out="out")
 
 
@@ -113,7 +113,7 @@ def test_no_input_is_overwritten(tmp_path: Path) -> None:
     given.write_bytes(small_models.chain())
     (tmp_path / "net.onnx").write_bytes(small_models.chain())
     models = find_models([str(tmp_path / "net.onnx"), str(given)], leave_out=str(tmp_path))
-    with pytest.raises(OutputError, match="is an input"):
+    with fails("would-overwrite", "net_memsched.onnx", "-o"):
         run_batch(models, QUICK, str(tmp_path), Processes())
     assert not (tmp_path / "batch.json").exists()
 
@@ -281,13 +281,13 @@ def children_of(parent: int) -> int:
 
 
 def test_workers_below_one(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--workers 0"):
+    with fails("option-range", "--workers 0"):
         run_batch(models_of("a"), QUICK, str(tmp_path), Fake(), parallel=0)
 
 
 def test_dask_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(RuntimeUnavailableError, match=r"pip install distributed"), connect("tcp://a:1"):
+    with fails("runtime-missing", "pip install distributed"), connect("tcp://a:1"):
         pass
 
 
