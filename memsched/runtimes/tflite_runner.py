@@ -128,4 +128,4 @@ def _check(name: str, data: bytes) -> None:
     try:
         parse(data)
     except ModelError as error:
-        raise ModelError(f"{name} cannot be read: {error}", code=error.code) from None
+        raise error.at(f"{name} cannot be read") from None

@@ -238,7 +238,7 @@ def finish(
         kept = replace(facts, file_head=first.file_head, refusals=first.refusals, plan_fault=first.plan_fault)
         return written, kept
     except ModelError as error:
-        raise ModelError(f"{describe(module.path)} cannot be written: {error}", code=error.code) from None
+        raise error.at(f"{describe(module.path)} cannot be written") from None
 
 
 def _finish(

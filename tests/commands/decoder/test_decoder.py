@@ -150,7 +150,7 @@ def test_what_makes_something_else_of_nan_is_not_written(tmp_path: Path, monkeyp
 def test_what_is_no_decoder_is_refused(tmp_path: Path) -> None:
     model = decoder()
     del model.graph.output[1:]
-    with fails("no-caches"):
+    with fails("no-decoder"):
         _made(tmp_path, model)
     with fails("no-such-dimension", "--length", "'length'"):
         _made(tmp_path, decoder(), length="tokens_in")
