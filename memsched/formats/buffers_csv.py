@@ -99,8 +99,10 @@ class BufferTable(FrozenValue, frozen=True):
             if block.offset is not None and block.offset + block.size > capacity:
                 column = self.header[self.offset_column]
                 raise BuffersError(
-                    f"{self.name} line {self.lines[index]}, column '{column}': buffer '{self.ids[index]}' would end at "
-                    f"{block.offset + block.size}, above the capacity of {capacity} bytes"
+                    f"buffer '{self.ids[index]}' would end at {block.offset + block.size}, above the capacity of "
+                    f"{capacity} bytes",
+                    code="above-capacity",
+                    location=f"{self.name} line {self.lines[index]}, column '{column}'",
                 )
 
 
@@ -123,12 +125,12 @@ def read_bytes(source: str | os.PathLike[str]) -> bytes:
     except (OSError, ValueError) as error:
         number = error.errno if isinstance(error, OSError) else None
         if number == errno.ENOENT:
-            reason = "does not exist: check the path"
-        elif number == errno.EISDIR:
-            reason = "is a folder: give the CSV file in it"
-        else:
-            reason = f"cannot be read: {(error.strerror if isinstance(error, OSError) else None) or error}"
-        raise BuffersError(f"{_named(path)} {reason}") from None
+            raise BuffersError(f"{_named(path)} does not exist", code="no-such-file", action="check the path") from None
+        if number == errno.EISDIR:
+            action = "give the CSV file in it"
+            raise BuffersError(f"{_named(path)} is a folder", code="is-a-folder", action=action) from None
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise BuffersError(f"{_named(path)} cannot be read: {reason}", code="unreadable") from None
 
 
 def parse_table(data: bytes, path: str, *, alignment: int = 1) -> BufferTable:
@@ -157,7 +159,8 @@ def _table(text: str, path: str, alignment: int, byte_order_mark: bool) -> Buffe
     records = _records(text, path)
     first = next(records, None)
     if first is None:
-        raise BuffersError(f"{_named(path)} is empty: give a CSV file with the columns {', '.join(_REQUIRED)}")
+        action = f"give a CSV file with the columns {', '.join(_REQUIRED)}"
+        raise BuffersError(f"{_named(path)} is empty", code="empty", action=action)
     line, header = first
     columns = _columns(header, f"{_named(path)} line {line}")
     parser = _Parser(path, header, columns, alignment)
@@ -171,10 +174,14 @@ def _text(data: bytes, path: str) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise BuffersError(f"{_named(path)} line {line}: this is not UTF-8 text; give a CSV file") from None
+        where = f"{_named(path)} line {line}"
+        raise BuffersError(
+            "this is not UTF-8 text", code="not-utf8", location=where, action="give a CSV file"
+        ) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise BuffersError(f"{_named(path)} line {line}: this is binary data; give a CSV file")
+        where = f"{_named(path)} line {line}"
+        raise BuffersError("this is binary data", code="not-utf8", location=where, action="give a CSV file")
     return text
 
 
@@ -191,7 +198,7 @@ def _records(text: str, path: str) -> Iterator[tuple[int, list[str]]]:
             if len(fields) > 1 or (fields and fields[0].strip()):
                 yield line, fields
     except csv.Error as error:
-        raise BuffersError(f"{_named(path)} line {line}: not valid CSV: {error}") from None
+        raise BuffersError(f"not valid CSV: {error}", code="not-csv", location=f"{_named(path)} line {line}") from None
 
 
 def _columns(header: Sequence[str], where: str) -> dict[str, int]:
@@ -203,7 +210,12 @@ def _columns(header: Sequence[str], where: str) -> dict[str, int]:
             continue
         if meaning in columns:
             other = header[columns[meaning]]
-            raise BuffersError(f"{where}: the columns '{other}' and '{name}' both give the {meaning}: keep one of them")
+            raise BuffersError(
+                f"the columns '{other}' and '{name}' both give the {meaning}",
+                code="column-twice",
+                location=where,
+                action="keep one of them",
+            )
         columns[meaning] = place
     missing = [meaning for meaning in _REQUIRED if meaning not in columns]
     if missing:
@@ -211,13 +223,12 @@ def _columns(header: Sequence[str], where: str) -> dict[str, int]:
         shown = shown if len(shown) <= 60 else shown[:57] + "..."
         names = ", ".join(f"'{name}'" for name in missing)
         raise BuffersError(
-            f"{where}: no column {names}; the header must name them, separated by commas; it is '{shown}'"
+            f"no column {names}",
+            code="no-such-column",
+            location=where,
+            action=f"the header must name them, separated by commas; it is '{shown}'",
         )
     return columns
-
-
-class _FieldError(Exception):
-    """What is wrong with a field, in words."""
 
 
 def _integer(text: str) -> int:
@@ -226,9 +237,11 @@ def _integer(text: str) -> int:
     if digits[:1] in {"-", "+"}:
         digits = digits[1:]
     if not (digits.isascii() and digits.isdigit()):
-        raise _FieldError(f"'{text.strip()[:40]}' is no whole number" if text.strip() else "it is empty")
+        if not text.strip():
+            raise BuffersError("it is empty", code="empty-field")
+        raise BuffersError(f"'{text.strip()[:40]}' is not a whole number", code="not-a-number")
     if len(digits) > 19 or int(digits) > LARGEST:
-        raise _FieldError(f"{text.strip()[:40]} is too large: 2**62 is the limit")
+        raise BuffersError(f"{text.strip()[:40]} is too large: 2**62 is the limit", code="too-large")
     return -int(digits) if negative else int(digits)
 
 
@@ -251,7 +264,9 @@ class _Parser:
         """Take the row that starts in ``line``."""
         if len(fields) != len(self._header):
             raise BuffersError(
-                f"{_named(self._path)} line {line}: {len(fields)} fields, but the header has {len(self._header)}"
+                f"{len(fields)} fields, but the header has {len(self._header)}",
+                code="field-count",
+                location=f"{_named(self._path)} line {line}",
             )
         self._check_id(line, fields[self._columns["id"]])
         meaning = "lower"
@@ -260,17 +275,19 @@ class _Parser:
             meaning = "upper"
             upper = _integer(fields[self._columns["upper"]]) + self._inclusive
             if lower >= upper:
-                raise _FieldError(f"the lifetime [{lower}, {upper}) is empty: it must begin before it ends")
+                raise BuffersError(
+                    f"the lifetime [{lower}, {upper}) is empty: it must begin before it ends", code="empty-lifetime"
+                )
             meaning = "size"
             size = _integer(fields[self._columns["size"]])
             if size < 0:
-                raise _FieldError(f"{size} is negative: give a number of bytes")
+                raise BuffersError(f"{size} is negative", code="negative-size", action="give a number of bytes")
             if len(self._columns) == len(_REQUIRED):
                 block = Block.whole(size, lower, upper, self._alignment)
             else:
                 block = self._block(fields, lower, upper, size)
-        except _FieldError as error:
-            raise self._refused(line, meaning, error) from None
+        except BuffersError as error:
+            raise error.at(self._place(line, meaning)) from None
         self._rows.append(tuple(fields))
         self._lines.append(line)
         self._lifetimes.append((lower, upper))
@@ -278,15 +295,16 @@ class _Parser:
 
     def _check_id(self, line: int, name: str) -> None:
         if not name.strip():
-            raise self._refused(line, "id", _FieldError("it is empty"))
+            raise BuffersError("it is empty", code="empty-field", location=self._place(line, "id"))
         if name in self._line_of:
             known = self._line_of[name]
-            raise self._refused(line, "id", _FieldError(f"'{name}' is the buffer of line {known} already"))
+            raise BuffersError(
+                f"'{name}' is the buffer of line {known} already", code="name-twice", location=self._place(line, "id")
+            )
         self._line_of[name] = line
 
-    def _refused(self, line: int, meaning: str, error: _FieldError) -> BuffersError:
-        column = self._header[self._columns[meaning]]
-        return BuffersError(f"{_named(self._path)} line {line}, column '{column}': {error}")
+    def _place(self, line: int, meaning: str) -> str:
+        return f"{_named(self._path)} line {line}, column '{self._header[self._columns[meaning]]}'"
 
     def _block(self, fields: list[str], lower: int, upper: int, size: int) -> Block:
         """Return the block of a row in a file with optional columns."""
@@ -302,23 +320,31 @@ class _Parser:
             if given.get("alignment"):
                 alignment = _integer(given["alignment"])
                 if alignment < 1:
-                    raise _FieldError(f"{alignment} is no alignment: give 1 or more")
+                    raise BuffersError(
+                        f"{alignment} is not an alignment", code="bad-alignment", action="give 1 or more"
+                    )
             meaning = "hint"
             if given.get("hint"):
                 hint = _integer(given["hint"])
                 if hint < -1:
-                    raise _FieldError(f"{hint} is no address: give 0 or more, or -1 for none")
+                    raise BuffersError(
+                        f"{hint} is not an address", code="bad-address", action="give 0 or more, or -1 for none"
+                    )
             meaning = "gaps"
             parts = _parts(given.get("gaps", ""), lower, upper, size, self._inclusive)
             meaning = "offset"
             if given.get("offset"):
                 offset = _integer(given["offset"])
                 if offset < 0:
-                    raise _FieldError(f"{offset} is negative: give an address, or leave the field empty")
+                    raise BuffersError(
+                        f"{offset} is negative", code="bad-address", action="give an address, or leave the field empty"
+                    )
                 if offset % alignment:
-                    raise _FieldError(f"{offset} is no multiple of the alignment of {alignment} bytes")
-        except _FieldError as error:
-            raise self._refused(line, meaning, error) from None
+                    raise BuffersError(
+                        f"{offset} is not a multiple of the alignment of {alignment} bytes", code="misaligned"
+                    )
+        except BuffersError as error:
+            raise error.at(self._place(line, meaning)) from None
         return Block(size, parts, alignment, offset, None if hint == -1 else hint)
 
     def table(self, text: str, byte_order_mark: bool) -> BufferTable:
@@ -348,23 +374,29 @@ def _parts(text: str, lower: int, upper: int, size: int, inclusive: int) -> tupl
     for word in text.split():
         match = _GAP.fullmatch(word)
         if match is None:
-            raise _FieldError(f"'{word[:40]}' is no gap: write 5-8, or 5-8@0:64 where bytes [0, 64) stay in use")
+            raise BuffersError(
+                f"'{word[:40]}' is not a gap",
+                code="bad-gap",
+                action="write 5-8, or 5-8@0:64 where bytes [0, 64) stay in use",
+            )
         begin, end = _integer(match[1]), _integer(match[2]) + inclusive
         low, high = (_integer(match[3]), _integer(match[4])) if match[3] else (0, 0)
         if begin >= end:
-            raise _FieldError(f"the gap '{word}' must begin before it ends")
+            raise BuffersError(f"the gap '{word}' must begin before it ends", code="empty-gap")
         if begin < lower or end > upper:
-            raise _FieldError(f"the gap '{word}' is not inside the lifetime [{lower}, {upper})")
+            raise BuffersError(f"the gap '{word}' is not inside the lifetime [{lower}, {upper})", code="gap-outside")
         if low > high:
-            raise _FieldError(f"the window of the gap '{word}' must begin before it ends")
+            raise BuffersError(f"the window of the gap '{word}' must begin before it ends", code="empty-gap")
         if low < 0 or high > size:
-            raise _FieldError(f"the window of the gap '{word}' is not inside the buffer's {size} bytes")
+            raise BuffersError(
+                f"the window of the gap '{word}' is not inside the buffer's {size} bytes", code="gap-outside"
+            )
         gaps.append((begin, end, low, high, word))
     gaps.sort()
     parts, time, last = [], lower, ""
     for begin, end, low, high, word in gaps:
         if begin < time:
-            raise _FieldError(f"the gaps '{last}' and '{word}' overlap")
+            raise BuffersError(f"the gaps '{last}' and '{word}' overlap", code="overlap")
         if time < begin:
             parts.append(BlockPart(time, begin, 0, size))
         if low < high:
@@ -380,7 +412,9 @@ def _check_sum(table: BufferTable) -> None:
     given = max([block.offset for block in table.blocks if block.offset is not None], default=0)
     needed = given + sum([block.size + block.alignment for block in table.blocks])
     if needed > LARGEST:
-        raise BuffersError(f"{table.name}: all sizes and alignments together are more than 2**62 bytes")
+        raise BuffersError(
+            "all sizes and alignments together are more than 2**62 bytes", code="too-large", location=table.name
+        )
 
 
 def _check_given(table: BufferTable) -> None:
@@ -408,8 +442,10 @@ def _check_given(table: BufferTable) -> None:
             if low < other[1] and other[0] < high:
                 column = table.header[table.offset_column]
                 raise BuffersError(
-                    f"{table.name} line {table.lines[index]}, column '{column}': buffer '{table.ids[index]}' is given "
-                    f"bytes that '{table.ids[other[2]]}' of line {table.lines[other[2]]} uses at the same time"
+                    f"buffer '{table.ids[index]}' is given bytes that '{table.ids[other[2]]}' of line "
+                    f"{table.lines[other[2]]} uses at the same time",
+                    code="overlap",
+                    location=f"{table.name} line {table.lines[index]}, column '{column}'",
                 )
         active.insert(place, entry)
         heapq.heappush(ending, (end, entry))

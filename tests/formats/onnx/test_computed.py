@@ -66,24 +66,24 @@ def huge(kind: str) -> tuple[ModelProto, str]:
 @pytest.mark.parametrize("kind", ["ConstantOfShape", "Expand", "Tile"])
 def test_a_file_of_some_bytes_takes_no_terabytes(kind: str) -> None:
     model, name = huge(kind)
-    with pytest.raises(NoValueError, match="'made' cannot be computed"):
+    with pytest.raises(NoValueError, match="'made'"):
         constants(model).get(name)
 
 
 def test_what_cannot_be_said() -> None:
     node = helper.make_node("Sqrt", ["stored"], ["made"])
     model = model_of(node, opset=13)
-    with pytest.raises(NoValueError, match="'x' is no constant"):
+    with pytest.raises(NoValueError, match="'x'"):
         constants(model).get("x")
-    with pytest.raises(NoValueError, match="'made' cannot be computed"):
+    with pytest.raises(NoValueError, match="'made'"):
         constants(model, kinds={"Identity"}).get("made")
     model.graph.node[0].op_type = "Unheard"
-    with pytest.raises(NoValueError, match="'made' cannot be computed"):
+    with pytest.raises(NoValueError, match="'made'"):
         constants(model).get("made")
     model.graph.initializer[0].dims[:] = [7]
-    with pytest.raises(NoValueError, match="'stored' cannot be read"):
+    with pytest.raises(NoValueError, match=r"'stored'.*read"):
         constants(model).get("stored")
     outside = ModelProto.FromString(model.SerializeToString())
     outside.graph.initializer[0].data_location = TensorProto.EXTERNAL
-    with pytest.raises(NoValueError, match="'stored' lies outside the file"):
+    with pytest.raises(NoValueError, match=r"'stored'.*outside"):
         ComputedConstants(outside, [], None).get("stored")
