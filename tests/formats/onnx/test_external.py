@@ -112,7 +112,7 @@ def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:
 
 def test_missing_and_short_files_are_noted(tmp_path: Path) -> None:
     module = saved(tmp_path, "gone.bin", content=None)
-    assert any("not found" in note and "gone.bin" in note for note in module.notes)
+    assert any("gone.bin" in note for note in module.notes)
     assert onnx_external.copy_external_files(module, tmp_path) == ()
     assert any("short.bin" in note for note in saved(tmp_path, "short.bin", content=b"\0").notes)
 

@@ -81,7 +81,7 @@ def test_a_declaration_that_is_wrong_behind_such_an_operator_is_told(twice: bool
         model.graph.value_info.append(value("y", None))
     module = read(model)
     assert sizes(module)["y"] == 4 * 5 * 4
-    assert any("'y' is declared as [1, n] but computed as [1, 4, 5]" in note for note in module.notes)
+    assert any(all(one in note for one in ("'y'", "[1, n]", "[1, 4, 5]")) for note in module.notes)
 
 
 def test_what_the_runtime_refuses_tells_nothing() -> None:

@@ -80,7 +80,7 @@ class TestShapes:
         model = make([node("Relu", "x", "y")], [value("x", ["?", 3, "?", "?"])], [value("y", ["?", 3, "?", "?"])])
         module = read(model, input_shapes={"x": (1, 3, 6, 4)})
         assert sizes(module) == {"x": 288, "y": 288}
-        assert any("'?' differ in length" in note for note in module.notes)
+        assert any("'?'" in note for note in module.notes)
 
     def test_a_stated_input_shape_names_its_dimensions(self) -> None:
         model = make([node("Add", "x z", "y")], [value("x", ["N"]), value("z", ["N"])], [value("y", None)])
@@ -111,7 +111,7 @@ class TestShapes:
             read(model)
         module = read(model, input_shapes={"a": (3,)})
         assert sizes(module) == {"x": 16, "a": 12, "y": 12}
-        assert any("element type of 'a'" in note for note in module.notes)
+        assert any("'a'" in note for note in module.notes)
 
     @pytest.mark.parametrize(
         ("options", "expected"),
@@ -136,7 +136,7 @@ class TestShapes:
         nodes = [node("Relu", "x", "a"), node("Relu", "a", "y")]
         module = read(make(nodes, [value("x", [2, 3])], [value("y", [9])], value_info=[value("a", [5, 3])]))
         assert sizes(module) == {"x": 24, "a": 24, "y": 24}
-        assert sum("the computed shape holds" in note for note in module.notes) == 2
+        assert [sum(f"'{name}'" in note for note in module.notes) for name in ("x", "a", "y")] == [0, 1, 1]
 
     def test_shape_arithmetic_is_carried_out(self) -> None:
         nodes = [

@@ -176,13 +176,13 @@ def test_a_file_that_drops_batches_is_found_out() -> None:
     assert fates(negated(), halves((-1, 4))) == {"wrong"}
     ((size,), _) = verification.try_other_sizes(negated(), halves((-1, 4)))
     assert (size.dimension, size.size, size.outcome) == ("x[0]", 2, "wrong")
-    assert size.reason == "an output has shape [1, 4] where the model as given has [2, 4]"
+    assert all(shape in (size.reason or "") for shape in ("[1, 4]", "[2, 4]"))
 
 
 def test_a_signature_that_states_sizes_refuses_strict_callers() -> None:
     ((size,), _) = verification.try_other_sizes(negated(), halves(None))
     assert size.outcome == "refused"
-    assert (size.reason or "").startswith("only if the resize is strict")
+    assert "strict" in (size.reason or "")
 
 
 @pytest.mark.parametrize("kind", [{}, {"unrolled": True}, {"joined": True}])

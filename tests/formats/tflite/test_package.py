@@ -110,10 +110,10 @@ def test_the_supplement_holds_what_the_package_lacks(where: str, name: str, said
 def test_an_entry_that_became_superfluous_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     first = next(newer())
     monkeypatch.setattr(tflite.BuiltinOperator, "STABLEHLO_CASE", 209, raising=False)
-    with pytest.raises(AssertionError, match=r"has BuiltinOperator\.STABLEHLO_CASE: make it the lower bound"):
+    with pytest.raises(AssertionError, match=r"BuiltinOperator\.STABLEHLO_CASE"):
         test_the_supplement_holds_what_the_package_lacks(*first)
     monkeypatch.setattr(tflite.BuiltinOperator, "STABLEHLO_CASE", 210, raising=False)
-    with pytest.raises(AssertionError, match=r"has 210 for BuiltinOperator\.STABLEHLO_CASE, not 209: mend it"):
+    with pytest.raises(AssertionError, match=r"210 .*STABLEHLO_CASE.* 209"):
         test_the_supplement_holds_what_the_package_lacks(*first)
 
 
