@@ -13,14 +13,17 @@ __all__ = ["check_failure", "fails"]
 
 
 @contextlib.contextmanager
-def fails(code: str, *about: str) -> Iterator[pytest.ExceptionInfo[MemschedError]]:
+def fails(
+    code: str, *about: str, kind: type[MemschedError] = MemschedError
+) -> Iterator[pytest.ExceptionInfo[MemschedError]]:
     """Expect an error.
 
     Args:
         code: Of the error.
         about: What its text has to name, such as a tensor, an option or a number of bytes.
+        kind: Its class, where several have errors of this code.
     """
-    with pytest.raises(MemschedError) as caught:
+    with pytest.raises(kind) as caught:
         yield caught
     check_failure(caught.value, code, *about)
 

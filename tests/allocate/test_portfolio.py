@@ -16,6 +16,7 @@ from memsched.allocate.conflicts import conflicts_of, overlapping_pairs, without
 from memsched.allocate.greedy import GreedyPlanner
 from memsched.allocate.portfolio import pack
 from memsched.check.packing import check_packing
+from memsched.errors import UsageError
 from memsched.graph.packing import Block, BlockPart, Packing, height_of
 from memsched.search.limits import QUICK, Limits
 from memsched.search.progress import Progress
@@ -185,7 +186,7 @@ def test_impossible_given_addresses_are_the_callers_error(
     offsets: tuple[int | None, int | None], expected: tuple[str, ...]
 ) -> None:
     blocks = [replace(Block.whole(8, 0, 2, 4), offset=offset) for offset in offsets]
-    with fails(*expected):
+    with fails(*expected, kind=UsageError):
         pack(blocks, None)
 
 

@@ -413,9 +413,8 @@ def test_bad_models_give_one_clear_line(model: onnx.ModelProto | bytes, expected
     if not expected:
         del (proto := onnx.ModelProto.FromString(data)).opset_import[:1]
         data, expected = proto.SerializeToString(), ("no-opset", "opset_import")
-    with fails(*expected) as caught:
+    with fails(*expected, kind=ModelError) as caught:
         reader.read(data, "bad.onnx", LoadOptions())
-    assert isinstance(caught.value, ModelError)
     assert caught.value.location.split(": ")[0] == "bad.onnx"
     assert "\n" not in str(caught.value)
 

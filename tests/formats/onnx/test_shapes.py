@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from memsched.errors import UnknownShapeError
+from memsched.errors import UnknownShapeError, UsageError
 from tests.failures import fails
 from tests.formats.onnx_builder import FLOAT, INT64, constant, make, node, read, relu_chain, sizes, value
 
@@ -124,7 +124,7 @@ class TestShapes:
         ],
     )
     def test_statements_that_do_not_fit(self, options: dict[str, Any], expected: tuple[str, ...]) -> None:
-        with fails(*expected):
+        with fails(*expected, kind=UsageError):
             read(relu_chain(), **options)
 
     def test_contradicting_statements(self) -> None:

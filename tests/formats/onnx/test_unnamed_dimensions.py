@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from memsched.commands.optimize.optimize import load, optimize
-from memsched.errors import UnknownShapeError
+from memsched.errors import UnknownShapeError, UsageError
 from memsched.formats.onnx.dimensions import open_inputs
 from tests.failures import fails
 from tests.needs import recent_onnxruntime
@@ -34,7 +34,7 @@ def test_one_stated_length_says_nothing_of_the_other(symbol: str) -> None:
     assert caught.value.options == ("--input-shape", "z:1,8")
     graph = load(model(symbol), input_shapes={"x": (3, 4), "z": (5, 8)}).graph
     assert [graph.tensors[one].shape for one in graph.outputs] == [(3, 4), (5, 8)]
-    with fails("no-such-dimension", f"--dim {symbol}"):
+    with fails("no-such-dimension", f"--dim {symbol}", kind=UsageError):
         load(model(symbol), dims={symbol: 3})
     assert [one.name for one in open_inputs(onnx.load_model_from_string(model(symbol)))] == ["x[0]", "z[0]"]
 

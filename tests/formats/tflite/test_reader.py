@@ -4,6 +4,7 @@ import hashlib
 
 import pytest
 
+from memsched.errors import GraphError, UsageError
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.tflite import reader
 from memsched.formats.tflite.model import parse
@@ -244,18 +245,18 @@ def test_small_constants_become_attributes() -> None:
 
 def test_a_file_out_of_order_is_refused() -> None:
     sub = Sub([T("x"), T("y"), T("z")], [O("EXP", [1], [2]), O("EXP", [0], [1])], [0], [2])
-    with fails("read-too-early", "'model.tflite'", "'z'", "'y'"):
+    with fails("read-too-early", "'model.tflite'", "'z'", "'y'", kind=GraphError):
         load(build(sub))
 
 
 def test_stated_shapes_must_be_the_stored_ones() -> None:
     data = build(branches())
     assert load(data, input_shapes={"x": (1, 8)}).graph.inputs == (0,)
-    with fails("shape-differs", "--input-shape x", "1,8"):
+    with fails("shape-differs", "--input-shape x", "1,8", kind=UsageError):
         load(data, input_shapes={"x": (2, 8)})
-    with fails("no-such-tensor", "--input-shape y", "'x'"):
+    with fails("no-such-tensor", "--input-shape y", "'x'", kind=UsageError):
         load(data, input_shapes={"y": (1, 8)})
-    with fails("no-such-dimension", "--dim N"):
+    with fails("no-such-dimension", "--dim N", kind=UsageError):
         load(data, dims={"N": 1})
 
 
