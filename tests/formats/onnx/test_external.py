@@ -9,7 +9,6 @@ import numpy as np
 import onnx
 import pytest
 
-from memsched.errors import OutputError
 from memsched.formats.module import Module
 from memsched.formats.onnx import external as onnx_external
 from memsched.formats.onnx import reader, writer
@@ -84,7 +83,7 @@ def test_failures_leave_nothing_behind(tmp_path: Path) -> None:
     target = tmp_path / "out"
     target.mkdir()
     (target / "b.bin").write_bytes(b"mine")
-    with pytest.raises(OutputError):
+    with fails("would-overwrite", "b.bin"):
         onnx_external.copy_external_files(module, target)
     assert [path.name for path in target.iterdir()] == ["b.bin"]
 
