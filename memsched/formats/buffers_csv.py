@@ -282,12 +282,12 @@ class _Parser:
             size = _integer(fields[self._columns["size"]])
             if size < 0:
                 raise BuffersError(f"{size} is negative", code="negative-size", action="give a number of bytes")
-            if len(self._columns) == len(_REQUIRED):
-                block = Block.whole(size, lower, upper, self._alignment)
-            else:
-                block = self._block(fields, lower, upper, size)
         except BuffersError as error:
             raise error.at(self._place(line, meaning)) from None
+        if len(self._columns) == len(_REQUIRED):
+            block = Block.whole(size, lower, upper, self._alignment)
+        else:
+            block = self._block(fields, lower, upper, size)
         self._rows.append(tuple(fields))
         self._lines.append(line)
         self._lifetimes.append((lower, upper))

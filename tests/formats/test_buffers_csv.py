@@ -28,6 +28,7 @@ def refused(text: str | bytes, code: str, *about: str, alignment: int = 1) -> No
         parse_table(data, "in.csv", alignment=alignment)
     assert csv.field_size_limit() == limit
     assert "\n" not in str(caught.value)
+    assert str(caught.value).count("'in.csv'") == 1
 
 
 def test_the_four_required_columns_in_any_order() -> None:

@@ -416,6 +416,7 @@ def test_bad_models_give_one_clear_line(model: onnx.ModelProto | bytes, expected
     with fails(*expected, kind=ModelError) as caught:
         reader.read(data, "bad.onnx", LoadOptions())
     assert caught.value.location.split(": ")[0] == "bad.onnx"
+    assert str(caught.value).count("bad.onnx") == 1
     assert "\n" not in str(caught.value)
 
 

@@ -129,6 +129,7 @@ def test_bad_files_get_one_clear_line(case: str) -> None:
         load(data)
     assert "\n" not in str(caught.value)
     assert caught.value.location.startswith("'bad.tflite'")
+    assert str(caught.value).count("'bad.tflite'") == 1
 
 
 def test_every_truncation() -> None:
