@@ -46,7 +46,7 @@ def checked(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Re
             if name in hints and not _fits(value, hints[name]):
                 words = list(dict.fromkeys(word for one in _options(hints[name]) for word in _words(one)))
                 known = " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
-                raise UsageError(f"{name}: give {known}, not {reprlib.repr(value)}")
+                raise UsageError(f"give {known}, not {reprlib.repr(value)}", code="argument-type", location=name)
         return function(*args, **kwargs)
 
     return called

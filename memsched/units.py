@@ -23,12 +23,20 @@ def parse_size(text: str) -> int:
     """
     match = _SIZE.fullmatch(text)
     if match is None:
-        raise UsageError(f"'{text}' is not a size; write bytes or a number with K, M or G, such as 256KB or 1.5MiB")
+        raise UsageError(
+            f"'{text}' is not a size",
+            code="bad-size",
+            action="write bytes or a number with K, M or G, such as 256KB or 1.5MiB",
+        )
     number, suffix = match.groups()
     factor, stated = _FACTORS[suffix.lower()], Fraction(number)
     # Where the unit was forgotten, a megabyte and a half would become a byte.
     if stated.denominator > 1 and (factor == 1 or stated * factor < 1):
-        raise UsageError(f"'{text}' is not a whole number of bytes; write a number with K, M or G, such as {number}M")
+        raise UsageError(
+            f"'{text}' is not a whole number of bytes",
+            code="fraction-of-byte",
+            action=f"write a number with K, M or G, such as {number}M",
+        )
     return int(stated * factor)
 
 
@@ -56,8 +64,10 @@ def parse_budget(text: str) -> int | Percentage:
         return Percentage(Fraction(match[1]))
     if _SIZE.fullmatch(text) is None:
         raise UsageError(
-            f"'{text}' is no budget; write bytes, a number with K, M or G, such as 256KB, or a part of what the file "
-            "as given requires, such as 50%"
+            f"'{text}' is not a budget",
+            code="bad-budget",
+            action="write bytes, a number with K, M or G, such as 256KB, or a part of what the file as given requires, "
+            "such as 50%",
         )
     return parse_size(text)
 

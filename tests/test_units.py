@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memsched.errors import UsageError
 from memsched.units import format_size, parse_size
+from tests.failures import fails
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ NO_SIZES = ["", "K", "-1", "1 2", "1.5.2M", "1e3", "64KX", "MB", "\u0661", "64 K
 
 @pytest.mark.parametrize("text", NO_SIZES)
 def test_what_is_no_size_is_rejected(text: str) -> None:
-    with pytest.raises(UsageError, match="is not a size") as caught:
+    with fails("bad-size", f"'{text}'", "256KB") as caught:
         parse_size(text)
     assert caught.value.exit_code == 2
 

@@ -99,21 +99,35 @@ def _outputs(files: _AllocateFiles) -> _AllocateOutputs:
     source, output, report = files.buffers, files.output, files.report
     if output is None:
         if source == _STANDARD:
-            raise UsageError("standard input gives no name for the output: name it with -o ('-' is standard output)")
+            raise UsageError(
+                "standard input gives no name for the output",
+                code="no-output-name",
+                action="name it with -o ('-' is standard output)",
+            )
         path = Path(source)
         output = str(path.with_name(f"{path.stem}_memsched.csv")) if path.name else str(path / "_memsched.csv")
     print_report = files.as_json or report == _STANDARD
     report = None if report == _STANDARD else report
     if print_report and output == _STANDARD:
-        raise UsageError("addresses and report cannot both go to standard output: name a file with -o or --report")
+        raise UsageError(
+            "addresses and report cannot both go to standard output",
+            code="stdout-twice",
+            action="name a file with -o or --report",
+        )
     streams = {_STANDARD}
     if output != _STANDARD:
         if source not in streams and not files.force and same_file(source, output):
-            raise OutputError(f"'{output}' is the input: give another name with -o, or --force to overwrite it")
+            raise OutputError(
+                f"'{output}' is the input",
+                code="would-overwrite",
+                action="give another name with -o, or --force to overwrite it",
+            )
         check_writable(output)
     if report is not None:
         if is_regular(report) and any(same_file(report, other) for other in (source, output) if other not in streams):
-            raise UsageError(f"the report would overwrite '{report}': name another file")
+            raise UsageError(
+                f"the report would overwrite '{report}'", code="would-overwrite", action="name another file"
+            )
         check_writable(report)
     return _AllocateOutputs(output, report, print_report)
 

@@ -91,9 +91,11 @@ def _check_plot(plot: str | None, others: tuple[str | None, ...]) -> str | None:
         return None
     extension = Path(plot).suffix.lower()
     if extension not in PICTURES:
-        raise UsageError(f"--plot '{plot}' is no picture that can be drawn: give a name that ends in .svg or .png")
+        raise UsageError(
+            f"--plot '{plot}' is not a picture", code="file-ending", action="give a name that ends in .svg or .png"
+        )
     if any(other not in {None, _STANDARD} and is_regular(plot) and same_file(plot, other) for other in others if other):
-        raise UsageError(f"the picture would overwrite '{plot}': name another file")
+        raise UsageError(f"the picture would overwrite '{plot}'", code="would-overwrite", action="name another file")
     check_drawing()
     check_writable(plot)
     return extension

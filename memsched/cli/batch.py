@@ -71,9 +71,13 @@ def command(**options: Any) -> int:
         options["dask"] is not None
         and context.get_parameter_source("workers") is not click.core.ParameterSource.DEFAULT
     ):
-        raise UsageError("--workers is for this machine: with --dask the cluster decides")
+        raise UsageError(
+            "--workers is for this machine: with --dask the cluster decides",
+            code="option-conflict",
+            action="give one of them",
+        )
     if not options["paths"] and not options["lists"]:
-        raise UsageError("name a folder, a model or @FILE")
+        raise UsageError("no models are given", code="no-models", action="name a folder, a model or @FILE")
     models = find_models(_paths(options["paths"], options["lists"]), leave_out=options["output"])
     wanted = taken(BatchOptions, options | {"time_limit": time_by_level(context)})
     _check(wanted, context, cluster=options["dask"] is not None)

@@ -41,7 +41,9 @@ def command(**options: Any) -> int:
 
     display = taken(Display, options)
     if options["markdown"] and display.as_json:
-        raise UsageError("--json and --markdown both print to standard output: give one of them")
+        raise UsageError(
+            "--json and --markdown both print to standard output", code="option-conflict", action="give one of them"
+        )
     names = (options["old"], options["new"])
     old, new = load_pair(names, options["target"])
     found = compare_reports(old, new, names=names, **taken(DiffOptions, options).keywords())

@@ -78,10 +78,14 @@ def command(**options: Any) -> int:
     throttled: Literal["rates", "cores"] | None = "rates" if options["throttle"] else None
     if options["calibrate"] is not None:
         if throttled is not None:
-            raise UsageError("--throttle measures what --calibrate is to find: give one of them")
+            raise UsageError(
+                "--throttle measures what --calibrate is to find", code="option-conflict", action="give one of them"
+            )
         throttled = "cores"
     if throttled and not options["run"]:
-        raise UsageError("--no-run measures nothing: leave out --throttle and --calibrate")
+        raise UsageError(
+            "--no-run measures nothing", code="option-conflict", action="leave out --throttle and --calibrate"
+        )
     if options["calibrate"] is not None:
         check_writable(options["calibrate"])
     display, folder = taken(Display, options), _folder(options["model"], options["output"])
@@ -115,11 +119,13 @@ def _folder(model: str, given: str | None) -> str:
         UsageError: Nothing gives the folder a name.
     """
     if given == _STANDARD:
-        raise UsageError("a plan and its models cannot go to standard output: name a folder with -o")
+        raise UsageError(
+            "a plan and its models cannot go to standard output", code="needs-folder", action="name a folder with -o"
+        )
     if given is not None:
         return given
     if model == _STANDARD:
-        raise UsageError("standard input gives no name for the folder: name it with -o")
+        raise UsageError("standard input gives no name for the folder", code="no-output-name", action="name it with -o")
     path = Path(model)
     return str(path.with_name(f"{path.stem}_distributed")) if path.name else "_distributed"
 

@@ -24,10 +24,16 @@ def emit_command(model: str, folder: str | None, report: str | None, asked: Opti
 
     if folder is None:
         if model == _STANDARD:
-            raise UsageError("standard input gives no name for the folder: name it with -o")
+            raise UsageError(
+                "standard input gives no name for the folder", code="no-output-name", action="name it with -o"
+            )
         folder = str(Path(model).with_name(f"{Path(model).stem}_c"))
     if folder == _STANDARD:
-        raise UsageError("C goes into a folder: name it with -o")
+        raise UsageError(
+            "C code is several files, which cannot go to standard output",
+            code="needs-folder",
+            action="name a folder with -o",
+        )
     found = emit(model, asked)
     print_report = display.as_json or report == _STANDARD
     path = None if report == _STANDARD else report or str(Path(folder) / "report.json")

@@ -7,6 +7,7 @@ import errno
 import gc
 import importlib
 import os
+import re
 import shlex
 import sys
 import traceback
@@ -46,6 +47,7 @@ _COMMANDS = {
 }
 """By name: module and help, so that `memsched --help` imports none of them."""
 
+_CAPITAL: Final = re.compile("(?<=[a-z])(?=[A-Z])")
 _MODELS: Final = frozenset({".onnx", ".tflite"})
 
 
@@ -154,9 +156,8 @@ def _run(arguments: Sequence[str] | None, state: State) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
-        context = getattr(error, "ctx", None)
-        command = context.command_path if context is not None else "memsched"
-        return _fail(f"{error.format_message().rstrip('.')} (see '{command} --help')", error.exit_code)
+        refused = _refused(error)
+        return _fail(said(refused, state.words), refused.exit_code)
     except MemschedError as error:
         return _fail(said(error, state.words), error.exit_code)
     except (_InterruptedError, click.Abort, KeyboardInterrupt):
@@ -180,6 +181,15 @@ def said(error: MemschedError, arguments: Sequence[str]) -> str:
     chosen = ", with numbers for <...>" if any("<" in option for option in error.options) else ""
     where = f"{error.location}: " if error.location else ""
     return f"{where}{error.problem}; state that{chosen}: {line}"
+
+
+def _refused(error: click.ClickException) -> UsageError:
+    """Return what click found wrong with a command line; its code is that of its cause, or names click's class."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "memsched"
+    cause = error.__cause__
+    code = cause.code if isinstance(cause, MemschedError) else _CAPITAL.sub("-", type(error).__name__).lower()
+    return UsageError(f"{error.format_message().rstrip('.')} (see '{command} --help')", code=code)
 
 
 def _unexpected(error: Exception, state: State) -> int:

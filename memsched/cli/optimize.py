@@ -132,11 +132,19 @@ def _outputs(files: _OptimizeFiles) -> _Outputs:
     source, output, report = files.model, files.output, files.report
     if output is None:
         if source == _STANDARD:
-            raise UsageError("standard input gives no name for the output: name it with -o ('-' is standard output)")
+            raise UsageError(
+                "standard input gives no name for the output",
+                code="no-output-name",
+                action="name it with -o ('-' is standard output)",
+            )
         output = str(_beside(Path(source), Path(source).suffix))
     print_report = files.as_json or report == _STANDARD
     if print_report and output == _STANDARD:
-        raise UsageError("model and report cannot both go to standard output: name a file with -o or --report")
+        raise UsageError(
+            "model and report cannot both go to standard output",
+            code="stdout-twice",
+            action="name a file with -o or --report",
+        )
     asked = report is not None and report != _STANDARD
     if not asked:
         # Beside a stream or a device nothing is left behind unasked.

@@ -55,7 +55,7 @@ def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
     try:
         return None if value is None else parse_size(value)
     except UsageError as error:
-        raise click.BadParameter(str(error), ctx, param) from None
+        raise click.BadParameter(str(error), ctx, param) from error
 
 
 def _budget(ctx: click.Context, param: click.Parameter, value: str | None) -> int | str | None:
@@ -65,7 +65,7 @@ def _budget(ctx: click.Context, param: click.Parameter, value: str | None) -> in
     try:
         budget = parse_budget(value)
     except UsageError as error:
-        raise click.BadParameter(str(error), ctx, param) from None
+        raise click.BadParameter(str(error), ctx, param) from error
     return budget if isinstance(budget, int) else value
 
 
@@ -84,9 +84,11 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
         except ValueError:
             colon = ""
         if not colon or not name:
-            raise UsageError(f"--input-shape '{text}' is not understood: write NAME:1,3,224,224")
+            raise UsageError(
+                f"--input-shape '{text}' is not understood", code="option-unparsable", action="write NAME:1,3,224,224"
+            )
         if name in shapes:
-            raise UsageError(f"--input-shape names '{name}' twice")
+            raise UsageError(f"--input-shape names '{name}' twice", code="named-twice", action="give it once")
         shapes[name] = shape
     return shapes
 
@@ -103,11 +105,13 @@ def parse_dims(texts: Sequence[str]) -> dict[str, int]:
         try:
             value = _whole(number)
         except ValueError:
-            raise UsageError(f"--dim '{text}' is not understood: write NAME=8") from None
+            raise UsageError(
+                f"--dim '{text}' is not understood", code="option-unparsable", action="write NAME=8"
+            ) from None
         if not name:
-            raise UsageError(f"--dim '{text}' is not understood: write NAME=8")
+            raise UsageError(f"--dim '{text}' is not understood", code="option-unparsable", action="write NAME=8")
         if name in dims:
-            raise UsageError(f"--dim names '{name}' twice")
+            raise UsageError(f"--dim names '{name}' twice", code="named-twice", action="give it once")
         dims[name] = value
     return dims
 
@@ -130,11 +134,17 @@ def parse_ranges(texts: Sequence[str]) -> dict[str, int | tuple[int, ...]]:
         except ValueError:
             numbers = []
         if not name or len(numbers) not in {1, 2, 3} or len(ends) > 2 or (colon and len(ends) < 2):
-            raise UsageError(f"--dim '{text}' is not understood: write NAME=8, or NAME=1..8192")
+            raise UsageError(
+                f"--dim '{text}' is not understood", code="option-unparsable", action="write NAME=8, or NAME=1..8192"
+            )
         if len(numbers) > 1 and (numbers[0] > numbers[1] or not numbers[1]):
-            raise UsageError(f"--dim '{text}' is no range: write the least length, then the largest, at least 1")
+            raise UsageError(
+                f"--dim '{text}' is not a range",
+                code="bad-range",
+                action="write the smallest length, at least 1, and then the largest",
+            )
         if name in found:
-            raise UsageError(f"--dim names '{name}' twice")
+            raise UsageError(f"--dim names '{name}' twice", code="named-twice", action="give it once")
         found[name] = numbers[0] if len(numbers) == 1 else tuple(numbers)
     return found
 
@@ -217,7 +227,9 @@ def check_limits(context: click.Context) -> None:
     """
     given = context.get_parameter_source("time_limit") != ParameterSource.DEFAULT
     if context.params["effort"] is not None and given:
-        raise UsageError("--time-limit and --effort both limit the search: give one of them")
+        raise UsageError(
+            "--time-limit and --effort both limit the search", code="option-conflict", action="give one of them"
+        )
 
 
 def check_home(source: str, folder: str | None, files: str) -> None:
@@ -230,9 +242,11 @@ def check_home(source: str, folder: str | None, files: str) -> None:
         UsageError: It is so.
     """
     if source == "-" and folder is None:
-        raise UsageError(f"standard input gives no folder for the {files}: name one with -o")
+        raise UsageError(
+            f"standard input gives no folder for the {files}", code="no-output-name", action="name one with -o"
+        )
     if folder is not None and Path(folder).exists() and not Path(folder).is_dir():
-        raise UsageError(f"-o '{folder}' is no folder")
+        raise UsageError(f"-o '{folder}' is not a folder", code="needs-folder", action="name a folder")
 
 
 def check_frontier(ctx: click.Context) -> tuple[str, ...]:
@@ -250,7 +264,7 @@ def check_frontier(ctx: click.Context) -> tuple[str, ...]:
         ("max_extra_macs", "time_limit", "effort") if ranged else ("plot", "max_extra_macs", "time_limit", "effort")
     ):
         if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise UsageError(f"--{name.replace('_', '-')} has no effect without --frontier")
+            raise UsageError(f"--{name.replace('_', '-')} has no effect without --frontier", code="no-effect")
     return allowed
 
 
@@ -288,10 +302,12 @@ def check_extra_work(ctx: click.Context) -> None:
         if not given or {"tile", "remat"} & set(_permitted(ctx)):
             continue
         if "level" not in ctx.params:
-            raise UsageError(f"--{name.replace('_', '-')} needs tile or remat, as in --allow all")
+            raise UsageError(f"--{name.replace('_', '-')} needs tile or remat, as in --allow all", code="no-effect")
         free = ctx.params["allow"] is None and ctx.params["level"] > 0
         if name == "max_extra_macs" or not free:
-            raise UsageError(f"--{name.replace('_', '-')} needs -O2 or -O3, or tile or remat as in --allow all")
+            raise UsageError(
+                f"--{name.replace('_', '-')} needs -O2 or -O3, or tile or remat as in --allow all", code="no-effect"
+            )
 
 
 def typed(ctx: click.Context) -> dict[str, Any]:
@@ -307,7 +323,7 @@ def check_level(ctx: click.Context) -> None:
         UsageError: Both are given.
     """
     if ctx.params["allow"] is not None and ctx.get_parameter_source("level") is not ParameterSource.DEFAULT:
-        raise UsageError("-O and --allow both say what may be done: give one of them")
+        raise UsageError("-O and --allow both say what may be done", code="option-conflict", action="give one of them")
 
 
 def check_no_level(output: str | None) -> None:
@@ -317,7 +333,11 @@ def check_no_level(output: str | None) -> None:
         UsageError: The output's name is that of a level.
     """
     if output is not None and output in map(str, range(len(LEVELS))):
-        raise UsageError(f"-o{output} names the output '{output}': write -O{output} for that level, or -o ./{output}")
+        raise UsageError(
+            f"-o{output} names the output '{output}'",
+            code="level-or-output",
+            action=f"write -O{output} for that level, or -o ./{output}",
+        )
 
 
 def time_by_level(ctx: click.Context) -> float | None:

@@ -60,10 +60,14 @@ def _output(source: str, output: str | None) -> str:
 
     if output is None:
         if source == _STANDARD:
-            raise UsageError("standard input gives no name for the page: name it with -o ('-' is standard output)")
+            raise UsageError(
+                "standard input gives no name for the page",
+                code="no-output-name",
+                action="name it with -o ('-' is standard output)",
+            )
         output = str(Path(source).with_suffix(".html")) if Path(source).name else source
     if _STANDARD not in {source, output} and is_regular(output) and same_file(source, output):
-        raise OutputError(f"'{output}' is the report: give another name with -o")
+        raise OutputError(f"'{output}' is the report", code="would-overwrite", action="give another name with -o")
     return output
 
 
@@ -73,12 +77,18 @@ def _read(source: str) -> tuple[bytes, str]:
     from memsched.formats.staging import describe, reason
 
     if source == _STANDARD and (sys.stdin is None or sys.stdin.isatty()):
-        raise UsageError("standard input is a terminal: give a report, or send one in with '< report.json'")
+        raise UsageError(
+            "standard input is a terminal", code="terminal", action="give a report, or send one in with '< report.json'"
+        )
     try:
         return read_text(source), describe(source)
     except IsADirectoryError:
-        raise ReportError(f"'{source}' is a folder: give the report in it") from None
+        raise ReportError(f"'{source}' is a folder", code="is-a-folder", action="give the report in it") from None
     except FileNotFoundError:
-        raise ReportError(f"'{source}' does not exist: 'memsched optimize' and 'memsched analyze' write one") from None
+        raise ReportError(
+            f"'{source}' does not exist",
+            code="no-such-file",
+            action="'memsched optimize' and 'memsched analyze' write reports",
+        ) from None
     except (OSError, ValueError) as error:
-        raise ReportError(f"{describe(source)} cannot be read: {reason(error)}") from None
+        raise ReportError(f"{describe(source)} cannot be read: {reason(error)}", code="unreadable") from None

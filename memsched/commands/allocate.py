@@ -85,11 +85,17 @@ def save_allocation(
     with staged_files() as files:
         if path is not None:
             if result.csv is None and result.packing.status != "infeasible":
-                raise BudgetError("the addresses exceed the capacity: keep_best=True keeps them all the same")
+                raise BudgetError("the addresses exceed the capacity", action="keep_best=True keeps them all the same")
             if result.csv is None:
-                raise OutputError(f"'{os.fspath(path)}' is not written: nothing fits, so there are no addresses")
+                raise OutputError(
+                    f"'{os.fspath(path)}' is not written: nothing fits, so there are no addresses", code="nothing-fits"
+                )
             if source != STANDARD_STREAM and not force and same_file(source, path):
-                raise OutputError(f"'{os.fspath(path)}' is the input: give another name, or force=True")
+                raise OutputError(
+                    f"'{os.fspath(path)}' is the input",
+                    code="would-overwrite",
+                    action="give another name, or force=True",
+                )
             files.add(path, result.csv.encode())
         if report_path is not None:
             files.add(report_path, result.report.to_json().encode())
@@ -141,7 +147,9 @@ def allocate_buffers(
     )
     size = _capacity(capacity)
     if not 1 <= alignment <= LARGEST:
-        raise UsageError(f"an alignment of {alignment} bytes is not possible: give 1 or more")
+        raise UsageError(
+            f"an alignment of {alignment} bytes is not possible", code="option-range", action="give 1 or more"
+        )
     data = source if isinstance(source, bytes) else read_bytes(source)
     path = STANDARD_STREAM if isinstance(source, bytes) else os.fspath(source)
     table = parse_table(data, path, alignment=alignment)
@@ -181,7 +189,9 @@ def allocate_buffers(
 def _capacity(capacity: int | str | None) -> int | None:
     size = parse_size(capacity) if isinstance(capacity, str) else capacity
     if size is not None and not 0 <= size <= LARGEST:
-        raise UsageError(f"a capacity of {size} bytes is not possible: give 0 or more, up to 2**62")
+        raise UsageError(
+            f"a capacity of {size} bytes is not possible", code="option-range", action="give 0 or more, up to 2**62"
+        )
     return size
 
 

@@ -104,7 +104,7 @@ class _ProcessSizes:
             return None
         found = runs_at(self._path, sizes, seed=self._seed, most=_RUNS)
         if isinstance(found, str):
-            raise UsageError(f"the model does not run at {dict(sizes)}: {found}")
+            raise UsageError(f"the model does not run at {dict(sizes)}: {found}", code="not-run")
         taken = [one.process for one in found]
         self.growing |= set() if all(one.settled for one in found) else {key}
         self.measured[key] = self._points[bytes_requested] = (min(taken) + max(taken)) // 2
@@ -165,9 +165,13 @@ def find_curve(
         MemschedError: The subclass and its message say which file or option is at fault.
     """
     if options.input_shapes or options.observed is not None:
-        raise UsageError("--dim with a range takes no --input-shape and no --shapes-from-run: name all with --dim")
+        raise UsageError(
+            "--dim with a range takes no --input-shape and no --shapes-from-run",
+            code="option-conflict",
+            action="name all dimensions with --dim",
+        )
     if isinstance(budget, Percentage):
-        raise UsageError(f"--dim with a range takes a budget in bytes, not {budget}")
+        raise UsageError(f"--dim with a range takes a budget in bytes, not {budget}", code="option-conflict")
     opened = format_in(data).open_model(data, path, options.dims, ranges)
     opening = Opening("default") if rules.orders_itself else AS_TOLD
     known: dict[tuple[int, ...], int] = {}
@@ -186,7 +190,10 @@ def find_curve(
     for sizes in sorted(points, key=requested):
         processes.measure(sizes)
     if runs and not processes.measured:
-        raise UsageError(f"the model cannot be run here even at {dict(points[0])}: it would take too much memory")
+        raise UsageError(
+            f"the model cannot be run here even at {dict(points[0])}: it would take too much memory",
+            code="too-large-to-run",
+        )
     fitting: Mapping[str, int] | None = points[-1]
     if budget is not None:
         fitting = _largest_measured(opened, points, processes, budget)

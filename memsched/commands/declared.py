@@ -115,9 +115,15 @@ def check_given(of: type[Any], **values: Any) -> None:
         if value is None and field.default is None:
             continue
         if known.choices and value not in known.choices:
-            raise UsageError(f"{flag} {value} does not exist: choose one of {', '.join(known.choices)}")
+            raise UsageError(
+                f"{flag} {value} does not exist",
+                code="option-choice",
+                action=f"choose one of {', '.join(known.choices)}",
+            )
         if known.least is not None and not value >= known.least:
-            raise UsageError(f"{flag} {value} is not possible: give {known.least:g} or more")
+            raise UsageError(
+                f"{flag} {value} is not possible", code="option-range", action=f"give {known.least:g} or more"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,10 +66,12 @@ def load_pair(names: tuple[str, str], target: str | None = None) -> tuple[Mappin
         ModelError: One cannot be read, or is none of what is compared.
     """
     if names == (STANDARD_STREAM, STANDARD_STREAM):
-        raise UsageError("only one of the two can come from standard input")
+        raise UsageError(
+            "only one of the two can come from standard input", code="stdin-twice", action="name the other file"
+        )
     reports = {name: load_report(name) for name in names if not _is_model(name)}
     if target is not None and len(reports) == len(set(names)):
-        raise UsageError("--target has no effect: neither file is a model")
+        raise UsageError("--target has no effect: neither file is a model", code="no-effect", action="leave it out")
     if target is None and reports:
         only = next(iter(reports.values()))
         target = _target_of(only) if len(reports) == 1 else None
@@ -107,13 +109,16 @@ def load_report(path: str, target: str | None = None) -> Mapping[str, Any]:
     try:
         report: Any = json.loads(read_text(path))
     except OSError as error:
-        raise ModelError(f"{describe(path)} cannot be read: {error.strerror or error}") from None
+        raise ModelError(f"{describe(path)} cannot be read: {error.strerror or error}", code="unreadable") from None
     except (ValueError, RecursionError):
-        raise ModelError(f"{describe(path)} is no report of memsched: it is not JSON") from None
+        raise ModelError(f"{describe(path)} is not a report of memsched: it is not JSON", code="not-json") from None
     _check_command(report, path)
     if report.get("schema_version") != _SCHEMA_VERSION:
         version = str(report.get("schema_version"))[:20]
-        raise ModelError(f"{describe(path)} is a report of version {version}; this memsched reads {_SCHEMA_VERSION}")
+        raise ModelError(
+            f"{describe(path)} is a report of version {version}; this memsched reads {_SCHEMA_VERSION}",
+            code="report-version",
+        )
     found: Mapping[str, Any] = report
     return found
 
@@ -123,7 +128,9 @@ def _check_command(report: object, name: str) -> None:
     if command not in (*_SINGLE, _BATCH):  # no set: a list in its place cannot be hashed
         what = f"it is the report of 'memsched {command}'" if isinstance(command, str) else "it names no command"
         raise ModelError(
-            f"{describe(name)} cannot be compared: {what}; give reports of optimize or analyze, or batch.json"
+            f"{describe(name)} cannot be compared: {what}",
+            code="other-report",
+            action="give reports of optimize or analyze, or batch.json",
         )
 
 
@@ -132,7 +139,9 @@ def _typed(report: Mapping[str, Any], name: str) -> Comparable:
     try:
         return converted(report, ComparedBatch) if report["command"] == _BATCH else converted(report, ComparedReport)
     except UnfitError as error:
-        raise ModelError(f"{describe(name)} is no complete report of memsched: {worded(error.fault)}") from None
+        raise ModelError(
+            f"{describe(name)} is not a complete report of memsched: {worded(error.fault)}", code="report-field"
+        ) from None
 
 
 @checked
@@ -157,7 +166,11 @@ def compare_reports(
         _check_command(report, name)
     batch = new["command"] == _BATCH
     if (old["command"] == _BATCH) != batch:
-        raise UsageError("a report of one model and a summary of a batch cannot be compared: give two of a kind")
+        raise UsageError(
+            "a report of one model and a summary of a batch cannot be compared",
+            code="different-kinds",
+            action="give two of a kind",
+        )
     before, after = _models(_typed(old, names[0])), _models(_typed(new, names[1]))
     pairs = _pairs(before, after)
     models = [_compare(one, other, fail_percent) for one, other in pairs]

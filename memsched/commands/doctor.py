@@ -84,7 +84,9 @@ def diagnose(
         RuntimeUnavailableError: onnxruntime is not installed.
     """
     if STANDARD_STREAM in (given, written):
-        raise UsageError("sessions are measured on files: give a path")
+        raise UsageError(
+            "sessions are measured on files, not on standard input", code="needs-file", action="give a path"
+        )
     data, _ = read_source(given)
     maker = session_maker_of(format_in(data).name)
     maker.check_installed()
@@ -112,7 +114,9 @@ def diagnose(
             if not isinstance(shown, str):
                 found.append(_Measured(file, point, shown))
             elif required:
-                raise ModelError(f"{files[file]}: a session without options does not run: {shown}")
+                raise ModelError(
+                    f"a session without options does not run: {shown}", code="not-run", location=str(files[file])
+                )
             else:
                 failed.append(f"{options_text(session_row(file, point))}, file {file}: {shown}")
     best = pareto([(one.found.process, one.ratio()) for one in found])

@@ -28,7 +28,11 @@ def check_doctor_outputs(sources: Sequence[str | None], report: str | None, html
         if path is None:
             continue
         if any(same_file(path, other) for other in known):
-            raise UsageError(f"'{path}' would overwrite another file of this command: give another name")
+            raise UsageError(
+                f"'{path}' would overwrite another file of this command",
+                code="would-overwrite",
+                action="give another name",
+            )
         check_writable(path)
         known.append(path)
 

@@ -78,7 +78,9 @@ class Report(Generic[_Values_co]):
             UsageError: The file is for every size in a range.
         """
         if self.values.blocks is not None:
-            raise UsageError("a header states the sizes of one shape: this file is for every size in a range")
+            raise UsageError(
+                "a header states the sizes of one shape: this file is for every size in a range", code="needs-one-shape"
+            )
         return arena_header(self.values, os.fspath(path), model_bytes)
 
     @checked
@@ -234,7 +236,7 @@ def save_outputs(
         BudgetError: The result misses its budget.
     """
     if result.withheld:
-        raise BudgetError("the budget is missed, so no file is written: keep_best=True keeps the best result")
+        raise BudgetError("the budget is missed, so no file is written", action="keep_best=True keeps the best result")
     with staged_files() as files:
         if model_path is not None:
             _check_input(result.module.path, model_path, force=force)
@@ -276,24 +278,33 @@ def check_outputs(
     if report_path is not None:
         others = [other for other in (source, model_path) if other is not None and other != STANDARD_STREAM]
         if is_regular(report_path) and any(same_file(report_path, other) for other in others):
-            raise UsageError(f"the report would overwrite the model '{report_path}': name another file")
+            raise UsageError(
+                f"the report would overwrite the model '{report_path}'",
+                code="would-overwrite",
+                action="name another file",
+            )
         check_writable(report_path)
     if header_path is not None:
         if header_path == STANDARD_STREAM:
-            raise UsageError("--header names a file: standard output has no name to make an include guard from")
+            raise UsageError(
+                "--header names a file: standard output has no name to make an include guard from", code="needs-file"
+            )
         _check_apart("header", header_path, (source, model_path, report_path))
     if html_path is not None:
         from memsched.report.page import check_page
 
         if html_path == STANDARD_STREAM:
             raise UsageError(
-                "--html names a file: 'memsched report REPORT.json -o -' writes the page to standard output"
+                "--html names a file: 'memsched report REPORT.json -o -' writes the page to standard output",
+                code="needs-file",
             )
         check_page()
         _check_apart("page", html_path, (source, model_path, report_path, header_path))
     if array_path is not None:
         if array_path == STANDARD_STREAM:
-            raise UsageError("--c-array names a file: standard output is for the model itself, with -o -")
+            raise UsageError(
+                "--c-array names a file: standard output is for the model itself, with -o -", code="needs-file"
+            )
         _check_apart("array", array_path, (source, model_path, report_path, header_path, html_path))
 
 
@@ -302,7 +313,9 @@ def _check_apart(what: str, path: str, others: tuple[str | None, ...]) -> None:
     if is_regular(path):
         for other in others:
             if other is not None and other != STANDARD_STREAM and same_file(path, other):
-                raise UsageError(f"the {what} would overwrite '{path}': name another file")
+                raise UsageError(
+                    f"the {what} would overwrite '{path}'", code="would-overwrite", action="name another file"
+                )
     check_writable(path)
 
 
@@ -311,12 +324,20 @@ def _check_extension(source: str, target: str) -> None:
     given, asked = (Path(path).suffix.lower() for path in (source, target))
     known = sorted(f".{one.name}" for one in FORMATS)
     if given != asked and {given, asked} <= set(known):
-        raise UsageError(f"nothing is converted: end '{target}' in {given}, as '{source}' ends")
+        raise UsageError(
+            "models are not converted to other formats",
+            code="other-format",
+            action=f"end '{target}' in {given}, as '{source}' ends",
+        )
     if asked not in {given, *known} and is_regular(target):
         wanted = given if given in known else " or ".join(known)
-        raise UsageError(f"'{target}' is no name of a model: end it in {wanted}")
+        raise UsageError(f"'{target}' is not the name of a model", code="file-ending", action=f"end it in {wanted}")
 
 
 def _check_input(source: str, target: str | os.PathLike[str], *, force: bool) -> None:
     if source != STANDARD_STREAM and not force and same_file(source, target):
-        raise OutputError(f"'{os.fspath(target)}' is the input: give another name with -o, or --force to overwrite it")
+        raise OutputError(
+            f"'{os.fspath(target)}' is the input",
+            code="would-overwrite",
+            action="give another name with -o, or --force to overwrite it",
+        )

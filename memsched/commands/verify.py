@@ -90,7 +90,9 @@ def compare(
     (one, one_path), (other, other_path) = read_source(first), read_source(second)
     given = format_in(one)
     if format_in(other) != given:
-        raise UsageError("one model is ONNX, the other TFLite: only models of one format can be compared")
+        raise UsageError(
+            "one model is ONNX, the other TFLite: only models of one format can be compared", code="other-format"
+        )
     # From its path, a model's external data is found beside it.
     before, after = (
         data if path == STANDARD_STREAM else Path(path) for data, path in ((one, one_path), (other, other_path))
@@ -116,8 +118,9 @@ def _borders_between(first: tuple[bytes, str], second: tuple[bytes, str], option
         return ()
     if _matching(other, one):
         raise UsageError(
-            f"'{one.path}' has other inputs or outputs than '{other.path}', whose caller would do more for it: name "
-            "the model as given first"
+            f"'{one.path}' has other inputs or outputs than '{other.path}', whose caller would do more for it",
+            code="wrong-way-round",
+            action="name the model as given first",
         )
     return _matching(one, other)
 

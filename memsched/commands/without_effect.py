@@ -32,22 +32,32 @@ def refuse_for_range(given: Mapping[str, Any]) -> None:
     """
     guarantee = given.get("order_guarantee")
     for option in _found({**given, "order_guarantee": None if guarantee == "default" else guarantee}, _NO_RANGE):
-        raise UsageError(f"--dim with a range is for every size, in sessions without options: leave {option} out")
+        raise UsageError(
+            "--dim with a range is for every size, in sessions without options",
+            code="option-conflict",
+            action=f"leave {option} out",
+        )
     for name in given.get("allow") or ():
         if name in _ONE_SIZE:
-            raise UsageError(f"--dim with a range is for every size: leave --allow {name} out")
+            raise UsageError(
+                "--dim with a range is for every size", code="option-conflict", action=f"leave --allow {name} out"
+            )
 
 
 def refuse_for_session(given: Mapping[str, Any]) -> None:
     """Refuse what a graph does not have that sessions are to execute as it is; see `refuse_for_range`."""
     for option in _found(given, _FOR_RUNTIMES):
-        raise UsageError(f"--session writes what a session executes that keeps the file's order: leave {option} out")
+        raise UsageError(
+            "--session writes what a session executes that keeps the file's order",
+            code="option-conflict",
+            action=f"leave {option} out",
+        )
 
 
 def refuse_for_c(given: Mapping[str, Any]) -> None:
     """Refuse what C in place of a model does not have; see `refuse_for_range`."""
     for option in _found(given, _NO_C):
-        raise UsageError(f"--emit c writes no model: leave {option} out")
+        raise UsageError("--emit c writes no model", code="option-conflict", action=f"leave {option} out")
 
 
 def _found(given: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:

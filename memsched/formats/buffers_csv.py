@@ -119,7 +119,11 @@ def read_bytes(source: str | os.PathLike[str]) -> bytes:
     """
     path = os.fspath(source)
     if path == _STANDARD and (sys.stdin is None or sys.stdin.isatty()):
-        raise UsageError("standard input is a terminal: give a CSV file, or send one in with '< buffers.csv'")
+        raise UsageError(
+            "standard input is a terminal",
+            code="terminal",
+            action="give a CSV file, or send one in with '< buffers.csv'",
+        )
     try:
         return read_text(path)
     except (OSError, ValueError) as error:

@@ -37,7 +37,11 @@ def read_source(source: str | os.PathLike[str] | bytes) -> tuple[bytes, str]:
 
 def _read(path: str) -> bytes:
     if path == STANDARD_STREAM and (sys.stdin is None or sys.stdin.isatty()):
-        raise UsageError("standard input is a terminal: give a model file, or send one in with '< model.onnx'")
+        raise UsageError(
+            "standard input is a terminal",
+            code="terminal",
+            action="give a model file, or send one in with '< model.onnx'",
+        )
 
     def judge(head: bytes, size: int) -> None:
         form = next((one for one in FORMATS if one.begins(head)), None)
@@ -45,16 +49,20 @@ def _read(path: str) -> bytes:
             raise ModelError(f"{describe(path)} is not an ONNX model, nor TFLite: it begins as neither")
         if form is not None and size > form.most_bytes:
             most = f"{form.most_bytes:,} bytes"
-            raise ModelError(f"{describe(path)} is larger than the {most} that a file of its format can have")
+            raise ModelError(
+                f"{describe(path)} is larger than the {most} that a file of its format can have", code="file-too-large"
+            )
 
     try:
         return read_judged(path, judge)
     except IsADirectoryError:
-        raise ModelError(f"'{path}' is a folder: give the model file in it") from None
+        raise ModelError(f"'{path}' is a folder", code="is-a-folder", action="give the model file in it") from None
     except FileNotFoundError:
-        raise ModelError(f"'{path}' does not exist: check the path of the model") from None
+        raise ModelError(
+            f"'{path}' does not exist", code="no-such-file", action="check the path of the model"
+        ) from None
     except (OSError, ValueError) as error:
-        raise ModelError(f"{describe(path)} cannot be read: {reason(error)}") from None
+        raise ModelError(f"{describe(path)} cannot be read: {reason(error)}", code="unreadable") from None
 
 
 def load_module(data: bytes, path: str, options: LoadOptions) -> Module:

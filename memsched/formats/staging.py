@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from memsched.errors import OutputError
 
@@ -68,7 +69,7 @@ def check_writable(target: str, *, within: str | None = None) -> None:
         path = os.path.realpath(target)
         folder = Path(path).parent
         if Path(path).is_dir():
-            raise OutputError(f"'{target}' is a folder: give the name of a file in it")
+            raise OutputError(f"'{target}' is a folder", code="is-a-folder", action="give the name of a file in it")
         above = _check_folder(folder, within)
         if _mode(path) is not None and not os.access(above, os.W_OK):
             raise PermissionError(errno.EACCES, "its folder is write-protected")
@@ -86,7 +87,7 @@ def _check_folder(folder: Path, within: str | None) -> Path:
     while not folder.exists():
         missing, folder = folder, folder.parent
     if not folder.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, f"'{folder}' is no folder")
+        raise NotADirectoryError(errno.ENOTDIR, f"'{folder}' is not a folder")
     home = None if within is None else Path(os.path.realpath(within))
     if missing is not None and (home is None or home not in {missing, *missing.parents}):
         raise FileNotFoundError(errno.ENOENT, f"folder '{missing}' does not exist: make it, or correct the path")
@@ -202,7 +203,7 @@ class StagedFiles:
 
     def _write(self, target: str, path: str, data: bytes | Iterable[bytes], mode: int) -> str:
         if Path(path).is_dir():
-            raise OutputError(f"'{target}' is a folder: give the name of a file in it")
+            raise OutputError(f"'{target}' is a folder", code="is-a-folder", action="give the name of a file in it")
         make_folders(Path(path).parent, self._made)
         descriptor, temporary = tempfile.mkstemp(
             prefix=TEMPORARY_PREFIX, suffix=TEMPORARY_SUFFIX, dir=Path(path).parent
@@ -292,8 +293,21 @@ def _sync_folder(folder: str) -> None:
             os.close(descriptor)
 
 
+_CODES: Final = {
+    errno.EACCES: "no-permission",
+    errno.EDQUOT: "disk-full",
+    errno.EFBIG: "disk-full",
+    errno.ENOENT: "no-such-folder",
+    errno.ENOSPC: "disk-full",
+    errno.ENOTDIR: "not-a-folder",
+}
+"""Of the errors that users can do something about; every other one is "unwritable"."""
+
+
 def _output_error(path: str, error: Exception) -> OutputError:
-    return OutputError(f"'{path}' cannot be written: {reason(error)}")
+    number = error.errno if isinstance(error, OSError) else None
+    code = "unwritable" if number is None else _CODES.get(number, "unwritable")
+    return OutputError(f"'{path}' cannot be written: {reason(error)}", code=code)
 
 
 def reason(error: Exception) -> str:

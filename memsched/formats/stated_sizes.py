@@ -30,7 +30,9 @@ def _shape(name: str, shape: Sequence[int]) -> tuple[int, ...]:
     try:
         lengths = tuple(map(operator.index, shape))
     except TypeError:
-        raise UsageError(f"input_shapes: {name}: a shape is a list of numbers, not {shape!r}") from None
+        raise UsageError(
+            f"a shape is a list of numbers, not {shape!r}", code="argument-type", location=f"input_shapes: {name}"
+        ) from None
     return tuple([_possible(f"input_shapes: {name}", length) for length in lengths])
 
 
@@ -43,13 +45,18 @@ def as_length(name: str, length: int) -> int:
     try:
         found = operator.index(length)
     except TypeError:
-        raise UsageError(f"dims: {name}: a length is a number, not {length!r}") from None
+        raise UsageError(
+            f"a length is a number, not {length!r}", code="argument-type", location=f"dims: {name}"
+        ) from None
     return _possible(f"dims: {name}", found)
 
 
 def _possible(where: str, length: int) -> int:
     if not 0 <= length < _TOO_LONG:
         raise UsageError(
-            f"{where}: a length of {reprlib.repr(length)} is not possible: give 0 or more, of up to 18 digits"
+            f"a length of {reprlib.repr(length)} is not possible",
+            code="bad-length",
+            location=where,
+            action="give 0 or more, of up to 18 digits",
         )
     return length

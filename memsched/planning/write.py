@@ -143,11 +143,13 @@ def evaluate(storage: Storage, order: Sequence[int]) -> Profile:
 def _check_order(order: Sequence[object], names: Sequence[str], needed: Sequence[Sequence[int]]) -> None:
     steps: dict[object, int] = {op: step for step, op in enumerate(order) if isinstance(op, Integral)}
     if len(order) != len(names) or steps.keys() != set(range(len(names))):
-        raise UsageError(f"the order has to name each of the {len(names)} operators once, by its number from 0")
+        raise UsageError(
+            f"the order has to name each of the {len(names)} operators once, by its number from 0", code="not-an-order"
+        )
     for op, befores in enumerate(needed):
         for before in befores:
             if steps[before] > steps[op]:
-                raise UsageError(f"'{names[op]}' needs '{names[before]}', which runs after it")
+                raise UsageError(f"'{names[op]}' needs '{names[before]}', which runs after it", code="runs-too-early")
 
 
 def _metadata(guarantee: OrderGuarantee, main: GraphPlan, target: str) -> Mapping[str, str]:

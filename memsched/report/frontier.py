@@ -70,7 +70,9 @@ def check_drawing() -> None:
     try:
         import matplotlib as mpl
     except ImportError:
-        raise OutputError("--plot needs matplotlib: pip install matplotlib") from None
+        raise OutputError(
+            "--plot needs matplotlib, which is not installed", code="not-installed", action="pip install matplotlib"
+        ) from None
     mpl.rcParams["svg.hashsalt"] = "memsched"
 
 

@@ -42,7 +42,11 @@ def check_page() -> None:
     """
     for name in _NEEDED:
         if util.find_spec(name) is None:
-            raise OutputError(f"the page needs {name}, which is not installed: pip install {' '.join(_NEEDED)}")
+            raise OutputError(
+                f"the page needs {name}, which is not installed",
+                code="not-installed",
+                action=f"pip install {' '.join(_NEEDED)}",
+            )
 
 
 def render_page(report: OptimizeReport) -> str:

@@ -47,27 +47,30 @@ def parse_report(data: bytes, name: str) -> OptimizeReport:
         report = json.loads(data.decode("utf-8-sig"), parse_constant=_no_number, parse_int=_integer, parse_float=_float)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise ReportError(f"{name} is no JSON, or was cut off: {error.msg} in {where}") from None
+        raise ReportError(f"{name} is not JSON, or was cut off: {error.msg} in {where}", code="not-json") from None
     except UnicodeDecodeError:
-        raise ReportError(f"{name} is no report: it is not text in UTF-8") from None
+        raise ReportError(f"{name} is not a report: it is not text in UTF-8", code="not-utf8") from None
     except ValueError as error:
-        raise ReportError(f"{name} is no report: {error}") from None
+        raise ReportError(f"{name} is not a report: {error}", code="bad-number") from None
     except RecursionError:
-        raise ReportError(f"{name} is no report: it is nested too deeply") from None
+        raise ReportError(f"{name} is not a report: it is nested too deeply", code="too-deep") from None
     if not isinstance(report, dict) or "schema_version" not in report:
-        raise ReportError(f"{name} is no report of memsched: it has no 'schema_version'")
+        raise ReportError(f"{name} is not a report of memsched: it has no 'schema_version'", code="not-a-report")
     version, command = report["schema_version"], report.get("command")
     if version != SCHEMA_VERSION or isinstance(version, bool):
-        raise ReportError(f"{name} has schema_version {json.dumps(version)[:20]}; this memsched reads {SCHEMA_VERSION}")
+        raise ReportError(
+            f"{name} has schema_version {json.dumps(version)[:20]}; this memsched reads {SCHEMA_VERSION}",
+            code="report-version",
+        )
     if command not in ("optimize", "analyze"):
-        raise ReportError(f"{name} is no report of 'memsched optimize' or 'memsched analyze'")
+        raise ReportError(f"{name} is not a report of 'memsched optimize' or 'memsched analyze'", code="other-report")
     try:
         values = converted(report, OptimizeReport)
     except UnfitError as error:
-        raise ReportError(f"{name} is no valid report: {worded(error.fault)}") from None
+        raise ReportError(f"{name} is not a valid report: {worded(error.fault)}", code="report-field") from None
     problem = _contradiction(values)
     if problem is not None:
-        raise ReportError(f"{name} is no valid report: {problem}")
+        raise ReportError(f"{name} is not a valid report: {problem}", code="report-contradiction")
     return values
 
 
@@ -106,7 +109,7 @@ def _shown(value: object) -> str:
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def _integer(text: str) -> int:

@@ -44,7 +44,11 @@ def json_schema(name: str) -> dict[str, Any]:
         UsageError: There is none of that name.
     """
     if name not in SCHEMAS:
-        raise UsageError(f"no schema '{name}'{did_you_mean(name, SCHEMAS)}; there are: {', '.join(SCHEMAS)}")
+        raise UsageError(
+            f"there is no schema '{name}'{did_you_mean(name, SCHEMAS)}",
+            code="no-such-schema",
+            action=f"choose one of {', '.join(SCHEMAS)}",
+        )
     module, kind = SCHEMAS[name]
     return json_schema_of(getattr(import_module(module), kind))
 

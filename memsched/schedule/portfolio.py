@@ -72,9 +72,13 @@ def schedule_graph(
         GraphError: ``graph`` is not valid.
     """
     if solver not in SOLVERS:
-        raise UsageError(f"--solver {solver} does not exist: choose one of {', '.join(SOLVERS)}")
+        raise UsageError(
+            f"--solver {solver} does not exist", code="option-choice", action=f"choose one of {', '.join(SOLVERS)}"
+        )
     if partitions != "auto" and not (isinstance(partitions, int) and partitions >= 1):
-        raise UsageError(f"--partitions {partitions} is not possible: give 1 or more, or auto")
+        raise UsageError(
+            f"--partitions {partitions} is not possible", code="option-range", action="give 1 or more, or auto"
+        )
     if storage is None:
         dag.validate(graph)
         storage = Storage.of(graph)

@@ -40,13 +40,23 @@ class Limits:
 
     def __post_init__(self) -> None:
         if self.time_limit is not None and not self.time_limit >= 0:
-            raise UsageError(f"--time-limit {self.time_limit} is no number of seconds: give 0 or more")
+            raise UsageError(
+                f"--time-limit {self.time_limit} is not a number of seconds",
+                code="option-range",
+                action="give 0 or more",
+            )
         if self.effort is not None and not self.effort >= 0:
-            raise UsageError(f"--effort {self.effort} is no amount of work: give 0 or more")
+            raise UsageError(
+                f"--effort {self.effort} is not an amount of work", code="option-range", action="give 0 or more"
+            )
         if not 0 <= self.seed < 2**31:
-            raise UsageError(f"--seed {self.seed} is out of range: give a number from 0 to {2**31 - 1}")
+            raise UsageError(
+                f"--seed {self.seed} is out of range",
+                code="option-range",
+                action=f"give a number from 0 to {2**31 - 1}",
+            )
         if self.workers < 1:
-            raise UsageError(f"--workers {self.workers} is not possible: give 1 or more")
+            raise UsageError(f"--workers {self.workers} is not possible", code="option-range", action="give 1 or more")
 
 
 QUICK: Final = Limits(None, rounds=0)

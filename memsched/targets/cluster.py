@@ -132,9 +132,14 @@ def without(cluster: Cluster, device: int) -> Cluster:
     """
     count = len(cluster.devices)
     if not 0 <= device < count:
-        raise UsageError(f"cluster '{cluster.name}' has no device {device}: they are numbered from 0 to {count - 1}")
+        raise UsageError(
+            f"cluster '{cluster.name}' has no device {device}: they are numbered from 0 to {count - 1}",
+            code="no-such-device",
+        )
     if count == 1:
-        raise UsageError(f"cluster '{cluster.name}' has only one device: nothing is left without it")
+        raise UsageError(
+            f"cluster '{cluster.name}' has only one device: nothing is left without it", code="no-device-left"
+        )
     return replace(cluster, devices=cluster.devices[:device] + cluster.devices[device + 1 :])
 
 
@@ -226,8 +231,9 @@ def load_cluster(name_or_path: str) -> Cluster:
     else:
         names = builtin_clusters()
         raise UsageError(
-            f"unknown cluster '{name_or_path}'{did_you_mean(name_or_path, names)}; built-in clusters: "
-            f"{', '.join(names)}; or give the path of a .toml file"
+            f"unknown cluster '{name_or_path}'{did_you_mean(name_or_path, names)}",
+            code="no-such-cluster",
+            action=f"choose one of {', '.join(names)}, or give the path of a .toml file",
         )
     return parse_cluster(_text(path), str(path), default_name=path.stem)
 
@@ -237,16 +243,22 @@ def _text(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(LONGEST_FILE + 1)
     except FileNotFoundError:
-        raise ClusterError(f"{path}: no such cluster file") from None
+        raise ClusterError("no such cluster file", code="no-such-file", location=str(path)) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no path of a file"
-        raise ClusterError(f"{path}: cannot be read: {reason}".replace("\0", "?")) from None
+        raise ClusterError(
+            f"it cannot be read: {reason}", code="unreadable", location=str(path).replace("\0", "?")
+        ) from None
     if len(data) > LONGEST_FILE:
-        raise ClusterError(f"{path}: is larger than a cluster file can be ({LONGEST_FILE:,} bytes)")
+        raise ClusterError(
+            f"it is larger than a cluster file can be ({LONGEST_FILE:,} bytes)",
+            code="file-too-large",
+            location=str(path),
+        )
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        raise ClusterError(f"{path}: cannot be read: it is not UTF-8 text") from None
+        raise ClusterError("it is not UTF-8 text", code="not-utf8", location=str(path)) from None
 
 
 def parse_cluster(text: str, path: str, *, default_name: str = "cluster") -> Cluster:
@@ -258,16 +270,18 @@ def parse_cluster(text: str, path: str, *, default_name: str = "cluster") -> Clu
     try:
         values = parse_toml(text)
     except ValueError as error:
-        raise ClusterError(f"{path}: not valid TOML: {error}") from None
+        raise ClusterError(f"not valid TOML: {error}", code="not-toml", location=path) from None
     if isinstance(values, dict) and values.get("devices") == []:
-        raise ClusterError(f"{path}: there are no devices: add a [[devices]] table for each")
+        raise ClusterError(
+            "there are no devices", code="no-devices", location=path, action="add a [[devices]] table for each"
+        )
     try:
         table = read_table(values, ClusterTable)
         _check_name("", table.name)
         profiles = {name: _profile(f"[compute.{name}]: ", given) for name, given in table.compute.items()}
         devices = tuple(_devices(table.devices, profiles))
     except BadTableError as error:
-        raise ClusterError(f"{path}: {error}") from None
+        raise ClusterError(str(error), code=error.code, location=path) from None
     router = table.router
     return Cluster(
         table.name or default_name,
@@ -278,7 +292,7 @@ def parse_cluster(text: str, path: str, *, default_name: str = "cluster") -> Clu
 
 def _check_name(where: str, name: str | None) -> None:
     if name is not None and (not name.strip() or not name.isprintable()):
-        raise BadTableError(f"{where}key 'name' must be a name, not {shown_value(name)}")
+        raise BadTableError(f"{where}key 'name' must be a name, not {shown_value(name)}", "bad-name")
 
 
 def _devices(tables: Sequence[DeviceTable], profiles: Mapping[str, _Profile]) -> Iterator[Device]:
@@ -288,13 +302,13 @@ def _devices(tables: Sequence[DeviceTable], profiles: Mapping[str, _Profile]) ->
         _check_name(where, table.name)
         name = f"device-{number}" if table.name is None else table.name
         if len(names) + table.count > MOST_DEVICES:
-            raise BadTableError(f"there are more than {MOST_DEVICES} devices")
+            raise BadTableError(f"there are more than {MOST_DEVICES} devices", "too-many-devices")
         scaled = {kind: _faster(time, table.speed) for kind, time in _named(where, table.compute, profiles).items()}
         default = scaled.pop("default")
         for copy in range(table.count):
             own = name if table.count == 1 else f"{name}-{copy}"
             if own in names:
-                raise BadTableError(f"two devices are named '{own}'")
+                raise BadTableError(f"two devices are named '{own}'", "named-twice")
             names.add(own)
             yield Device(own, table.memory_bytes, default, MappingProxyType(scaled), table.cores)
 
@@ -305,17 +319,18 @@ def _named(where: str, compute: str | dict[str, OperatorSeconds], profiles: Mapp
         return _profile(f"{where}compute: ", compute)
     if compute not in profiles:
         known = did_you_mean(compute[:200], profiles) or f"; there are: {', '.join(profiles) or 'none'}"
-        raise BadTableError(f"{where}key 'compute': there is no [compute.{shown_value(compute)[1:-1]}]{known}")
+        problem = f"{where}key 'compute': there is no [compute.{shown_value(compute)[1:-1]}]{known}"
+        raise BadTableError(problem, "no-such-profile")
     return profiles[compute]
 
 
 def _profile(where: str, given: dict[str, OperatorSeconds]) -> _Profile:
     """Return a time per operator type, "default" among them."""
     if "default" not in given:
-        raise BadTableError(f"{where}key 'default' is missing")
+        raise BadTableError(f"{where}key 'default' is missing", "missing-key")
     if given["default"] == OperatorSeconds():
         keys = ", ".join(field.name for field in fields(OperatorSeconds))
-        raise BadTableError(f"{where}'default' takes no time at all: give {keys}")
+        raise BadTableError(f"{where}'default' takes no time at all; give {keys}", "no-time")
     return {
         kind: LinearTime(one.base_seconds, one.seconds_per_mac, one.seconds_per_byte) for kind, one in given.items()
     }

@@ -35,7 +35,11 @@ def default_target(format: str) -> str:  # noqa: A002 - the word that the module
         TargetError: No such format.
     """
     if format not in _DEFAULTS:
-        raise TargetError(f"no default target for format '{format}'; name one of: {', '.join(builtin_targets())}")
+        raise TargetError(
+            f"there is no default target for format '{format}'",
+            code="no-default-target",
+            action=f"name one of {', '.join(builtin_targets())}",
+        )
     return _DEFAULTS[format]
 
 
@@ -52,7 +56,7 @@ def load_target(name_or_path: str) -> Target:
     elif name_or_path.endswith(".toml"):
         path = Path(name_or_path)
     else:
-        raise UsageError(_unknown(name_or_path))
+        raise UsageError(_unknown(name_or_path), code="no-such-target", action=_known())
     values = _read(path, ())
     values.setdefault("name", path.stem)
     values.setdefault("description", "")
@@ -60,9 +64,11 @@ def load_target(name_or_path: str) -> Target:
 
 
 def _unknown(name: str) -> str:
-    names = builtin_targets()
-    hint = did_you_mean(name, names)
-    return f"unknown target '{name}'{hint}; built-in targets: {', '.join(names)}; or give the path of a .toml file"
+    return f"unknown target '{name}'{did_you_mean(name, builtin_targets())}"
+
+
+def _known() -> str:
+    return f"choose one of {', '.join(builtin_targets())}, or give the path of a .toml file"
 
 
 def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
@@ -70,34 +76,47 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     try:
         here = path.resolve()
     except (OSError, RuntimeError, ValueError):
-        raise TargetError(f"{path!s}: is no path of a target file".replace("\0", "?")) from None
+        raise TargetError(
+            "it is not the path of a file", code="unreadable", location=str(path).replace("\0", "?")
+        ) from None
     if here in seen:
         chain = " -> ".join(p.name for p in (*seen[seen.index(here) :], here))
-        raise TargetError(f"{path}: key 'extends' leads in a circle: {chain}")
+        raise TargetError(f"key 'extends' leads in a circle: {chain}", code="extends-circle", location=str(path))
     try:
         with path.open("rb") as file:
             data = file.read(LONGEST_FILE + 1)
         if len(data) > LONGEST_FILE:
-            raise TargetError(f"{path}: is larger than a target file can be ({LONGEST_FILE:,} bytes)")
+            raise TargetError(
+                f"it is larger than a target file can be ({LONGEST_FILE:,} bytes)",
+                code="file-too-large",
+                location=str(path),
+            )
         values = parse_toml(data.decode("utf-8"))
     except FileNotFoundError:
-        raise TargetError(f"{path}: no such target file") from None
+        raise TargetError("no such target file", code="no-such-file", location=str(path)) from None
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise TargetError(f"{path}: cannot be read: {reason}") from None
+        if isinstance(error, OSError):
+            raise TargetError(f"it cannot be read: {error.strerror}", code="unreadable", location=str(path)) from None
+        raise TargetError("it is not UTF-8 text", code="not-utf8", location=str(path)) from None
     except ValueError as error:
-        raise TargetError(f"{path}: not valid TOML: {error}") from None
+        raise TargetError(f"not valid TOML: {error}", code="not-toml", location=str(path)) from None
     base = values.pop(_EXTENDS, None)
     if base is None:
         return values
     if not isinstance(base, str):
-        raise TargetError(f"{path}: key 'extends' must be the name of a target or the path of a .toml file")
+        raise TargetError(
+            "key 'extends' must be the name of a target or the path of a .toml file",
+            code="value-type",
+            location=str(path),
+        )
     if base in builtin_targets():
         parent = _FOLDER / f"{base}.toml"
     elif base.endswith(".toml"):
         parent = path.parent / base
     else:
-        raise TargetError(f"{path}: key 'extends': {_unknown(base)}")
+        raise TargetError(
+            f"key 'extends': {_unknown(base)}", code="no-such-target", location=str(path), action=_known()
+        )
     inherited = _read(parent, (*seen, here))
     # A target that only changes another's rules is another target: its name must not pass for the base's.
     inherited.pop("name", None)
@@ -108,10 +127,10 @@ def _build(path: Path, values: dict[str, Any]) -> Target:
     try:
         target = read_table(values, Target, (_EXTENDS,))
     except BadTableError as error:
-        raise TargetError(f"{path}: {error}") from None
+        raise TargetError(str(error), code=error.code, location=str(path)) from None
     problem = _contradiction(target)
     if problem is not None:
-        raise TargetError(f"{path}: {problem}")
+        raise TargetError(problem, code="contradiction", location=str(path))
     return target
 
 

@@ -29,9 +29,27 @@ _TYPES = {
     "array": "a list",
 }
 
+_CODES = {
+    "missing": "missing-key",
+    "unknown": "unknown-key",
+    "choice": "value-choice",
+    "type": "value-type",
+    "bounds": "value-range",
+    "form": "value-form",
+    "length": "value-form",
+}
+
 
 class BadTableError(ValueError):
-    """A table does not hold what it must; the message says in a line where in the file, and why."""
+    """A table does not hold what it must; the message says in a line where in the file, and why.
+
+    Attributes:
+        code: Which problem it is, as in `MemschedError`.
+    """
+
+    def __init__(self, problem: str, code: str) -> None:
+        super().__init__(problem)
+        self.code = code
 
 
 def read_table(values: dict[str, Any], kind: type[_Kind], read: tuple[str, ...] = ()) -> _Kind:
@@ -46,7 +64,7 @@ def read_table(values: dict[str, Any], kind: type[_Kind], read: tuple[str, ...] 
     try:
         return converted(_sized(values, kind, ()), kind)
     except UnfitError as error:
-        raise BadTableError(_worded(error.fault, read)) from None
+        raise BadTableError(_worded(error.fault, read), _CODES[error.fault.reason]) from None
 
 
 def _sized(value: Any, kind: Any, path: tuple[str | int, ...]) -> Any:
@@ -55,7 +73,7 @@ def _sized(value: Any, kind: Any, path: tuple[str | int, ...]) -> Any:
         try:
             return parse_size(value) if len(value) <= _LONGEST_SIZE else value
         except (UsageError, OverflowError) as error:
-            raise BadTableError(f"{_key(path)}: {error}") from None
+            raise BadTableError(f"{_key(path)}: {error}", "bad-size") from None
     if isinstance(value, list):
         return [_sized(item, kind, (*path, place)) for place, item in enumerate(value)]
     structure = structure_in(kind)

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from memsched.errors import OutputError
 from memsched.report.build import build_report
 from memsched.report.dump import dump_report
 from memsched.report.page import render_page
+from tests.failures import fails
 from tests.report.plain import typed
 from tests.report.test_build import facts_of
 from tests.report.test_page_data import chain_report, random_report
@@ -238,7 +238,7 @@ def test_a_graph_without_steps() -> None:
 @pytest.mark.parametrize("name", ["bokeh", "jinja2"])
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("memsched.report.page.util.find_spec", lambda module: None if module == name else object())
-    with pytest.raises(OutputError, match=rf"needs {name}, which is not installed: pip install bokeh jinja2"):
+    with fails("not-installed", name, "pip install bokeh jinja2"):
         render_page(typed(every_section()))
 
 

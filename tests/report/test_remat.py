@@ -10,7 +10,6 @@ import jsonschema
 import pytest
 from rich.console import Console
 
-from memsched.errors import OutputError
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.report.console import print_frontier, print_summary
 from memsched.report.frontier import draw, frontier_rows
@@ -19,6 +18,7 @@ from memsched.report.schema import json_schema
 from memsched.report.text import shortened
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.rewrites import RematSection
+from tests.failures import fails
 from tests.report.plain import plain_report, section, typed
 from tests.report.test_build import facts_of
 
@@ -201,5 +201,5 @@ def test_pictures_need_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
         return known(name, *more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(OutputError, match="pip install matplotlib"):
+    with fails("not-installed", "pip install matplotlib"):
         draw(typed(a_report(frontier=steps(1000))), ".svg")

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import fields, replace
 
-from memsched.errors import TargetError, UsageError
+from memsched.errors import TargetError
 from memsched.targets.load import Target, builtin_targets, default_target, load_target
 from memsched.targets.model import InPlaceRule, PartViewRule, PipelineRules, ViewRule, WorkspaceRule
+from tests.failures import fails
 
 
 def write(folder: Path, text: str, name: str = "own.toml") -> str:
@@ -76,7 +77,7 @@ def test_what_the_built_in_targets_say() -> None:
 
 def test_default_targets() -> None:
     assert (default_target("onnx"), default_target("tflite")) == ("onnxruntime", "litert")
-    with pytest.raises(TargetError, match="no default target for format 'pb'"):
+    with fails("no-default-target", "'pb'", "onnxruntime"):
         default_target("pb")
 
 
@@ -87,17 +88,11 @@ def test_targets_are_frozen() -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [
-        ("idael", "did you mean 'ideal'?"),
-        ("ONNXRUNTIME", "did you mean 'onnxruntime'?"),
-        ("zzz", "built-in targets: coral_edgetpu"),
-    ],
+    [("idael", "'ideal'?"), ("ONNXRUNTIME", "'onnxruntime'?"), ("zzz", "coral_edgetpu")],
 )
 def test_an_unknown_name_gets_a_suggestion_and_the_list(name: str, hint: str) -> None:
-    with pytest.raises(UsageError) as caught:
+    with fails("no-such-target", f"'{name}'", hint, *builtin_targets()) as caught:
         load_target(name)
-    assert hint in str(caught.value)
-    assert ", ".join(builtin_targets()) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -187,120 +182,136 @@ utilisation = {share}
 """
 
 BAD_FILES = {
-    "aligment_bytes = 4": "unknown key 'aligment_bytes' (did you mean 'alignment_bytes'?)",
-    "extend = 'tflm'": "unknown key 'extend' (did you mean 'extends'?)",
-    "qqq = 4": "unknown key 'qqq'; known keys: extends, name",
-    'alignment_bytes = "16"': "key 'alignment_bytes' must be of type int, not '16'",
-    "alignment_bytes = 16.0": "key 'alignment_bytes' must be of type int",
-    "alignment_bytes = true": "key 'alignment_bytes' must be of type int, not True",
-    "alignment_bytes = 0": "key 'alignment_bytes' must be a power of two, not 0",
-    "alignment_bytes = -16": "key 'alignment_bytes' must be a power of two",
-    "alignment_bytes = 24": "key 'alignment_bytes' must be a power of two, not 24",
-    "name = 3": "key 'name' must be of type str",
-    "outputs_own = 1": "key 'outputs_own' must be of type bool",
-    'inputs = "mine"': "key 'inputs' must be one of 'arena', 'kept', 'caller', not 'mine'",
-    "inputs = [1]": "key 'inputs' must be one of",
-    'runtime = "tvm"': "key 'runtime' must be one of",
-    'weights = "disk"': "key 'weights' must be one of",
-    'default_order = "random"': "key 'default_order' must be one of",
-    "int4_bytes_per_element = 2": "key 'int4_bytes_per_element' must be 0.5 or 1",
-    "most_join_inputs = 1": "key 'most_join_inputs' must be 2 or more, not 1",
-    'most_join_inputs = "ten"': "key 'most_join_inputs' must be of type int",
-    "int4_bytes_per_element = nan": "key 'int4_bytes_per_element' must be 0.5 or 1",
-    'inputs = "caller"\noverwrite_inputs = true': "key 'overwrite_inputs' contradicts inputs = \"caller\"",
-    'inputs = "kept"\noverwrite_inputs = true': "key 'overwrite_inputs' contradicts inputs = \"kept\"",
-    "views = 3": "key 'views' must be a list of tables, written as [[views]]",
-    'views = ["Reshape"]': "key 'views' must be a list of tables",
-    '[views]\nops = ["Reshape"]': "key 'views' must be a list of tables",
-    "[[views]]\ninput = 0": "[[views]] number 1: key 'ops' is missing",
-    "[[views]]\nops = []": "[[views]] number 1: key 'ops' must not be empty",
-    '[[views]]\nops = "Reshape"': "[[views]] number 1: key 'ops' must be a list",
-    "[[views]]\nops = [1]": "[[views]] number 1: key 'ops' must be of type str",
-    '[[views]]\nops = ["A"]\ninput = -1': "key 'input' must not be negative",
-    '[[in_place]]\nops = ["A"]\n[[in_place]]\nops = ["B"]\ninput = 0': "number 2: unknown key 'input' (did you mean",
-    'extends = "\\u0000.toml"': "is no path of a target file",
-    '[[in_place]]\nops = ["A"]\ninputs = 0': "key 'inputs' must be a list",
-    '[[in_place]]\nops = ["A"]\ninputs = [-1]': "key 'inputs' must not be negative",
-    '[[in_place]]\nops = ["A"]\nmatch = "name"': "key 'match' must be one of",
-    '[[in_place]]\nops = ["A"]\nabove_bytes = -1': "key 'above_bytes' must not be negative",
-    '[[part_views]]\nops = ["A"]': "[[part_views]] number 1: key 'kind' is missing",
-    '[[part_views]]\nops = ["A"]\nkind = "half"': "key 'kind' must be one of",
-    '[[workspace]]\nops = ["A"]': "[[workspace]] number 1: key 'outputs' is missing",
-    '[[workspace]]\nops = ["A"]\noutputs = inf': "key 'outputs' must not be negative, infinite",
-    '[[workspace]]\nops = ["A"]\noutputs = nan': "key 'outputs' must not be negative, infinite or no number",
-    '[[views]]\nops = ["A"]\n[[in_place]]\nops = ["B", "A"]': "key 'in_place': 'A' is in 'views' as well",
-    "pipeline = 3": "key 'pipeline' must be a table, written as [pipeline]",
-    "[[pipeline]]\nops_per_second = 1": "key 'pipeline' must be a table, written as [pipeline]",
-    "[pipeline]\nlink_bytes_per_second = 1": "[pipeline]: key 'parameter_cache_bytes' is missing",
-    '[pipeline]\nparameter_cache_bytes = "8 apples"': "key 'parameter_cache_bytes': '8 apples' is not a size",
-    "[pipeline]\ncache = 1": "[pipeline]: unknown key 'cache'",
-    _PIPELINE.format(link=0, share=1): "[pipeline]: key 'link_bytes_per_second' must be 1 or more, not 0",
-    _PIPELINE.format(link="inf", share=1): "key 'link_bytes_per_second' must be 1 or more and finite, not inf",
-    _PIPELINE.format(link=1, share="nan"): "key 'utilisation' must be 1e-06 or more and finite, not nan",
-    _PIPELINE.format(link=1, share=1.5): "key 'utilisation' must be at most 1, not 1.5",
-    _PIPELINE.format(link="5e-324", share=1): "key 'link_bytes_per_second' must be 1 or more and finite, not 5e-324",
-    _PIPELINE.format(link=1, share="5e-324"): "key 'utilisation' must be 1e-06 or more and finite, not 5e-324",
-    "flops_per_second = 5e-324": "key 'flops_per_second' must be 0 or at least 1, not 5e-324",
-    "flops_per_second = 1" + "0" * 400: "key 'flops_per_second' must be at most 1,000,000",
-    "on_chip_bytes = 0x1" + "0" * 5000: "key 'on_chip_bytes' must be at most 1,125,899,906,842,624, not a number",
-    '[[workspace]]\nops = ["A"]\noutputs = 1e300': "key 'outputs' must be at most 1,000,000, not 1e+300",
-    "alignment_bytes = 0x8" + "0" * 5000: "key 'alignment_bytes' must be at most 1,125,899,906,842,624, not a num",
-    "alignment_bytes = 0x100000000": "must be a power of two of at most 1,073,741,824, not 4294967296",
-    "extends = 3": "key 'extends' must be the name",
-    'extends = "idael"': "key 'extends': unknown target 'idael' (did you mean 'ideal'?)",
-    'extends = "nowhere.toml"': "nowhere.toml: no such target file",
-    'extends = "own.toml"': "key 'extends' leads in a circle: own.toml -> own.toml",
-    "alignment_bytes": "not valid TOML",
-    "alignment_bytes = 1\nalignment_bytes = 2": "not valid TOML",
+    "aligment_bytes = 4": ("unknown-key", "'aligment_bytes'", "'alignment_bytes'"),
+    "extend = 'tflm'": ("unknown-key", "'extend'", "'extends'"),
+    "qqq = 4": ("unknown-key", "'qqq'"),
+    'alignment_bytes = "16"': ("value-type", "'alignment_bytes'", "'16'"),
+    "alignment_bytes = 16.0": ("value-type", "'alignment_bytes'"),
+    "alignment_bytes = true": ("value-type", "'alignment_bytes'", "True"),
+    "alignment_bytes = 0": ("contradiction", "'alignment_bytes'"),
+    "alignment_bytes = -16": ("contradiction", "'alignment_bytes'"),
+    "alignment_bytes = 24": ("contradiction", "'alignment_bytes'", "24"),
+    "name = 3": ("value-type", "'name'"),
+    "outputs_own = 1": ("value-type", "'outputs_own'"),
+    'inputs = "mine"': ("value-choice", "'inputs'", "'arena'", "'kept'", "'caller'", "'mine'"),
+    "inputs = [1]": ("value-choice", "'inputs'"),
+    'runtime = "tvm"': ("value-choice", "'runtime'"),
+    'weights = "disk"': ("value-choice", "'weights'"),
+    'default_order = "random"': ("value-choice", "'default_order'"),
+    "int4_bytes_per_element = 2": ("contradiction", "'int4_bytes_per_element'", "0.5"),
+    "most_join_inputs = 1": ("value-range", "'most_join_inputs'", "2"),
+    'most_join_inputs = "ten"': ("value-type", "'most_join_inputs'"),
+    "int4_bytes_per_element = nan": ("contradiction", "'int4_bytes_per_element'", "0.5"),
+    'inputs = "caller"\noverwrite_inputs = true': ("contradiction", "'overwrite_inputs'"),
+    'inputs = "kept"\noverwrite_inputs = true': ("contradiction", "'overwrite_inputs'"),
+    "views = 3": ("value-type", "'views'", "[[views]]"),
+    'views = ["Reshape"]': ("value-type", "'views'"),
+    '[views]\nops = ["Reshape"]': ("value-type", "'views'"),
+    "[[views]]\ninput = 0": ("missing-key", "[[views]] number 1", "'ops'"),
+    "[[views]]\nops = []": ("value-form", "[[views]] number 1", "'ops'"),
+    '[[views]]\nops = "Reshape"': ("value-type", "[[views]] number 1", "'ops'"),
+    "[[views]]\nops = [1]": ("value-type", "[[views]] number 1", "'ops'"),
+    '[[views]]\nops = ["A"]\ninput = -1': ("value-range", "[[views]] number 1", "'input'"),
+    '[[in_place]]\nops = ["A"]\n[[in_place]]\nops = ["B"]\ninput = 0': (
+        "unknown-key",
+        "[[in_place]] number 2",
+        "number 2",
+        "'input'",
+    ),
+    'extends = "\\u0000.toml"': ("unreadable",),
+    '[[in_place]]\nops = ["A"]\ninputs = 0': ("value-type", "[[in_place]] number 1", "'inputs'"),
+    '[[in_place]]\nops = ["A"]\ninputs = [-1]': ("value-range", "[[in_place]] number 1", "'inputs'"),
+    '[[in_place]]\nops = ["A"]\nmatch = "name"': ("value-choice", "[[in_place]] number 1", "'match'"),
+    '[[in_place]]\nops = ["A"]\nabove_bytes = -1': ("value-range", "[[in_place]] number 1", "'above_bytes'"),
+    '[[part_views]]\nops = ["A"]': ("missing-key", "[[part_views]] number 1", "'kind'"),
+    '[[part_views]]\nops = ["A"]\nkind = "half"': ("value-choice", "[[part_views]] number 1", "'kind'"),
+    '[[workspace]]\nops = ["A"]': ("missing-key", "[[workspace]] number 1", "'outputs'"),
+    '[[workspace]]\nops = ["A"]\noutputs = inf': ("value-range", "[[workspace]] number 1", "'outputs'"),
+    '[[workspace]]\nops = ["A"]\noutputs = nan': ("value-range", "[[workspace]] number 1", "'outputs'"),
+    '[[views]]\nops = ["A"]\n[[in_place]]\nops = ["B", "A"]': ("contradiction", "'in_place'", "'A'", "'views'"),
+    "pipeline = 3": ("value-type", "'pipeline'", "[pipeline]"),
+    "[[pipeline]]\nops_per_second = 1": ("value-type", "'pipeline'", "[pipeline]"),
+    "[pipeline]\nlink_bytes_per_second = 1": ("missing-key", "[pipeline]", "'parameter_cache_bytes'"),
+    '[pipeline]\nparameter_cache_bytes = "8 apples"': (
+        "bad-size",
+        "[pipeline]",
+        "'parameter_cache_bytes'",
+        "'8 apples'",
+    ),
+    "[pipeline]\ncache = 1": ("unknown-key", "[pipeline]", "'cache'"),
+    _PIPELINE.format(link=0, share=1): ("value-range", "[pipeline]", "'link_bytes_per_second'"),
+    _PIPELINE.format(link="inf", share=1): ("value-range", "[pipeline]", "'link_bytes_per_second'", "inf"),
+    _PIPELINE.format(link=1, share="nan"): ("value-range", "[pipeline]", "'utilisation'", "1e-06", "nan"),
+    _PIPELINE.format(link=1, share=1.5): ("value-range", "[pipeline]", "'utilisation'", "1.5"),
+    _PIPELINE.format(link="5e-324", share=1): ("value-range", "[pipeline]", "'link_bytes_per_second'", "5e-324"),
+    _PIPELINE.format(link=1, share="5e-324"): ("value-range", "[pipeline]", "'utilisation'", "1e-06", "5e-324"),
+    "flops_per_second = 5e-324": ("contradiction", "'flops_per_second'", "5e-324"),
+    "flops_per_second = 1" + "0" * 400: ("value-range", "'flops_per_second'", "1,000,000"),
+    "on_chip_bytes = 0x1" + "0" * 5000: ("value-range", "'on_chip_bytes'", "1,125,899,906,842,624"),
+    '[[workspace]]\nops = ["A"]\noutputs = 1e300': (
+        "value-range",
+        "[[workspace]] number 1",
+        "'outputs'",
+        "1,000,000",
+        "1e+300",
+    ),
+    "alignment_bytes = 0x8" + "0" * 5000: ("value-range", "'alignment_bytes'", "1,125,899,906,842,624"),
+    "alignment_bytes = 0x100000000": ("contradiction", "'alignment_bytes'", "1,073,741,824", "4294967296"),
+    "extends = 3": ("value-type", "'extends'"),
+    'extends = "idael"': ("no-such-target", "'extends'", "'idael'", "'ideal'"),
+    'extends = "nowhere.toml"': ("no-such-file",),
+    'extends = "own.toml"': ("extends-circle", "'extends'", "own.toml"),
+    "alignment_bytes": ("not-toml", "'='"),
+    "alignment_bytes = 1\nalignment_bytes = 2": ("not-toml",),
 }
 
 
 @pytest.mark.parametrize("text", BAD_FILES)
 def test_a_mistake_is_one_line_that_names_file_and_key(tmp_path: Path, text: str) -> None:
-    with pytest.raises(TargetError) as caught:
+    with fails(*BAD_FILES[text]) as caught:
         load_target(write(tmp_path, text + "\n"))
-    message = str(caught.value)
-    assert BAD_FILES[text] in message
-    assert ".toml" in message
-    assert "\n" not in message
+    assert isinstance(caught.value, TargetError)
+    assert caught.value.location.endswith(".toml")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 1000
 
 
 def test_a_circle_through_another_file_is_named(tmp_path: Path) -> None:
     write(tmp_path, 'extends = "b.toml"', "a.toml")
     write(tmp_path, 'extends = "a.toml"', "b.toml")
-    with pytest.raises(TargetError, match=r"circle: a\.toml -> b\.toml -> a\.toml"):
+    with fails("extends-circle", "a.toml -> b.toml -> a.toml"):
         load_target(str(tmp_path / "a.toml"))
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(TargetError, match="no such target file"):
+    with fails("no-such-file", "none.toml"):
         load_target(str(tmp_path / "none.toml"))
     (tmp_path / "folder.toml").mkdir()
-    with pytest.raises(TargetError, match="cannot be read"):
+    with fails("unreadable", "folder.toml"):
         load_target(str(tmp_path / "folder.toml"))
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(TargetError, match="not UTF-8"):
+    with fails("not-utf8", "bytes.toml"):
         load_target(str(tmp_path / "bytes.toml"))
     (tmp_path / "deep.toml").write_text("views = " + "[" * 100_000, encoding="utf-8")
-    with pytest.raises(TargetError, match="not valid TOML"):
+    with fails("not-toml", "deep.toml"):
         load_target(str(tmp_path / "deep.toml"))
     if os.geteuid():
         (tmp_path / "secret.toml").write_text("", encoding="utf-8")
         (tmp_path / "secret.toml").chmod(0)
-        with pytest.raises(TargetError, match="cannot be read"):
+        with fails("unreadable", "secret.toml"):
             load_target(str(tmp_path / "secret.toml"))
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "code", "about"),
     [
-        ('on_chip_bytes = "many"', "key 'on_chip_bytes': 'many' is not a size"),
-        ("on_chip_bytes = -1", "key 'on_chip_bytes' must not be negative"),
-        ("on_chip_bytes = 0.5", "key 'on_chip_bytes' must be of type int"),
-        ("flops_per_second = -1", "key 'flops_per_second' must not be negative"),
-        ("bandwidth_bytes_per_second = inf", "key 'bandwidth_bytes_per_second' must not be negative, infinite"),
+        ('on_chip_bytes = "many"', "bad-size", "'many'"),
+        ("on_chip_bytes = -1", "value-range", "-1"),
+        ("on_chip_bytes = 0.5", "value-type", "0.5"),
+        ("flops_per_second = -1", "value-range", "-1"),
+        ("bandwidth_bytes_per_second = inf", "value-range", "inf"),
     ],
 )
-def test_figures_of_an_accelerator_are_checked(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(TargetError, match=message):
+def test_figures_of_an_accelerator_are_checked(tmp_path: Path, text: str, code: str, about: str) -> None:
+    with fails(code, f"'{text.split(maxsplit=1)[0]}'", about):
         load_target(write(tmp_path, text))

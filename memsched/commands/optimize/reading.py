@@ -56,9 +56,11 @@ def split_ranges(dims: Mapping[str, int | tuple[int, ...]] | None) -> tuple[dict
         if not isinstance(said, tuple | list):
             fixed[name] = as_length(name, said)
         elif len(said) not in {2, 3} or not 0 <= as_length(name, said[0]) <= as_length(name, said[1]) or not said[1]:
-            raise UsageError(f"dims: {name}: a range is the least length and the largest, at least 1")
+            raise UsageError(
+                f"dims: {name}: a range is the smallest length, at least 1, and the largest", code="bad-range"
+            )
         elif len(said) == 3 and not 1 <= said[2] <= said[1] // said[2] * said[2]:
-            raise UsageError(f"dims: {name}: no length up to {said[1]} is a multiple of {said[2]}")
+            raise UsageError(f"dims: {name}: no length up to {said[1]} is a multiple of {said[2]}", code="bad-range")
         else:
             ranges[name] = Range(said[0], said[1], said[2] if len(said) == 3 else 1, named=True)
     return fixed, ranges
@@ -72,7 +74,9 @@ def check_percentages(max_extra_macs: float, max_slowdown: float | None = None) 
     """
     for name, percent in (("--max-extra-macs", max_extra_macs), ("--max-slowdown", max_slowdown or 0.0)):
         if not 0 <= percent <= MOST_EXTRA_MACS:
-            raise UsageError(f"{name} {percent:g} is no percentage from 0 to {MOST_EXTRA_MACS:,}")
+            raise UsageError(
+                f"{name} {percent:g} is not a percentage from 0 to {MOST_EXTRA_MACS:,}", code="option-range"
+            )
 
 
 def budget_of(budget: int | str | None) -> int | Percentage | None:
@@ -83,5 +87,5 @@ def budget_of(budget: int | str | None) -> int | Percentage | None:
     """
     size = parse_budget(budget) if isinstance(budget, str) else budget
     if isinstance(size, int) and size < 0:
-        raise UsageError(f"a budget of {size} bytes is not possible: give 0 or more")
+        raise UsageError(f"a budget of {size} bytes is not possible", code="option-range", action="give 0 or more")
     return size

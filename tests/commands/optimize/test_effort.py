@@ -11,11 +11,11 @@ import pytest
 
 import memsched
 from memsched.commands.optimize.place import Request
-from memsched.errors import UsageError
 from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from tests.commands.optimize.test_choose import both, convolutions, skip_connection
+from tests.failures import fails
 from tests.random_graphs import random_layered_graph
 from tests.tiling.random_nets import onnx_net, tflite_net
 
@@ -84,5 +84,5 @@ def test_a_share_of_the_work() -> None:
 
 @pytest.mark.parametrize("effort", [-1.0, float("nan")])
 def test_an_effort_that_is_none(effort: float) -> None:
-    with pytest.raises(UsageError, match=r"--effort \S+ is no amount of work: give 0 or more"):
+    with fails("option-range", f"--effort {effort}"):
         memsched.optimize(convolutions(), effort=effort)

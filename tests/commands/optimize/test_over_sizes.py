@@ -296,8 +296,8 @@ def test_a_model_in_which_nothing_grows_stays_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--dim", "length=5..2"], "is no range"),
-        (["--dim", "length=0..0"], "is no range"),
+        (["--dim", "length=5..2"], "is not a range"),
+        (["--dim", "length=0..0"], "is not a range"),
         (["--dim", "length=1..2..3"], "is not understood"),
         (["--dim", "length=8:2"], "is not understood"),
         (["--dim", "length=1..8:16"], "no length up to 8 is a multiple of 16"),

@@ -11,10 +11,10 @@ from onnx import helper, numpy_helper
 
 import memsched
 from memsched.commands.results import OptimizeResult
-from memsched.errors import UsageError
 from memsched.graph.prices import Kept, Pace, Prices
 from memsched.report.console import findings
 from memsched.targets.load import load_target
+from tests.failures import fails
 
 EFFORT = 2.0
 SIDE = 96
@@ -137,7 +137,7 @@ def test_a_few_operators_more_cost_nothing() -> None:
 
 
 def test_what_is_no_percentage_is_refused() -> None:
-    with pytest.raises(UsageError, match="--max-slowdown -1 is no percentage"):
+    with fails("option-range", "--max-slowdown -1"):
         memsched.optimize(convolutions(), max_slowdown=-1.0)
 
 
