@@ -47,7 +47,9 @@ def command(**options: Any) -> int:
     else:
         _print(display.console(stderr=False), found)
     if found.same is None:
-        raise ModelError(f"not compared in {found.verification.runtime}: {found.verification.reason}")
+        raise ModelError(
+            f"not compared in {found.verification.runtime}: {found.verification.reason}", code="not-compared"
+        )
     return 0 if found.same else _DIFFERENT
 
 

@@ -104,7 +104,7 @@ def make_folder(folder: str) -> None:
         _check_folder(Path(os.path.realpath(folder)), folder)
         Path(folder).mkdir(exist_ok=True)
     except (OSError, ValueError) as error:
-        raise OutputError(f"folder '{folder}' cannot be made: {reason(error)}") from None
+        raise OutputError(f"folder '{folder}' cannot be made: {reason(error)}", code=_code(error)) from None
 
 
 def check_new_files(paths: Sequence[str], source: str, *, within: str | None = None) -> None:
@@ -122,9 +122,15 @@ def check_new_files(paths: Sequence[str], source: str, *, within: str | None = N
     for path in paths:
         own = _identities(path)
         if not own.isdisjoint(given):
-            raise OutputError(f"'{path}' is the model itself: give another folder with -o, or another --report")
+            raise OutputError(
+                f"'{path}' is the model itself",
+                code="would-overwrite",
+                action="give another folder with -o, or another --report",
+            )
         if not own.isdisjoint(known):
-            raise OutputError(f"'{path}' would be written twice: name another file with --report")
+            raise OutputError(
+                f"'{path}' would be written twice", code="written-twice", action="name another file with --report"
+            )
         known |= own
         check_writable(path, within=within)
 
@@ -305,9 +311,12 @@ _CODES: Final = {
 
 
 def _output_error(path: str, error: Exception) -> OutputError:
+    return OutputError(f"'{path}' cannot be written: {reason(error)}", code=_code(error))
+
+
+def _code(error: Exception) -> str:
     number = error.errno if isinstance(error, OSError) else None
-    code = "unwritable" if number is None else _CODES.get(number, "unwritable")
-    return OutputError(f"'{path}' cannot be written: {reason(error)}", code=code)
+    return "unwritable" if number is None else _CODES.get(number, "unwritable")
 
 
 def reason(error: Exception) -> str:

@@ -30,9 +30,17 @@ def check_request(module: Module, guarantee: OrderGuarantee, control_dependencie
     """
     binds = format_of(module).order_binds
     if binds and guarantee in {"pins", "default"}:
-        raise UsageError(f"--order-guarantee {guarantee} is for ONNX: a TFLite file's order binds every runtime")
+        raise UsageError(
+            f"--order-guarantee {guarantee} is for ONNX: a TFLite file's order binds every runtime",
+            code="other-format",
+            action="leave it out",
+        )
     if not binds and control_dependencies:
-        raise UsageError("--control-dependencies is for TFLite: use --order-guarantee session or pins for ONNX")
+        raise UsageError(
+            "--control-dependencies is for TFLite",
+            code="other-format",
+            action="use --order-guarantee session or pins for ONNX",
+        )
 
 
 def write_model(

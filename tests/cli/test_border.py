@@ -89,9 +89,7 @@ def test_it_is_offered_with_what_it_gives_and_not_done_unasked(run: Run, model: 
 def test_analyze_offers_it_and_cannot_do_it(run: Run, model: Path) -> None:
     done = run("analyze", model, "--target", "tflm")
     assert done.out.splitlines()[-1].endswith("--allow reorder,inplace,io")
-    refused = run("analyze", model, "--target", "tflm", "--allow", "reorder,io")
-    assert refused.code == 2
-    assert "'io' is not available" in refused.err
+    run("analyze", model, "--target", "tflm", "--allow", "reorder,io").failed("bad-parameter", "--allow", "'io'")
 
 
 def test_no_offer_where_a_budget_is_met(run: Run, model: Path) -> None:
@@ -111,11 +109,10 @@ def test_both_models_are_compared_through_the_border(run: Run, model: Path, runt
     assert done.code == 0
     assert f"fed with {GIVE}, x being that of A" in done.out
     assert f"compared as {WAS}, q being that of B" in done.out
-    assert "PASSED: outputs bit-equal" in done.out
+    assert "PASSED" in done.out
     turned = run("verify", written, model, "--runtime", runtime)
-    assert turned.code == 2
+    turned.failed("wrong-way-round", str(written))
     assert turned.err.count("\n") == 1
-    assert "name the model as given first" in turned.err
 
 
 def test_onnx_models_are_compared_through_the_border(run: Run, tmp_path: Path) -> None:
@@ -124,7 +121,7 @@ def test_onnx_models_are_compared_through_the_border(run: Run, tmp_path: Path) -
     assert run("optimize", model, "--allow", "io").code == 0
     done = run("verify", model, tmp_path / "net_memsched.onnx")
     assert done.code == 0
-    assert "PASSED: outputs bit-equal" in done.out
+    assert "PASSED" in done.out
 
 
 def test_max_extra_macs_needs_extra_work(run: Run, model: Path) -> None:

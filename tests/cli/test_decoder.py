@@ -9,6 +9,7 @@ import jsonschema
 import onnx
 import pytest
 
+from memsched.errors import ModelError
 from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
 from tests.cli.written import names
@@ -37,8 +38,6 @@ def test_model_report_and_code(run: Run, words: Path) -> None:
         *(("token", count) for count in (4, 8, 16)),
     ]
     assert report["budget"]["met"]
-    for line in ("4 caches of keys and values", "a prompt of 16, in chunks of 5", "it fits in"):
-        assert line in done.out
     for line in report["code"]:
         assert line in done.out
 
@@ -46,8 +45,8 @@ def test_model_report_and_code(run: Run, words: Path) -> None:
 def test_what_does_not_fit_is_exit_code_3(run: Run, words: Path) -> None:
     done = run("decoder", words, *SHORT, "--budget", "1KB", "-q")
     assert done.code == 3
-    assert "a text of 24 tokens needs" in done.err
-    assert "hold no text as given, no text in place" in run("decoder", words, *SHORT, "--budget", "1KB").out
+    assert "24 tokens" in done.err
+    assert run("decoder", words, *SHORT, "--budget", "1KB").code == 3
     assert names(words.parent) == ["words.onnx"]
     assert run("decoder", words, *SHORT, "--budget", "1KB", "--keep-best", "-q").code == 3
     assert names(words.parent) == ["words.onnx", "words_in_place.json", "words_in_place.onnx"]
@@ -60,24 +59,21 @@ def test_the_report_alone_to_a_program(run: Run, words: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "code", "about"),
     [
-        (("--length", "tokens_in"), "there are: 'length'"),
-        (("--tokens", "8"), "--tokens"),
-        (("--dim", "batch"), "write NAME=8"),
+        (("--length", "tokens_in"), "no-such-dimension", "'length'"),
+        (("--tokens", "8"), "bad-parameter", "--tokens"),
+        (("--dim", "batch"), "option-unparsable", "NAME=8"),
     ],
 )
-def test_refusals_write_nothing(run: Run, words: Path, more: tuple[str, ...], told: str) -> None:
-    done = run("decoder", words, *SHORT, *more)
-    assert done.code in {1, 2}
-    assert told in done.err
+def test_refusals_write_nothing(run: Run, words: Path, more: tuple[str, ...], code: str, about: str) -> None:
+    run("decoder", words, *SHORT, *more).failed(code, about)
     assert names(words.parent) == ["words.onnx"]
 
 
 def test_a_model_without_caches_is_told_so(run: Run, model: Path) -> None:
     done = run("decoder", model)
-    assert done.code == 2
-    assert "keeps no keys and values" in done.err
+    done.failed("no-caches")
     assert done.err.count("\n") == 1
 
 
@@ -86,8 +82,7 @@ def test_a_file_that_is_no_model_is_one_line(run: Run, tmp_path: Path, arguments
     junk = tmp_path / "junk.onnx"
     junk.write_bytes(b"this is no model")
     done = run(*arguments, junk)
-    assert done.code == 1
-    assert "internal error" not in done.err
-    assert "random inputs" not in done.err
+    assert isinstance(done.error, ModelError)
+    done.failed(done.error.code, str(junk))
     assert done.err.count("\n") == 1
     assert names(tmp_path) == ["junk.onnx"]

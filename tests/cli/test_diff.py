@@ -36,9 +36,7 @@ def edited(path: str, name: str, **changes: Any) -> str:
 
 
 def test_nothing_changed(run: Run, reports: Path) -> None:
-    done = run("diff", "best.json", "best.json", "--fail-on-regression", "0")
-    assert done.code == 0
-    assert "no regression beyond 0 %" in done.out
+    assert run("diff", "best.json", "best.json", "--fail-on-regression", "0").code == 0
     diff = json.loads(run("diff", "best.json", "best.json", "--json").out)
     jsonschema.validate(diff, json_schema("diff"))
     assert diff["models"][0]["change"] == "same"
@@ -47,19 +45,17 @@ def test_nothing_changed(run: Run, reports: Path) -> None:
 def test_a_regression_has_an_exit_code_of_its_own(run: Run, reports: Path) -> None:
     done = run("diff", "best.json", "worst.json", "--fail-on-regression", "1")
     assert done.code == 3
-    assert "regression: the peak grew by" in done.out
-    assert "; the memory required grew by" in done.out
+    assert "regression: " in done.out
     assert re.search(r"^required +2,0\d\d +6,1\d\d +\+1\d\d\.\d\d %$", done.out, re.MULTILINE)
     assert re.search(r"came to the peak:\n +1,024  wide\d", done.out)
     shown = run("diff", "best.json", "worst.json")
     assert shown.code == 0
     assert "regression" not in shown.out
-    assert "worse: the peak grew by" in shown.out
-    assert "% is permitted" not in shown.out
+    assert "worse: " in shown.out
+    assert "permitted" not in shown.out
     assert "regression" not in run("diff", "best.json", "worst.json", "--markdown").out
     better = run("diff", "worst.json", "best.json", "--fail-on-regression", "0")
     assert better.code == 0
-    assert "left the peak" in better.out
     quiet = run("diff", "best.json", "worst.json", "--fail-on-regression", "1%", "-q")
     assert (quiet.code, quiet.out, quiet.err.count("\n")) == (3, "", 1)
 
@@ -87,7 +83,7 @@ def test_reports_of_older_versions_have_an_arena_alone(run: Run, reports: Path) 
         Path(name).write_text(json.dumps(report))
     done = run("diff", "a.json", "b.json", "--fail-on-regression", "0.99")
     assert done.code == 3
-    assert "regression: the arena grew by 1.00 %" in done.out
+    assert re.search(r"regression: .*arena.* 1\.00 %", done.out)
     assert "required" not in done.out
 
 
@@ -105,33 +101,32 @@ def test_other_models_and_targets_are_pointed_out(run: Run, reports: Path) -> No
     Path("other.onnx").write_bytes(small_models.branches(count=7))
     run("analyze", "other.onnx", "--report", "other.json", "-q")
     done = run("diff", "best.json", "other.json")
-    assert "the model itself is another one" in done.out
-    assert "the target was ideal and is onnxruntime" in done.out
+    assert re.search("target .*ideal.* onnxruntime", done.out)
+    found = json.loads(run("diff", "best.json", "other.json", "--json").out)
+    assert len(found["models"][0]["notes"]) == 2
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "code", "about"),
     [
-        (b"", "not JSON"),
-        (b"[" * 100_000, "not JSON"),
-        (b"\xff", "not JSON"),
-        (b"[]", "names no command"),
-        (b'{"command": "allocate"}', "memsched allocate"),
-        (b'{"command": ["a"]}', "names no command"),
-        (b'{"command": "optimize"}', "version None"),
-        (b'{"command": "optimize", "schema_version": 2}', "version 2"),
-        (b'{"command": "optimize", "schema_version": 1}', "it has no 'model'"),
-        (b'{"command": "batch", "schema_version": 1, "models": [7]}', "models[0] is 7, not an object"),
+        (b"", "not-json", ""),
+        (b"[" * 100_000, "not-json", ""),
+        (b"\xff", "not-json", ""),
+        (b"[]", "other-report", ""),
+        (b'{"command": "allocate"}', "other-report", "memsched allocate"),
+        (b'{"command": ["a"]}', "other-report", ""),
+        (b'{"command": "optimize"}', "report-version", "None"),
+        (b'{"command": "optimize", "schema_version": 2}', "report-version", "2"),
+        (b'{"command": "optimize", "schema_version": 1}', "report-field", "'model'"),
+        (b'{"command": "batch", "schema_version": 1, "models": [7]}', "different-kinds", ""),
     ],
 )
-def test_what_is_no_report(run: Run, reports: Path, content: bytes, said: str) -> None:
+def test_what_is_no_report(run: Run, reports: Path, content: bytes, code: str, about: str) -> None:
     Path("bad.json").write_bytes(content)
     for names in (("bad.json", "best.json"), ("best.json", "bad.json")):
         done = run("diff", *names)
-        assert done.code in {1, 2}
+        done.failed(code, about)
         assert done.err.count("\n") == 1
-        assert "internal error" not in done.err
-        assert said in done.err or "cannot be compared" in done.err
 
 
 def test_values_of_other_types(run: Run, reports: Path) -> None:
@@ -140,9 +135,9 @@ def test_values_of_other_types(run: Run, reports: Path) -> None:
 
 
 def test_mistakes(run: Run, reports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run("diff", "best.json", "none.json").code == 1
-    assert run("diff", "-", "-").code == 2
-    assert run("diff", "best.json", "worst.json", "--fail-on-regression", "much").code == 2
+    run("diff", "best.json", "none.json").failed("unreadable", "none.json")
+    run("diff", "-", "-").failed("stdin-twice")
+    run("diff", "best.json", "worst.json", "--fail-on-regression", "much").failed("bad-parameter", "much")
     stream = io.TextIOWrapper(io.BytesIO(Path("worst.json").read_bytes()))
     monkeypatch.setattr("sys.stdin", stream)
     assert run("diff", "best.json", "-", "--fail-on-regression", "1").code == 3
@@ -189,7 +184,7 @@ def test_batches(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     }
     failed = [model["name"] for model in diff["models"] if model["regressions"]]
     assert failed == ["grew", "broke", "over"]
-    assert "the budget was met, and is not any more" in done.err
+    assert "budget" in done.err
     # A model that moved is found by its name.
     text = Path("new.json").read_text().replace("zoo/", "other/")
     Path("moved.json").write_text(text)
@@ -220,9 +215,9 @@ def test_models_are_analyzed_as_they_stand(run: Run, reports: Path) -> None:
     # For the target of the report beside it, unless another is named.
     assert run("diff", "best.json", "shorter.onnx", "--fail-on-regression", "0").code == 0
     assert run("diff", "net.onnx", "best.json", "--fail-on-regression", "0").code == 0
-    assert "the target was ideal and is paper" in run("diff", "best.json", "net.onnx", "--target", "paper").out
+    assert re.search("target .*ideal.* paper", run("diff", "best.json", "net.onnx", "--target", "paper").out)
     assert run("diff", "net.onnx", "net.onnx", "--fail-on-regression", "0").code == 0
-    assert "neither file is a model" in run("diff", "best.json", "best.json", "--target", "ideal").err
+    run("diff", "best.json", "best.json", "--target", "ideal").failed("no-effect", "--target")
     assert run("diff", "best.json", "none.onnx").code == 1
     assert run("diff", "best.json", "net.onnx", "--target", "none").code == 2
 

@@ -14,11 +14,12 @@ import pytest
 
 from memsched.commands.distribute import distribute as distributing
 from memsched.commands.distribute.execute import DistributedRun, execute
-from memsched.errors import UsageError
+from memsched.distribute.space import NoPlanFitsError
 from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
 from tests.cli.written import names
 from tests.distributed_nets import Net, classifier, cluster_of, wide_first
+from tests.failures import fails
 from tests.formats.tflite_builder import O, Sub, T, build, options
 
 SCHEMA = jsonschema.Draft202012Validator(json_schema("distribute"))
@@ -206,7 +207,7 @@ def test_a_device_that_has_dropped_out(run: Run, folder: Path) -> None:
     assert all("_device_0_" in name for name in names(folder / "net_distributed") if name != "plan.json")
     assert any("_device_1_" in name for name in before)
     assert distribute(run, folder, "--without", "left", "--without", "1").code == 2
-    assert "no device 'middle'" in distribute(run, folder, "--without", "middle").err
+    distribute(run, folder, "--without", "middle").failed("no-such-device", "'middle'")
 
 
 def test_files_that_are_no_plans_stay(run: Run, folder: Path) -> None:
@@ -214,8 +215,7 @@ def test_files_that_are_no_plans_stay(run: Run, folder: Path) -> None:
     place.mkdir()
     (place / "notes.txt").write_text("mine")
     result = distribute(run, folder, "--no-run", "-o", place)
-    assert result.code == 1
-    assert "'notes.txt'" in result.err
+    result.failed("would-mix", "'notes.txt'")
     assert names(place) == ["notes.txt"]
     assert distribute(run, folder, "--no-run", "-o", place, "--force").code == 0
     assert (place / "notes.txt").read_text() == "mine"
@@ -230,8 +230,7 @@ def test_the_input_is_never_overwritten(run: Run, folder: Path) -> None:
     link.mkdir()
     (link / "net_device_0_step_0.onnx").symlink_to(folder / "net.onnx")
     result = distribute(run, folder, "--no-run", "--force", "-o", link)
-    assert result.code == 1
-    assert "is the input" in result.err
+    result.failed("would-overwrite", "net_device_0_step_0.onnx")
     assert (folder / "net.onnx").read_bytes() == classifier()
 
 
@@ -241,8 +240,7 @@ def test_outputs_that_differ_leave_nothing_behind(run: Run, folder: Path, monkey
 
     monkeypatch.setattr(distributing, "execute", false)
     result = distribute(run, folder)
-    assert result.code == 1
-    assert "2e-05" in result.err
+    result.failed("outputs-differ", "2e-05")
     assert result.err.count("\n") == 1
     assert names(folder) == ["cluster.toml", "net.onnx"]
 
@@ -250,8 +248,8 @@ def test_outputs_that_differ_leave_nothing_behind(run: Run, folder: Path, monkey
 def test_too_little_memory_says_how_much_would_do(run: Run, folder: Path) -> None:
     (folder / "cluster.toml").write_text(CLUSTER.replace('"1MB"', '"10KB"'))
     result = distribute(run, folder)
-    assert result.code == 3
-    assert "bytes" in result.err
+    assert isinstance(result.error, NoPlanFitsError)
+    result.failed(result.error.code, "30.4 KB", "10.0 KB")
     assert result.err.count("\n") == 1
     assert names(folder) == ["cluster.toml", "net.onnx"]
 
@@ -260,56 +258,52 @@ def test_memory_that_no_single_device_has(run: Run, folder: Path) -> None:
     (folder / "cluster.toml").write_text(CLUSTER.replace('"1MB"', '"35KB"'))
     result = distribute(run, folder, "--no-run")
     assert result.code == 0
-    assert "which does not have the" in result.out
     single = run("distribute", folder / "net.onnx", "--cluster", folder / "cluster.toml", "--method", "single")
     assert single.code == 3
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "code", "about"),
     [
-        (("[[devices]]", "[[gadgets]]"), "gadgets"),
-        (("1e8", "-1"), "bandwidth_bytes_per_second"),
-        (('"1MB"', "0"), "memory_bytes"),
-        (("[router]", "[router"), "TOML"),
+        (("[[devices]]", "[[gadgets]]"), "unknown-key", "'gadgets'"),
+        (("1e8", "-1"), "value-range", "'bandwidth_bytes_per_second'"),
+        (('"1MB"', "0"), "value-range", "'memory_bytes'"),
+        (("[router]", "[router"), "not-toml", "cluster.toml"),
     ],
 )
-def test_bad_clusters_are_one_line(run: Run, folder: Path, change: tuple[str, str], message: str) -> None:
+def test_bad_clusters_are_one_line(run: Run, folder: Path, change: tuple[str, str], code: str, about: str) -> None:
     (folder / "cluster.toml").write_text(CLUSTER.replace(*change))
     result = distribute(run, folder)
-    assert result.code == 1
-    assert message in result.err
+    result.failed(code, about)
     assert result.err.count("\n") == 1
     assert names(folder) == ["cluster.toml", "net.onnx"]
 
 
 def test_a_cluster_without_devices(run: Run, folder: Path) -> None:
     (folder / "cluster.toml").write_text(CLUSTER[: CLUSTER.index("[[devices]]")])
-    result = distribute(run, folder)
-    assert result.code == 1
-    assert "devices" in result.err
+    distribute(run, folder).failed("missing-key", "'devices'")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "message"),
+    ("arguments", "code", "about"),
     [
-        (("net.onnx",), 2, "--cluster"),
-        (("net.onnx", "--cluster", "cluster.toml", "-o", "-"), 2, "name a folder"),
-        (("-", "--cluster", "cluster.toml"), 2, "name it with -o"),
-        (("net.onnx", "--cluster", "cluster.toml", "-o", "net.onnx"), 1, "is a file"),
-        (("net.onnx", "--cluster", "cluster.toml", "-o", "net.onnx/deep"), 1, "is no folder"),
-        (("net.onnx", "--cluster", "nowhere.toml"), 1, "no such cluster file"),
-        (("missing.onnx", "--cluster", "cluster.toml"), 1, "does not exist"),
-        (("net.tflite", "--cluster", "cluster.toml"), 1, "executes other graphs"),
-        (("net.onnx", "--cluster", "cluster.toml", "--home", "9" * 5000), 2, "no device"),
+        (("net.onnx",), "missing-parameter", "--cluster"),
+        (("net.onnx", "--cluster", "cluster.toml", "-o", "-"), "needs-folder", "-o"),
+        (("-", "--cluster", "cluster.toml"), "no-output-name", "-o"),
+        (("net.onnx", "--cluster", "cluster.toml", "-o", "net.onnx"), "not-a-folder", "net.onnx"),
+        (("net.onnx", "--cluster", "cluster.toml", "-o", "net.onnx/deep"), "not-a-folder", "net.onnx/deep"),
+        (("net.onnx", "--cluster", "nowhere.toml"), "no-such-file", "nowhere.toml"),
+        (("missing.onnx", "--cluster", "cluster.toml"), "no-such-file", "missing.onnx"),
+        (("net.tflite", "--cluster", "cluster.toml"), "nested-graph", "IF"),
+        (("net.onnx", "--cluster", "cluster.toml", "--home", "9" * 5000), "no-such-device", "two boards"),
         (
             ("net.onnx", "--cluster", "pi4x4", *(word for board in "0123" for word in ("--without", board))),
-            *(2, "all 4 devices of cluster"),
+            *("no-device-left", "4"),
         ),
     ],
 )
 def test_refusals(
-    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: int, message: str
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: str, about: str
 ) -> None:
     monkeypatch.chdir(folder)
     either = O("IF", [0, 1], [2], options("IfOptions", thenSubgraphIndex=1, elseSubgraphIndex=1))
@@ -320,8 +314,7 @@ def test_refusals(
     (folder / "net.tflite").write_bytes(build(main, body))
     before = names(folder)
     result = run("distribute", *arguments)
-    assert result.code == code
-    assert message in result.err
+    result.failed(code, about)
     assert result.err.count("\n") == 1
     assert names(folder) == before
 
@@ -330,5 +323,5 @@ def test_devices_that_have_dropped_out_in_python() -> None:
     found = distributing.distribute(classifier(), cluster_of(3), method="even", home="board-2", drop=["board-1"])
     assert [device.name for device in found.cluster.devices] == ["board-0", "board-2"]
     assert (found.dropped, found.plan.home) == (("board-1",), 1)
-    with pytest.raises(UsageError, match="all 3 devices"):
+    with fails("no-device-left", "3"):
         distributing.distribute(classifier(), cluster_of(3), method="even", drop=["board-0", "board-1", "board-2"])

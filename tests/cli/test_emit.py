@@ -8,6 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from memsched.errors import ModelError
 from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
 from tests.emit.networks import quantised_net
@@ -41,23 +42,30 @@ def test_a_folder_of_c_and_a_report(tmp_path: Path, chip: Path, run: Run) -> Non
 
 
 @pytest.mark.parametrize(
-    ("given", "more", "code", "words"),
+    ("given", "more", "code", "about"),
     [
-        (onnx_net(3), (), 1, "op 't1' (ConvTranspose) cannot be emitted: there is no kernel for ConvTranspose"),
-        (quantised_net(8, 4), ("--target", "diannao", "--header", "net.h"), 2, "leave --header out"),
-        (quantised_net(8, 4), ("--budget-for", "arena"), 2, "--emit c writes no model: leave --budget-for arena out"),
-        (quantised_net(8, 4), ("--target", "tflm"), 2, "target 'tflm' has no on-chip memory"),
-        (quantised_net(8, 4), ("-o", "-"), 2, "C goes into a folder"),
-        (quantised_net(8, 4)[:999], (), 1, "net cannot be read"),
+        (onnx_net(3), (), "not-emittable", ("'t1'", "ConvTranspose")),
+        (quantised_net(8, 4), ("--target", "diannao", "--header", "net.h"), "option-conflict", ("--header",)),
+        (quantised_net(8, 4), ("--budget-for", "arena"), "option-conflict", ("--emit c", "--budget-for arena")),
+        (quantised_net(8, 4), ("--target", "tflm"), "no-on-chip-memory", ("'tflm'",)),
+        (quantised_net(8, 4), ("-o", "-"), "needs-folder", ("-o",)),
     ],
 )
 def test_nothing_is_written_where_it_is_refused(
-    given: bytes, more: tuple[str, ...], code: int, words: str, tmp_path: Path, chip: Path, run: Run
+    given: bytes, more: tuple[str, ...], code: str, about: tuple[str, ...], tmp_path: Path, chip: Path, run: Run
 ) -> None:
     model = tmp_path / "net"
     model.write_bytes(given)
     done = run("optimize", model, "--emit", "c", "--target", chip, "-o", tmp_path / "made", *more)
-    assert done.code == code
-    assert words in done.err.replace(f"'{model}'", "net")
+    done.failed(code, *about)
     assert done.err.count("\n") <= 3
+    assert not (tmp_path / "made").exists()
+
+
+def test_nothing_is_emitted_of_a_model_that_was_cut_off(tmp_path: Path, chip: Path, run: Run) -> None:
+    model = tmp_path / "net"
+    model.write_bytes(quantised_net(8, 4)[:999])
+    done = run("optimize", model, "--emit", "c", "--target", chip, "-o", tmp_path / "made")
+    assert isinstance(done.error, ModelError)
+    done.failed(done.error.code, str(model))
     assert not (tmp_path / "made").exists()

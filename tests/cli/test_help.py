@@ -100,9 +100,7 @@ def test_the_script_of_each_shell(run: Run, shell: str, sign: str) -> None:
 
 
 def test_a_shell_that_is_not_known(run: Run) -> None:
-    done = run("--completion", "tcsh")
-    assert done.code == 2
-    assert "'bash', 'zsh', 'fish'" in done.err
+    run("--completion", "tcsh").failed("bad-parameter", "--completion", "'tcsh'", "'bash', 'zsh', 'fish'")
 
 
 def test_completion_in_a_real_bash() -> None:
@@ -130,9 +128,9 @@ def test_proposals(run: Run, tmp_path: Path) -> None:
         ("optimize", str(model), "--allow", "reoder"): "'reorder'",
     }.items():
         done = run(*arguments)
-        assert re.search(rf"did you mean {proposal}\?", done.err), done.err
+        assert f"{proposal}?" in str(done.error)
         assert done.err.count("\n") == 1
-    assert "--time-limit" in run("optimize", model, "--time-limt", "1").err
+    run("optimize", model, "--time-limt", "1").failed("no-such-option", "--time-limit")
 
 
 def test_options_of_optimize_are_in_groups(run: Run) -> None:

@@ -85,7 +85,7 @@ def test_open_sizes_come_with_the_line_to_type(run: Run, tmp_path: Path) -> None
     path = tmp_path / "open net.onnx"
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), path)
     done = run("analyze", path, "--allow", "reorder", "-v")
-    assert done.code == 1
+    done.failed("unknown-shape", "'x'")
     assert done.err.count("\n") == 1
     line = shlex.split(done.err[done.err.index("memsched analyze") :])
     assert line == [
@@ -105,8 +105,8 @@ def test_allow_all(run: Run, model: Path) -> None:
         assert report["remat"] is not None
         reports.append((report["result"], report["output"]))
     assert reports[0] == reports[1]
-    refused = run("optimize", model, "--allow", "alll").err
-    assert "choose from reorder, inplace, tile, remat, algebra, reassociate, fuse, branch, io, all" in refused
+    permissions = "reorder, inplace, tile, remat, algebra, reassociate, fuse, branch, io, all"
+    run("optimize", model, "--allow", "alll").failed("bad-parameter", "--allow", "'alll'", permissions)
 
 
 def test_a_budget_in_percent_is_of_what_the_file_as_given_requires(run: Run, model: Path) -> None:
@@ -116,15 +116,10 @@ def test_a_budget_in_percent_is_of_what_the_file_as_given_requires(run: Run, mod
         assert done.code == 3
         report = json.loads(done.out)
         assert report["budget"]["budget_bytes"] == given // 8
-        assert (
-            f"the budget is 12.5 % of the {given:,} B that the file as given requires: {given // 8:,} B"
-            in report["notes"]
-        )
+        assert any(f"{given:,} B" in note and f"{given // 8:,} B" in note for note in report["notes"])
     assert run("analyze", model, "--budget", "100 %", "-q").code == 0
     assert memsched.analyze(str(model), budget="50%").report["budget"]["budget_bytes"] == given // 2
-    done = run("analyze", model, "--budget", "-5%")
-    assert done.code == 2
-    assert "such as 50%" in done.err
+    run("analyze", model, "--budget", "-5%").failed("bad-budget", "'-5%'", "50%")
     assert run("batch", model, "--budget", "12.5%", "-o", model.with_name("zoo"), "-q").code == 3
 
 
@@ -145,10 +140,10 @@ def test_version(run: Run) -> None:
 
 def test_did_you_mean(run: Run) -> None:
     done = run("optimise", "x.onnx")
-    assert (done.code, done.out) == (2, "")
-    assert "did you mean 'optimize'?" in done.err
-    assert "--budget" in run("optimize", "x.onnx", "--buget", "1").err
-    assert "commands:" in run("xyzzy").err
+    done.failed("usage-error", "'optimise'", "'optimize'?")
+    assert done.out == ""
+    run("optimize", "x.onnx", "--buget", "1").failed("no-such-option", "--buget", "--budget")
+    run("xyzzy").failed("usage-error", "xyzzy", "optimize", "schema")
 
 
 def test_as_a_module() -> None:
@@ -340,12 +335,10 @@ def test_verify_tflite(run: Run, tmp_path: Path) -> None:
 def test_verify_what_cannot_be_run(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "net.tflite"
     path.write_bytes(tflite_builder.build(Sub([T("a"), T("b")], [O("CUSTOM:mine", [0], [1])], [0], [1])))
-    done = run("verify", path, path)
-    assert done.code == 1
-    assert "not compared" in done.err
-    optimized = run("optimize", path)
-    assert optimized.code == 0
-    assert "not verified in litert" in optimized.out
+    run("verify", path, path).failed("not-compared", "litert")
+    assert run("optimize", path).code == 0
+    report = json.loads(path.with_name("net_memsched.json").read_text())
+    assert report["verification"]["outputs_equal"] is None
 
 
 def test_targets(run: Run, tmp_path: Path) -> None:
@@ -388,9 +381,7 @@ def test_main_never_raises(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 
 def test_a_model_without_a_command(run: Run, model: Path) -> None:
-    done = run(model)
-    assert done.code == 2
-    assert f"a command comes before the model: memsched optimize {model}" in done.err
+    run(model).failed("usage-error", f"memsched optimize {model}")
 
 
 def test_a_target_of_another_format_is_refused(run: Run, model: Path) -> None:
@@ -408,8 +399,8 @@ def test_a_target_of_another_format_is_refused(run: Run, model: Path) -> None:
     for target in ("tflm", "tflm-reference", "litert", str(own)):
         for command, *options in commands:
             done = run(command, model, *options, "--target", target)
-            assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-            assert "give a TFLite model, or --target onnxruntime" in done.err
+            done.failed("other-format", "TFLite", "--target onnxruntime")
+            assert (done.out, done.err.count("\n")) == ("", 1)
     assert sorted(model.parent.iterdir()) == before
     for target in ("onnxruntime", "ideal", "paper"):
         assert run("analyze", model, "--target", target).code == 0

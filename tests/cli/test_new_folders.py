@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from memsched.errors import OutputError
 from memsched.formats.staging import StagedFiles, check_writable, staged_files
 from tests import small_models
 from tests.cli.conftest import Run
+from tests.failures import fails
 from tests.formats.onnx.decoders.nets import decoder
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -62,9 +62,8 @@ def test_a_file_makes_no_folder(run: Run, place: Path, command: str) -> None:
             Path(folder).mkdir()
         Path(missing).rmdir()
         done = run(*words, "-q")
-        assert done.code == 1
+        done.failed("no-such-folder", f"{missing}'")
         assert done.err.count("\n") == 1
-        assert f"{missing}' does not exist" in done.err
         for folder in folders:
             Path(folder).rmdir() if folder != missing else None
         assert sorted(place.rglob("*")) == before
@@ -73,9 +72,7 @@ def test_a_file_makes_no_folder(run: Run, place: Path, command: str) -> None:
 @pytest.mark.parametrize("command", FOLDERS)
 def test_a_folder_for_several_files_is_made(run: Run, place: Path, command: str) -> None:
     arguments, files = FOLDERS[command]
-    refused = run(*arguments.split(), "-o", "new/deep", "-q")
-    assert refused.code == 1
-    assert "new' does not exist" in refused.err
+    run(*arguments.split(), "-o", "new/deep", "-q").failed("no-such-folder", "new'")
     assert not Path("new").exists()
     done = run(*arguments.split(), "-o", "new", "-q")
     assert (done.code, done.err) == (0, "")
@@ -114,11 +111,12 @@ def test_what_another_put_there_stays(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_refused_before_any_time_is_spent(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    for target in (tmp_path / "file" / "new" / "a", tmp_path / ("a" * 300) / "b"):
-        with pytest.raises(OutputError, match="cannot be written"):
+    targets = {"not-a-folder": tmp_path / "file" / "new" / "a", "unwritable": tmp_path / ("a" * 300) / "b"}
+    for code, target in targets.items():
+        with fails(code, str(target)):
             check_writable(str(target))
     check_writable(str(tmp_path / "new" / "deep" / "a"), within=str(tmp_path / "new"))
     for name, within in (("new/a", None), ("new/deep/a", "new/deep"), ("new/a", "other")):
-        with pytest.raises(OutputError, match="does not exist"):
+        with fails("no-such-folder", name):
             check_writable(str(tmp_path / name), within=None if within is None else str(tmp_path / within))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -105,30 +105,26 @@ def test_the_same_bytes_twice(run: Run, model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "message"),
+    ("arguments", "code", "about"),
     [
-        (["--stages", "0"], 2, "0 is not in the range"),
-        (["--stages", "99"], 2, "stages"),
-        (["--stages", "2", "--cut-at", "add9"], 2, "did you mean"),
-        (["--stages", "2", "-o", __file__], 2, "no folder"),
-        (["--stages", "2", "--target", "litert"], 2, "states no pipeline"),
-        (["--stages", "2", "--max-extra-macs", "5"], 2, "needs tile or remat"),
-        ([], 2, "--stages"),
+        (["--stages", "0"], "bad-parameter", "--stages"),
+        (["--stages", "99"], "no-such-stages", "99"),
+        (["--stages", "2", "--cut-at", "add9"], "no-such-operator", "'add9'"),
+        (["--stages", "2", "-o", __file__], "needs-folder", "-o"),
+        (["--stages", "2", "--target", "litert"], "no-pipeline", "'litert'"),
+        (["--stages", "2", "--max-extra-macs", "5"], "no-effect", "--max-extra-macs"),
+        ([], "missing-parameter", "--stages"),
     ],
 )
-def test_refusals(run: Run, model: Path, arguments: list[str], code: int, message: str) -> None:
-    result = run("pipeline", str(model), *arguments)
-    assert result.code == code
-    assert message in result.err
-    assert "Traceback" not in result.err
+def test_refusals(run: Run, model: Path, arguments: list[str], code: str, about: str) -> None:
+    run("pipeline", str(model), *arguments).failed(code, about)
     assert [path.name for path in model.parent.iterdir()] == ["net.onnx"]
 
 
 def test_the_report_must_not_be_the_model(run: Run, model: Path) -> None:
     before = model.read_bytes()
     result = run("pipeline", str(model), "--stages", "2", "--report", str(model))
-    assert result.code == 1
-    assert "is the model itself" in result.err
+    result.failed("would-overwrite", "net.onnx")
     assert model.read_bytes() == before
 
 

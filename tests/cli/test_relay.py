@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -45,7 +46,7 @@ def test_stages_runner_and_report(run: Run, tmp_path: Path) -> None:
     assert [one["path"] for one in stages] == [str(tmp_path / name) for name in names(tmp_path)[3:]]
     assert [len(Path(one["path"]).read_bytes()) for one in stages] == [one["file_bytes"] for one in stages]
     assert f"one block of {block:,} B (32 bit)" in result.out
-    assert "outputs bit-equal to the whole model's" in result.out
+    assert "bit-equal" in result.out
     assert report["verification"]["outputs_equal"]
     for number, one in enumerate(stages):
         data = Path(one["path"]).read_bytes()
@@ -58,13 +59,13 @@ def test_the_report_alone_to_a_program(run: Run, tmp_path: Path) -> None:
     assert result.err == ""
     result = run("relay", SPEECH, "-o", tmp_path, "--no-verify", "--report", "-", "-v")
     SCHEMA.validate(json.loads(result.out))
-    assert "from stage 1 to stage 2" in result.err
+    assert re.search("stage 1 .*stage 2", result.err)
 
 
 def test_a_missed_budget_leaves_no_file_unless_the_best_is_kept(run: Run, tmp_path: Path) -> None:
     result = run("relay", SPEECH, "-o", tmp_path, "--no-verify", "--budget", "4KB", "-q")
     assert result.code == 3
-    assert result.err == "memsched: the stages need 6,704 B, the budget is 4,096 B\n"
+    assert (result.err.count("\n"), re.findall(r"[\d,]{5} B", result.err)) == (1, ["6,704 B", "4,096 B"])
     assert list(tmp_path.iterdir()) == []
     missed = {"budget_bytes": 4_096, "required_bytes": 6_704, "exceeded_bytes": 2_608, "met": False}
     result = run("relay", SPEECH, "-o", tmp_path, "--no-verify", "--budget", "4KB", "--json")
@@ -78,25 +79,23 @@ def test_a_missed_budget_leaves_no_file_unless_the_best_is_kept(run: Run, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "words"),
+    ("arguments", "code", "about"),
     [
-        ((SPEECH, "-o", SPEECH), 2, "is no folder"),
-        (("-",), 2, "standard input gives no folder"),
-        ((SPEECH, "--stages", "0"), 2, "--stages"),
-        ((SPEECH, "--effort", "1", "--time-limit", "1"), 2, "both limit the search"),
-        ((SPEECH, "--max-extra-macs", "5"), 2, "--max-extra-macs needs tile or remat"),
-        ((SPEECH, "--target", "litert"), 2, "is not executed in one block of memory"),
-        ((MODELS / "missing.tflite",), 1, "does not exist"),
+        ((SPEECH, "-o", SPEECH), "needs-folder", "-o"),
+        (("-",), "no-output-name", "-o"),
+        ((SPEECH, "--stages", "0"), "bad-parameter", "--stages"),
+        ((SPEECH, "--effort", "1", "--time-limit", "1"), "option-conflict", "--effort"),
+        ((SPEECH, "--max-extra-macs", "5"), "no-effect", "--max-extra-macs"),
+        ((SPEECH, "--target", "litert"), "no-block", "litert"),
+        ((MODELS / "missing.tflite",), "no-such-file", "missing.tflite"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_line(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[object, ...], code: int, words: str
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[object, ...], code: str, about: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     more = () if "-o" in arguments or "-" in arguments else ("-o", tmp_path)
-    result = run("relay", *arguments, *more)
-    assert result.code == code
-    assert words in result.err
+    run("relay", *arguments, *more).failed(code, about)
     assert names(tmp_path) == []
 
 
@@ -104,9 +103,7 @@ def test_no_file_is_the_model(run: Run, tmp_path: Path) -> None:
     model = tmp_path / "net_relay.h"
     model.write_bytes(SPEECH.read_bytes())
     (tmp_path / "net.tflite").symlink_to(model)
-    result = run("relay", tmp_path / "net.tflite", "--no-verify")
-    assert result.code == 1
-    assert "is the model itself" in result.err
+    run("relay", tmp_path / "net.tflite", "--no-verify").failed("would-overwrite", "net_relay.h")
 
 
 SLOW = """
@@ -153,6 +150,5 @@ def test_outputs_that_differ_are_not_written(run: Run, tmp_path: Path, monkeypat
 
     monkeypatch.setattr(rules, "run_in_child", wrong)
     result = run("relay", SPEECH, "-o", tmp_path)
-    assert result.code == 1
-    assert "the stages' outputs differ from the model's" in result.err
+    result.failed("outputs-differ")
     assert names(tmp_path) == []

@@ -62,8 +62,7 @@ def test_streams(run: Run, report: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     run("report", report)
     assert report.with_name("s.html").read_bytes() == report.with_suffix(".html").read_bytes()
     outcome = run("report", "-")
-    assert outcome.code == 2
-    assert "name it with -o" in outcome.err
+    outcome.failed("no-output-name", "-o")
 
 
 def test_the_page_of_a_command_is_that_of_its_report(run: Run, model: Path) -> None:
@@ -118,8 +117,7 @@ def test_all_outputs_or_none(run: Run, model: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Path, "replace", fail)
     for command in (("optimize", "--no-verify"), ("analyze", "--report", model.with_name("report.json"))):
         outcome = run(command[0], model, *command[1:], "--html", model.with_name("p.html"))
-        assert outcome.code == 1
-        assert "No space left" in outcome.err
+        outcome.failed("disk-full", "p.html")
         assert [entry.name for entry in model.parent.iterdir()] == ["model.onnx"]
 
 
@@ -130,30 +128,28 @@ def test_nothing_is_searched_where_pages_cannot_be_made(
     monkeypatch.setattr("memsched.commands.optimize.optimize.optimize", lambda *_, **__: pytest.fail("it was searched"))
     for arguments in (("optimize", model, "--html", model.with_name("p.html")), ("report", report)):
         outcome = run(*arguments)
-        assert outcome.code == 1
-        assert "pip install bokeh jinja2" in outcome.err
+        outcome.failed("not-installed", "pip install bokeh jinja2")
     assert run("analyze", model).code == 0
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("name", "content", "code"),
     [
-        ("missing.json", None, "does not exist"),
-        ("empty.json", "", "is no JSON, or was cut off"),
-        ("cut.json", '{"schema_version": 1, "comm', "is no JSON, or was cut off"),
-        ("other.json", '{"a": 1}', "is no report of memsched"),
-        ("newer.json", '{"schema_version": 7}', "has schema_version 7"),
-        ("hand.json", '{"schema_version": 1, "command": "analyze", "model": 3}', "is no valid report"),
-        (".", None, "is a folder"),
+        ("missing.json", None, "no-such-file"),
+        ("empty.json", "", "not-json"),
+        ("cut.json", '{"schema_version": 1, "comm', "not-json"),
+        ("other.json", '{"a": 1}', "not-a-report"),
+        ("newer.json", '{"schema_version": 7}', "report-version"),
+        ("hand.json", '{"schema_version": 1, "command": "analyze", "model": 3}', "report-field"),
+        (".", None, "is-a-folder"),
     ],
 )
-def test_what_is_no_report(run: Run, tmp_path: Path, name: str, content: str | None, message: str) -> None:
+def test_what_is_no_report(run: Run, tmp_path: Path, name: str, content: str | None, code: str) -> None:
     path = tmp_path / name
     if content is not None:
         path.write_text(content, encoding="utf-8")
     outcome = run("report", path, "-o", tmp_path / "page.html")
-    assert outcome.code == 1
-    assert message in outcome.err
+    outcome.failed(code, str(path))
     assert len(outcome.err.strip().splitlines()) == 1
     assert not (tmp_path / "page.html").exists()
 
@@ -161,9 +157,8 @@ def test_what_is_no_report(run: Run, tmp_path: Path, name: str, content: str | N
 def test_the_report_is_not_overwritten(run: Run, report: Path) -> None:
     before = report.read_bytes()
     outcome = run("report", report, "-o", report)
-    assert outcome.code == 1
-    assert "is the report" in outcome.err
+    outcome.failed("would-overwrite", str(report), "-o")
     page = Path(shutil.copy(report, report.with_suffix(".html")))
-    assert "is the report" in run("report", page).err
+    run("report", page).failed("would-overwrite", str(page), "-o")
     assert (report.read_bytes(), page.read_bytes()) == (before, before)
     assert run("report", report, "-o", report / "p.html").code == 1

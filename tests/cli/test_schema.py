@@ -28,4 +28,4 @@ def test_a_name_that_is_none(run: Run) -> None:
     assert done.code == 2
     assert done.out == ""
     names = ", ".join(SCHEMAS)
-    assert done.err == f"memsched: error: no schema 'reprot' (did you mean 'report'?); there are: {names}\n"
+    done.failed("no-such-schema", "'reprot'", "'report'?", names)

@@ -22,8 +22,7 @@ def test_the_command_line(tmp_path: Path, run: Run) -> None:
     done = run("optimize", str(model), "--shapes-from-run", given, "-o", str(tmp_path / "o.onnx"))
     assert done.code == 0
     assert f"on the inputs in {given}" in " ".join(done.out.split())
-    for path, said in ((broken, "no .npz file of arrays"), (tmp_path / "none.npz", "No such file")):
+    for path in (broken, tmp_path / "none.npz"):
         done = run("analyze", str(model), "--shapes-from-run", str(path))
-        assert done.code == 2
-        assert said in done.err
+        done.failed("not-run", path.name)
         assert len(done.err.splitlines()) == 1

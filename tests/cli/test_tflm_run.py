@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from memsched.errors import ModelError
 from memsched.runtimes.tflm import verification
 from tests.cli.conftest import Run
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build
@@ -42,14 +43,10 @@ def test_verify_runs_where_it_is_told_to(run: Run, tmp_path: Path) -> None:
     other.write_bytes((MODELS / "hello_world_int8.tflite").read_bytes())
     for letter, models in (("A", (path, path)), ("B", (other, path))):
         done = run("verify", *models)
-        assert (done.code, done.out) == (1, "")
-        assert f"refuses {letter} ('{path}')" in done.err
-        assert "Was 3. Tensor 33" in done.err
-        assert "--runtime tflm" in done.err
+        done.failed("not-compared", f"{letter} ('{path}')", "Was 3. Tensor 33", "--runtime tflm")
+        assert done.out == ""
         assert "as given" not in done.err
-    done = run("verify", path, path, "--runtime", "onnxruntime")
-    assert done.code == 2
-    assert "onnxruntime runs no TFLite models" in done.err
+    run("verify", path, path, "--runtime", "onnxruntime").failed("other-format", "onnxruntime", "TFLite")
 
 
 @pytest.mark.parametrize("runtime", ["litert", "tflm"])
@@ -59,8 +56,9 @@ def test_a_truncated_file_is_named_and_nothing_failed(run: Run, tmp_path: Path, 
     cut.write_bytes(sound.read_bytes()[:1000])
     for letter, models in (("A", (cut, sound)), ("B", (sound, cut))):
         done = run("verify", *models, "--runtime", runtime)
-        assert (done.code, done.out) == (1, "")
-        assert f"{letter} ('{cut}') cannot be read: " in done.err
+        assert isinstance(done.error, ModelError)
+        done.failed(done.error.code, f"{letter} ('{cut}')")
+        assert done.out == ""
 
 
 def test_with_unknown_kernels_there_is_no_size_of_an_arena_unless_theirs_is_told(run: Run, tmp_path: Path) -> None:

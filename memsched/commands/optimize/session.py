@@ -82,11 +82,15 @@ def optimize_for_session(
         VerificationError: The outputs differ by more than the level's own rounding, and defects end the run.
     """
     if not asked.rules.orders_itself:
-        raise UsageError(f"--session is for --target onnxruntime, not for '{asked.rules.name}'")
+        raise UsageError(f"--session is for --target onnxruntime, not for '{asked.rules.name}'", code="other-target")
     taken = [name for name in BY_NAME if getattr(asked.permitted, name)]
     if taken:
         name = taken[0]
-        raise UsageError(f"--session takes no {name} in --allow: it writes what is executed")
+        raise UsageError(
+            f"--session takes no {name} in --allow: it writes what is executed",
+            code="option-conflict",
+            action="leave one of them out",
+        )
     maker = session_maker_of(format_in(data).name)
     # Operators cost from the first one on: the process is what the session is judged by.
     request = dataclasses.replace(request, free_ops=0)
