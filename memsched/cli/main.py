@@ -180,16 +180,23 @@ def said(error: MemschedError, arguments: Sequence[str]) -> str:
     line = shlex.join(["memsched", *arguments, *error.options])
     chosen = ", with numbers for <...>" if any("<" in option for option in error.options) else ""
     where = f"{error.location}: " if error.location else ""
-    return f"{where}{error.problem}; state that{chosen}: {line}"
+    return f"{where}{error.problem}; state the open sizes{chosen}: {line}"
 
 
 def _refused(error: click.ClickException) -> UsageError:
     """Return what click found wrong with a command line; its code is that of its cause, or names click's class."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "memsched"
-    cause = error.__cause__
+    cause, text, location = error.__cause__, error.format_message().rstrip("."), ""
+    if isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter) and error.param:
+        location = error.param.get_error_hint(error.ctx).replace("'", "") if error.ctx else ""
+        text = error.message.rstrip(".") if location else text
+    if isinstance(error, click.NoSuchOption):
+        text = f"no such option '{error.option_name}'{did_you_mean(error.option_name, error.possibilities or ())}"
     code = cause.code if isinstance(cause, MemschedError) else _CAPITAL.sub("-", type(error).__name__).lower()
-    return UsageError(f"{error.format_message().rstrip('.')} (see '{command} --help')", code=code)
+    if text[1:2].islower():
+        text = text[0].lower() + text[1:]
+    return UsageError(text, code=code, location=location, action=f"see '{command} --help'")
 
 
 def _unexpected(error: Exception, state: State) -> int:

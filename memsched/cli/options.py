@@ -264,7 +264,11 @@ def check_frontier(ctx: click.Context) -> tuple[str, ...]:
         ("max_extra_macs", "time_limit", "effort") if ranged else ("plot", "max_extra_macs", "time_limit", "effort")
     ):
         if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise UsageError(f"--{name.replace('_', '-')} has no effect without --frontier", code="no-effect")
+            raise UsageError(
+                f"--{name.replace('_', '-')} has no effect without --frontier",
+                code="no-effect",
+                action="give both or neither",
+            )
     return allowed
 
 
@@ -302,11 +306,17 @@ def check_extra_work(ctx: click.Context) -> None:
         if not given or {"tile", "remat"} & set(_permitted(ctx)):
             continue
         if "level" not in ctx.params:
-            raise UsageError(f"--{name.replace('_', '-')} needs tile or remat, as in --allow all", code="no-effect")
+            raise UsageError(
+                f"--{name.replace('_', '-')} has no effect on the order alone",
+                code="no-effect",
+                action="add tile or remat to --allow, or give --allow all",
+            )
         free = ctx.params["allow"] is None and ctx.params["level"] > 0
         if name == "max_extra_macs" or not free:
             raise UsageError(
-                f"--{name.replace('_', '-')} needs -O2 or -O3, or tile or remat as in --allow all", code="no-effect"
+                f"--{name.replace('_', '-')} has no effect on the order alone",
+                code="no-effect",
+                action="give -O2, -O3 or --allow all, or add tile or remat to --allow",
             )
 
 

@@ -91,7 +91,7 @@ def compare(
     given = format_in(one)
     if format_in(other) != given:
         raise UsageError(
-            "one model is ONNX, the other TFLite: only models of one format can be compared", code="other-format"
+            "one model is ONNX and the other TFLite", code="other-format", action="give two models of one format"
         )
     # From its path, a model's external data is found beside it.
     before, after = (

@@ -31,7 +31,7 @@ def read_source(source: str | os.PathLike[str] | bytes) -> tuple[bytes, str]:
         path = os.fspath(source)
         data = _read(path)
     if not data:
-        raise ModelError(f"{describe(path)} is empty: give an ONNX or TFLite model")
+        raise ModelError(f"{describe(path)} is empty", code="empty-file", action="give an ONNX or TFLite model")
     return data, path
 
 
@@ -46,7 +46,11 @@ def _read(path: str) -> bytes:
     def judge(head: bytes, size: int) -> None:
         form = next((one for one in FORMATS if one.begins(head)), None)
         if head and form is None:
-            raise ModelError(f"{describe(path)} is not an ONNX model, nor TFLite: it begins as neither")
+            raise ModelError(
+                f"{describe(path)} is neither an ONNX nor a TFLite model",
+                code="not-a-model",
+                action="check the path of the model",
+            )
         if form is not None and size > form.most_bytes:
             most = f"{form.most_bytes:,} bytes"
             raise ModelError(
@@ -56,7 +60,7 @@ def _read(path: str) -> bytes:
     try:
         return read_judged(path, judge)
     except IsADirectoryError:
-        raise ModelError(f"'{path}' is a folder", code="is-a-folder", action="give the model file in it") from None
+        raise ModelError(f"'{path}' is a folder", code="is-a-folder", action="name a model file in it") from None
     except FileNotFoundError:
         raise ModelError(
             f"'{path}' does not exist", code="no-such-file", action="check the path of the model"

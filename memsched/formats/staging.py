@@ -90,7 +90,7 @@ def _check_folder(folder: Path, within: str | None) -> Path:
         raise NotADirectoryError(errno.ENOTDIR, f"'{folder}' is not a folder")
     home = None if within is None else Path(os.path.realpath(within))
     if missing is not None and (home is None or home not in {missing, *missing.parents}):
-        raise FileNotFoundError(errno.ENOENT, f"folder '{missing}' does not exist: make it, or correct the path")
+        raise FileNotFoundError(errno.ENOENT, f"folder '{missing}' does not exist; make it, or correct the path")
     return folder
 
 

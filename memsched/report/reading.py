@@ -46,8 +46,11 @@ def parse_report(data: bytes, name: str) -> OptimizeReport:
     try:
         report = json.loads(data.decode("utf-8-sig"), parse_constant=_no_number, parse_int=_integer, parse_float=_float)
     except json.JSONDecodeError as error:
+        what = error.msg[:1].lower() + error.msg[1:].removesuffix(" starting at")
         where = f"line {error.lineno}, column {error.colno}"
-        raise ReportError(f"{name} is not JSON, or was cut off: {error.msg} in {where}", code="not-json") from None
+        raise ReportError(
+            f"{name} is not JSON, or was cut off: {what} in {where}", code="not-json", action="write the report again"
+        ) from None
     except UnicodeDecodeError:
         raise ReportError(f"{name} is not a report: it is not text in UTF-8", code="not-utf8") from None
     except ValueError as error:

@@ -167,7 +167,11 @@ def _check_room(folder: Path) -> None:
 
 def _no_room(error: OSError) -> OutputError:
     reason = error.strerror or str(error)
-    return OutputError(f"temporary files cannot be written: {reason}; name a folder with room for them in TMPDIR")
+    return OutputError(
+        f"temporary files cannot be written: {reason}",
+        code="disk-full",
+        action="name a folder with room for them in TMPDIR",
+    )
 
 
 def _conversation(channel: Channel, function_path: str, payload: Any) -> dict[str, Any] | None:

@@ -169,7 +169,9 @@ def _parse(data: bytes) -> ModelProto:
         model: ModelProto = ModelProto.FromString(data)
     except Exception as error:  # protobuf's DecodeError, or a RuntimeError in some of its releases
         raise ModelError(
-            "not an ONNX model, nor TFLite, or a truncated one: its protobuf cannot be decoded", code="not-onnx"
+            "the file is damaged, or is not an ONNX model: its protobuf cannot be decoded",
+            code="not-onnx",
+            action="export or copy it again",
         ) from error
     if not model.HasField("graph"):
         raise ModelError("not an ONNX model: it holds no graph", code="not-onnx")

@@ -186,7 +186,7 @@ class Statements:
                 known = ", ".join(f"'{symbol}'" for symbol in itertools.islice(self._symbols, 8)) or "none"
                 hint = did_you_mean(name, self._symbols)
                 raise UsageError(
-                    f"the model has no symbolic dimension of that name{hint}; it has: {known}",
+                    f"the model has no symbolic dimension of that name{hint}; it has {known}",
                     code="no-such-dimension",
                     location=f"--dim {name}",
                 )
