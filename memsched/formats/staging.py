@@ -307,7 +307,7 @@ _CODES: Final = {
     errno.ENOSPC: "disk-full",
     errno.ENOTDIR: "not-a-folder",
 }
-"""Of the errors that users can do something about; every other one is "unwritable"."""
+"""Codes of the errors that users can do something about; others are "unwritable"."""
 
 
 def _output_error(path: str, error: Exception) -> OutputError:

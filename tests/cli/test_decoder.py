@@ -73,7 +73,7 @@ def test_refusals_write_nothing(run: Run, words: Path, more: tuple[str, ...], co
 
 def test_a_model_without_caches_is_told_so(run: Run, model: Path) -> None:
     done = run("decoder", model)
-    done.failed("no-caches")
+    done.failed("no-decoder")
     assert done.err.count("\n") == 1
 
 

@@ -294,7 +294,7 @@ def test_a_cluster_without_devices(run: Run, folder: Path) -> None:
         (("net.onnx", "--cluster", "cluster.toml", "-o", "net.onnx/deep"), "not-a-folder", "net.onnx/deep"),
         (("net.onnx", "--cluster", "nowhere.toml"), "no-such-file", "nowhere.toml"),
         (("missing.onnx", "--cluster", "cluster.toml"), "no-such-file", "missing.onnx"),
-        (("net.tflite", "--cluster", "cluster.toml"), "nested-graph", "IF"),
+        (("net.tflite", "--cluster", "cluster.toml"), "executes-graphs", "IF"),
         (("net.onnx", "--cluster", "cluster.toml", "--home", "9" * 5000), "no-such-device", "two boards"),
         (
             ("net.onnx", "--cluster", "pi4x4", *(word for board in "0123" for word in ("--without", board))),
