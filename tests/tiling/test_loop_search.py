@@ -132,7 +132,7 @@ def test_ops_that_no_loop_holds_are_named_with_the_reason() -> None:
     refused = dict(search.refusals())
     assert not held & refused.keys()
     reasons = {graph.ops[op].type: reason for op, reason in refused.items()}
-    assert reasons["SOFTMAX"] == "what it makes has 2 axes: loops cut images, which have 4"
+    assert "2 axes" in reasons["SOFTMAX"]
     assert "CONV_2D" not in reasons
 
 
