@@ -164,7 +164,7 @@ def _table(text: str, path: str, alignment: int, byte_order_mark: bool) -> Buffe
     first = next(records, None)
     if first is None:
         action = f"give a CSV file with the columns {', '.join(_REQUIRED)}"
-        raise BuffersError(f"{_named(path)} is empty", code="empty", action=action)
+        raise BuffersError(f"{_named(path)} is empty", code="empty-file", action=action)
     line, header = first
     columns = _columns(header, f"{_named(path)} line {line}")
     parser = _Parser(path, header, columns, alignment)

@@ -126,8 +126,8 @@ ALL = "id,lower,upper,size,alignment,hint,gaps,offset\n"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", ["empty", "id, lower, upper, size"]),
-        ("\n  \n\n", ["empty"]),
+        ("", ["empty-file", "id, lower, upper, size"]),
+        ("\n  \n\n", ["empty-file"]),
         ("id,lower,size\na,0,4\n", ["no-such-column", "line 1", "'upper'"]),
         ("a;b;c\n", ["no-such-column", "line 1", "'id', 'lower', 'upper', 'size'", "a;b;c"]),
         ("id,lower,begin,upper,size\n", ["column-twice", "line 1", "'lower' and 'begin'"]),

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from memsched.errors import ModelError, OutputError
 from memsched.formats.files import read_source
 from memsched.formats.known import format_in
 from memsched.formats.staging import check_new_files, check_writable, is_regular, same_file, staged_files
+from tests.failures import fails
 
 
 def test_a_format_is_told_by_its_content() -> None:
@@ -28,7 +28,7 @@ def test_read_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_source(b"xyz") == (b"xyz", "-")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\x08in")))
     assert read_source("-") == (b"\x08in", "-")
-    with pytest.raises(ModelError, match="standard input is empty"):
+    with fails("empty-file", "standard input"):
         read_source("-")
 
 
@@ -91,10 +91,16 @@ def test_pipes_are_written_to(tmp_path: Path) -> None:
 
 def test_refusals(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    for target in (tmp_path, tmp_path / "file" / "none" / "a", tmp_path / "file" / "a", tmp_path / ("a" * 300), "a\0b"):
-        with pytest.raises(OutputError):
+    for target, code in (
+        (tmp_path, "is-a-folder"),
+        (tmp_path / "file" / "none" / "a", "not-a-folder"),
+        (tmp_path / "file" / "a", "not-a-folder"),
+        (tmp_path / ("a" * 300), "unwritable"),
+        ("a\0b", "unwritable"),
+    ):
+        with fails(code, str(target)):
             check_writable(str(target))
-        with pytest.raises(OutputError), staged_files() as files:
+        with fails(code, str(target)), staged_files() as files:
             files.add(target, b"data")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -127,11 +133,11 @@ def test_new_files_that_are_one_another_or_the_model(tmp_path: Path) -> None:
     model, link, other = tmp_path / "model", tmp_path / "link", tmp_path / "other"
     model.write_bytes(b"")
     link.hardlink_to(model)
-    with pytest.raises(OutputError, match="link' is the model itself"):
+    with fails("would-overwrite", "link'"):
         check_new_files([str(tmp_path / "new"), str(link)], str(model))
-    with pytest.raises(OutputError, match="link' would be written twice"):
+    with fails("written-twice", "link'"):
         check_new_files([str(model), str(link)], "-")
     other.symlink_to(tmp_path / "new")
-    with pytest.raises(OutputError, match="new' would be written twice"):
+    with fails("written-twice", "new'"):
         check_new_files([str(other), str(tmp_path / "new")], str(model))
     check_new_files([str(tmp_path / "new"), str(tmp_path / "newer")], str(model))

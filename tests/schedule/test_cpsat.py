@@ -7,7 +7,6 @@ import time
 
 import pytest
 
-from memsched.errors import InternalError, UsageError
 from memsched.fusion.iterate import fuse
 from memsched.graph.contraction import Tasks, contract, restrict, single_op_tasks
 from memsched.graph.liveness import Storage, evaluate
@@ -18,6 +17,7 @@ from memsched.schedule.formulation import formulate
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from tests.brute_force import optimal_peak, topological_orders
+from tests.failures import fails
 from tests.random_graphs import random_graph
 
 _LIMITS = Limits(time_limit=None)
@@ -289,7 +289,7 @@ def test_a_claim_that_liveness_contradicts_is_never_passed_on(
     tasks = _tasks(_wired(5, [(0, 2), (1, 3), (2, 4), (3, 4)], [9, 9, 1, 1, 1]))
     outcome = cpsat._SolverAnswer((0, 2, 1, 3, 4), claim, claim, optimal=optimal, infeasible=False)
     monkeypatch.setattr(cpsat._OrderModel, "search", lambda *_: outcome)
-    with pytest.raises(InternalError, match=f"claims a peak of {claim} bytes, but the order has 11"):
+    with fails("peak-claim", f"{claim}", "11"):
         solve(tasks, Run(_LIMITS))
 
 
@@ -305,5 +305,5 @@ def test_the_result_depends_on_nothing_but_the_seed() -> None:
     ("name", "value"), [("time_limit", -1.0), ("time_limit", float("nan")), ("workers", 0), ("seed", -1)]
 )
 def test_senseless_limits_name_the_option(name: str, value: float) -> None:
-    with pytest.raises(UsageError, match="--" + name.replace("_", "-")):
+    with fails("option-range", "--" + name.replace("_", "-")):
         Limits(**{name: value})  # type: ignore[arg-type]

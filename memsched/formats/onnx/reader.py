@@ -164,7 +164,7 @@ def _parse(data: bytes) -> ModelProto:
     from onnx import ModelProto
 
     if not data:
-        raise ModelError("the file is empty", code="empty")
+        raise ModelError("the file is empty", code="empty-file")
     try:
         model: ModelProto = ModelProto.FromString(data)
     except Exception as error:  # protobuf's DecodeError, or a RuntimeError in some of its releases

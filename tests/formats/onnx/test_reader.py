@@ -352,7 +352,7 @@ def corrupted() -> list[tuple[str, onnx.ModelProto | bytes, tuple[str, ...]]]:
     wrong_type = make([node("Relu", "x", "a"), node("Relu", "a", "y")], *two, value_info=[value("a", [4], INT64)])
     weight = constant("w", np.ones(4, "f"))
     return [
-        ("empty", b"", ("empty",)),
+        ("empty", b"", ("empty-file",)),
         ("random", bytes(range(7, 250)), ("not-onnx",)),
         ("truncated", relu_chain().SerializeToString()[:-7], ("not-onnx",)),
         ("no graph", no_graph, ("not-onnx",)),
