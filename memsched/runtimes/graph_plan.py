@@ -68,7 +68,7 @@ def bottom_up(module: Module) -> list[int]:
     if len(ready) != len(module.graphs):
         name = next(module.graphs[index].name for index, count in enumerate(waiting) if count)
         problem = f"graph '{name}' executes itself, so its memory has no bound"
-        raise ModelError(problem, code="recursive", location=f"'{module.path}'")
+        raise ModelError(problem, code="calls-itself", location=f"'{module.path}'")
     return ready
 
 

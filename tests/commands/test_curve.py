@@ -18,6 +18,7 @@ from memsched.runtimes.onnxruntime.ranged import RangedRun, run_at
 from memsched.runtimes.runtime import Opening
 from memsched.targets.load import load_target
 from tests.formats.onnx.blocks.layers import Layers
+from tests.outcomes import Run
 
 
 @pytest.fixture(scope="module")
@@ -94,17 +95,16 @@ def test_a_budget_is_met_if_the_whole_range_fits_and_else_the_largest_size_that_
     assert "not over" not in headline
 
 
-def test_a_machine_that_is_too_small_is_told_so(
-    net: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_machine_that_is_too_small_is_told_so(run: Run, net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(curve, "_memory", lambda: 1 << 10)
-    assert main(["analyze", str(net), "--dim", "length=64..128"]) == 2
-    assert "cannot be run here even at" in capsys.readouterr().err
+    run("analyze", net, "--dim", "length=64..128").failed("too-large-to-run", "length", "64")
 
 
-def test_where_not_even_the_least_fits_the_exit_code_says_so(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["analyze", str(net), "--dim", "length=64..128", "--budget", "1KB"]) == 3
-    assert "not even batch = 1, length = 64 fits in 1,024 B" in capsys.readouterr().out
+def test_where_not_even_the_least_fits_the_exit_code_says_so(run: Run, net: Path) -> None:
+    done = run("analyze", net, "--dim", "length=64..128", "--budget", "1KB")
+    assert done.code == 3
+    assert "batch = 1, length = 64" in done.out
+    assert "1,024 B" in done.out
 
 
 def test_a_target_without_sessions_has_activations_alone(net: Path) -> None:
@@ -123,9 +123,8 @@ def test_a_dimension_without_a_name_is_named_by_its_place(net: Path, tmp_path: P
     assert [row["requested_bytes"] for row in found["rows"]] == [row["requested_bytes"] for row in named["rows"]]
 
 
-def test_a_budget_in_percent_of_a_curve_is_refused(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["analyze", str(net), "--dim", "length=64..128", "--budget", "50%"]) == 2
-    assert "takes a budget in bytes" in capsys.readouterr().err
+def test_a_budget_in_percent_of_a_curve_is_refused(run: Run, net: Path) -> None:
+    run("analyze", net, "--dim", "length=64..128", "--budget", "50%").failed("option-conflict", "--dim", "50%")
 
 
 def test_a_picture_is_drawn(net: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.onnxruntime.session_points import split_of
 from tests.commands.optimize.test_session import network
 from tests.needs import recent_onnxruntime
+from tests.outcomes import Run
 
 PLAIN = SessionRow(file="given", level="all", execution_order="default", mem_reuse=True, mem_pattern=True)
 ALL = msgspec.structs.replace(
@@ -190,12 +191,16 @@ def test_report_and_page_are_written_together(path: Path, tmp_path: Path, capsys
     assert "Worth choosing" in text
 
 
-def test_bad_input_is_one_line(tmp_path: Path, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", str(tmp_path / "none.onnx")]) == 1
-    assert main(["doctor", "-"]) == 2
-    assert main(["doctor", str(path), "--report", str(path)]) == 2
-    assert main(["doctor", str(path), "--effort", "1", "--time-limit", "3"]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 4
+def test_bad_input_is_one_line(run: Run, tmp_path: Path, path: Path) -> None:
+    for words, code, about in (
+        ([tmp_path / "none.onnx"], "no-such-file", "none.onnx"),
+        (["-"], "needs-file", "standard input"),
+        ([path, "--report", path], "would-overwrite", str(path)),
+        ([path, "--effort", "1", "--time-limit", "3"], "option-conflict", "--effort"),
+    ):
+        done = run("doctor", *words)
+        done.failed(code, about)
+        assert done.err.count("\n") == 1
 
 
 def test_all_threads_are_kept_where_fewer_give_nothing() -> None:

@@ -51,11 +51,13 @@ def guarantee_of(named: OrderGuarantee | None, module: Module, *, branch: bool, 
     if not branch:
         return named or "session"
     if format_of(module).order_binds:
-        raise UsageError("--allow branch is for models that ONNX Runtime runs")
+        raise UsageError("--allow branch is for models that ONNX Runtime runs", code="other-format")
     if named == "session":
-        raise UsageError("--allow branch is for sessions without options: leave --order-guarantee session out")
+        action = "leave --order-guarantee session out"
+        raise UsageError("--allow branch is for sessions without options", code="option-conflict", action=action)
     if not verify:
-        raise UsageError("--allow branch measures what sessions take: leave --no-verify out")
+        action = "leave --no-verify out"
+        raise UsageError("--allow branch measures what sessions take", code="option-conflict", action=action)
     return named or "default"
 
 

@@ -58,7 +58,8 @@ def emit(source: str | bytes, options: OptimizeOptions) -> EmittedModel:
     data, path = read_source(source)
     fixed, ranges = split_ranges(options.dims)
     if ranges:
-        raise UsageError("C is emitted for sizes that are fixed: give each dimension one value")
+        action = "give each dimension one value"
+        raise UsageError("C is emitted for sizes that are fixed", code="needs-one-shape", action=action)
     known = stated(options.input_shapes, fixed)
     module = load_module(data, path, load_options(data, path, known, options.shapes_from_run, options.seed))
     target = target_named(options.target, module.format, module.path)

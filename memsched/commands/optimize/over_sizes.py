@@ -115,11 +115,13 @@ def optimize_over_sizes(
     rules = target_named(asked.target, format_in(data).name, path)
     opened = format_in(data).open_model(data, path, options.dims, asked.ranges)
     if not rules.orders_itself:
-        raise UsageError(f"--dim with a range is for --target onnxruntime, not for '{rules.name}'")
+        raise UsageError(f"--dim with a range is for --target onnxruntime, not for '{rules.name}'", code="other-target")
     if path == STANDARD_STREAM or not asked.verify:
-        raise UsageError("--dim with a range chooses by measurement: it takes a file, and no --no-verify")
+        problem = "--dim with a range chooses by measurement: it takes a file, and no --no-verify"
+        raise UsageError(problem, code="option-conflict")
     if options.input_shapes:
-        raise UsageError("--dim with a range takes no --input-shape: name the other dimensions with --dim")
+        action = "name the other dimensions with --dim"
+        raise UsageError("--dim with a range takes no --input-shape", code="option-conflict", action=action)
     large = _measurable(opened, options.dims)
     module = load_module(data, path, opened.at(large, options))
     prepared = prepare(module, rules, in_place=asked.in_place)

@@ -398,7 +398,7 @@ def _even_runs(trial: _PointTrial, path: Path, feeds: Path) -> tuple[RangedRun, 
     folder = trial.given.folder
     found, given = (run_on(one, feeds, folder=folder, even=True) for one in (path, trial.given.path))
     if isinstance(found, str) or isinstance(given, str):
-        raise UsageError(found if isinstance(found, str) else str(given))
+        raise UsageError(found if isinstance(found, str) else str(given), code="not-run")
     return found, given
 
 
@@ -495,5 +495,5 @@ def _ran(path: Path, sizes: Mapping[str, int], feeds: Path, seed: int) -> Ranged
 def _checked(found: RangedRun | str, sizes: Mapping[str, int]) -> RangedRun:
     if isinstance(found, str):
         told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-        raise UsageError(f"the model as given does not run at {told}: {found}")
+        raise UsageError(f"the model as given does not run at {told}: {found}", code="not-run")
     return found

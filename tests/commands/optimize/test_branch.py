@@ -13,9 +13,9 @@ import pytest
 import memsched
 from memsched.commands.results import OptimizeResult
 from memsched.commands.session_rows import measured_sessions
-from memsched.errors import UsageError
 from memsched.formats.onnx.format import OnnxFormat
 from memsched.report.values.sessions import SessionRow
+from tests.failures import fails
 from tests.formats.onnx.test_patternless import LENGTH, WIDTH, layers
 from tests.small_models import branches
 
@@ -102,13 +102,13 @@ def test_small_models_stay_as_they_are(tmp_path: Path) -> None:
 
 
 def test_what_is_for_other_sessions_is_refused(given: Path) -> None:
-    with pytest.raises(UsageError, match="ONNX Runtime runs"):
+    with fails("other-format", "--allow branch"):
         memsched.optimize(TFLITE, branch=True)
-    with pytest.raises(UsageError, match="leave --order-guarantee session out"):
+    with fails("option-conflict", "--allow branch", "--order-guarantee session"):
         memsched.optimize(given, branch=True, order_guarantee="session")
-    with pytest.raises(UsageError, match="leave --no-verify out"):
+    with fails("option-conflict", "--allow branch", "--no-verify"):
         memsched.optimize(given, branch=True, verify=False)
-    with pytest.raises(UsageError, match="takes no branch"):
+    with fails("option-conflict", "--session", "branch"):
         memsched.optimize(given, branch=True, session="default")
-    with pytest.raises(UsageError, match="leave --allow branch out"):
+    with fails("option-conflict", "--dim", "--allow branch"):
         memsched.optimize(given, branch=True, dims={"N": (1, 8)})

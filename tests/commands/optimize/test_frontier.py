@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import memsched
 from memsched.commands.optimize.frontier import FrontierStep, least
-from memsched.errors import UsageError
 from tests.commands.optimize.test_choose import UNIT, convolutions, skip_connection
+from tests.failures import fails
 from tests.tools.dominance import judge
 from tests.tools.mixed_models import onnx_model
 
@@ -73,7 +73,7 @@ def test_only_what_is_permitted() -> None:
     plain = memsched.analyze(data).report
     assert plain["frontier"] is None
     assert frontier(data, tile=False, remat=False, reorder=False)[0]["peak_bytes"] == plain["result"]["peak_bytes"]
-    with pytest.raises(UsageError, match="--max-extra-macs"):
+    with fails("option-range", "--max-extra-macs -1"):
         memsched.analyze(data, frontier=True, max_extra_macs=-1.0)
 
 

@@ -11,11 +11,12 @@ import onnx
 import pytest
 
 import memsched
-from memsched.errors import ModelError, OutputError, UsageError
+from memsched.errors import ModelError, UsageError
 from memsched.formats.module import Body, Module
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.runtimes.graph_plan import bottom_up
 from tests import small_models
+from tests.failures import fails
 from tests.formats import tflite_builder
 
 TFLITE = tflite_builder.build(tflite_builder.branches(size=64))
@@ -56,7 +57,7 @@ def test_saving_over_the_input_needs_force(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(small_models.branches())
     result = memsched.optimize(path, verify=False)
-    with pytest.raises(OutputError, match="--force"):
+    with fails("would-overwrite", "model.onnx", "--force"):
         result.save(path)
     result.save(path, force=True)
     assert path.read_bytes() == result.model
@@ -119,7 +120,7 @@ def test_names_of_the_package() -> None:
     assert set(memsched.__all__) <= set(dir(memsched))
     for name in memsched.__all__:
         assert getattr(memsched, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'optimise'"):
+    with pytest.raises(AttributeError, match="'optimise'"):
         _ = memsched.optimise
 
 
@@ -158,5 +159,5 @@ def test_bodies_come_before_those_who_execute_them() -> None:
     assert bottom_up(nested) == [3, 2, 1, 0]
     deep = a_module(5001, *(Body(index + 1, index, 0) for index in range(5000)))
     assert bottom_up(deep) == list(range(5000, -1, -1))
-    with pytest.raises(ModelError, match="executes itself"):
+    with fails("calls-itself"):
         bottom_up(a_module(3, Body(1, 0, 0), Body(2, 1, 0), Body(1, 2, 0)))

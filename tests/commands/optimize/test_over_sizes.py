@@ -24,7 +24,6 @@ from memsched.cli.main import main
 from memsched.commands.failures import DEFECTS, Failures
 from memsched.commands.optimize import ranged_trials
 from memsched.commands.optimize.ranged_trials import BlockFile, GivenFile, RangedSizes, try_points
-from memsched.errors import UsageError
 from memsched.formats.blocks import BlockPoint, OpenModel, Range
 from memsched.formats.onnx.format import OnnxFormat
 from memsched.runtimes.onnxruntime.ranged import (
@@ -39,6 +38,7 @@ from memsched.runtimes.onnxruntime.ranged import (
 from memsched.runtimes.special import WORDS, judged
 from memsched.search.limits import Limits
 from memsched.search.run import Run
+from tests.failures import fails
 from tests.formats.onnx.blocks.layers import Layers
 from tests.formats.onnx.blocks.rows.compare import differences
 from tests.formats.onnx.blocks.rows.images import Images
@@ -289,7 +289,7 @@ def test_a_model_in_which_nothing_grows_stays_as_it_is(tmp_path: Path) -> None:
     assert result.model == path.read_bytes()
     assert result.report["output"]["unchanged"]
     assert any("nothing grows" in note for note in result.report["notes"])
-    with pytest.raises(UsageError, match="a header states the sizes of one shape"):
+    with fails("needs-one-shape"):
         result.report.to_header("sizes.h")
 
 
@@ -342,15 +342,15 @@ def test_past_tokens_may_be_none_and_a_mask_is_as_long_as_both() -> None:
 
 
 def test_python_takes_a_pair(written: Path) -> None:
-    with pytest.raises(UsageError, match="a range is the least length"):
+    with fails("bad-range", "length"):
         memsched.optimize(written / "net.onnx", dims={"length": (0, 0)})
     for target in ("litert", "ideal", None):
-        with pytest.raises(UsageError, match="states every size"):
+        with fails("no-such-dimension"):
             memsched.optimize("models/person_detect.tflite", dims={"n": (1, 5)}, target=target)
     wrong: list[dict[str, Any]] = [{"tile": True}, {"remat": True}, {"io": True}, {"max_extra_macs": 50.0}]
     wrong += [{"budget_for": "arena"}, {"tflm_plan": True}, {"session": "default"}]
     for values in wrong:
-        with pytest.raises(UsageError, match="leave --"):
+        with fails("option-conflict", "--dim"):
             memsched.optimize(written / "net.onnx", dims={"length": (1, 8)}, **values)
 
 

