@@ -46,7 +46,7 @@ def test_the_curve_says_what_sessions_and_processes_take(net: Path, capsys: pyte
     assert budget["met"] is False
     assert budget["required_bytes"] == found_curve["rows"][-1]["process_bytes"]
     largest = found_curve["largest_sizes"]["length"]
-    assert f"fits up to batch = 1, length = {largest:,} in 200.0 MB" in printed
+    assert f"batch = 1, length = {largest:,} in 200.0 MB" in printed
     rows = {row["sizes"]["length"]: row for row in found_curve["rows"]}
     assert {16, largest, 4096} <= rows.keys()
     assert all(

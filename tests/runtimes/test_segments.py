@@ -110,8 +110,8 @@ def test_elements_of_less_than_a_byte_cannot_be_handed_over_in_python() -> None:
     graph = helper.make_graph(nodes, "m", [floats("x", [3])], [floats("y", [3])])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     found = run_in_a_row(*_args(model.SerializeToString(), [0, 1]))
-    reason = "it cannot be run: values of type tensor(int4) cannot be handed over in Python"
-    assert (found.outputs_equal, found.reason) == (None, reason)
+    assert found.outputs_equal is None
+    assert "tensor(int4)" in (found.reason or "")
 
 
 def test_constants_that_no_segment_hands_out_are_said() -> None:
@@ -119,7 +119,7 @@ def test_constants_that_no_segment_hands_out_are_said() -> None:
     outputs = [floats("y", [3]), floats("c", [1])]
     found = run_in_a_row(*_args(model_of(nodes, [floats("x", [3])], outputs, [constant("w", [1.0])]), [0, 1]))
     assert found.outputs_equal
-    assert "output 'c' is a constant, which no segment hands out" in found.notes
+    assert any("'c'" in note for note in found.notes)
 
 
 def test_tflite_segments_are_bit_equal_with_delegates_too() -> None:

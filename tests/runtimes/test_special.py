@@ -77,12 +77,13 @@ def test_a_model_that_does_not_agree_with_itself_is_not_judged_by_it() -> None:
     other = [np.array([1.0, 2.0], np.float32)]
     wrong = judged([runs(other)])["wrong"]
     assert "NaN and infinities" in wrong
-    assert "2 where that of the model as given is nan" in wrong
+    assert " 2 " in wrong
+    assert "nan" in wrong
     assert judged([runs(other, again=[other])]) == {"tried": [], "off": None, "wrong": None}
     near = [np.array([1.000001, np.nan], np.float32)]
     assert judged([runs(other, again=[near])])["wrong"] is not None  # threads round otherwise, no more
     assert judged([runs(near, again=[near], tolerance=1e-5)])["tried"] == ["nonfinite"]
-    assert "does not run" in judged([runs("the other model does not run: why")])["wrong"]
+    assert "why" in judged([runs("why")])["wrong"]
 
 
 def test_a_tolerance_is_for_finite_values_alone() -> None:

@@ -114,9 +114,7 @@ def test_the_summary_names_the_sessions(
     worse(monkeypatch, MUCH, MUCH + 1)
     assert main(["optimize", str(path)]) == 0
     shown = capsys.readouterr().out
-    figures = f"({MUCH:,} -> {MUCH + 1:,} B)"
-    assert f"not written, as a session without options would need more than before {figures}" in shown
-    assert "the better one needs session options" in shown
+    assert f"({MUCH:,} -> {MUCH + 1:,} B)" in shown
     assert "for other sessions" not in shown
     helps = shown[shown.index("what helps, as tried") :]
     assert "--session default" in helps or "--order-guarantee session" in helps
@@ -239,12 +237,12 @@ def test_a_file_of_what_is_executed_is_named_where_its_process_takes_less(
     file.write_bytes(weighty())
     assert main(["optimize", str(file), "--effort", "0.1", "--max-slowdown", "900"]) == 0
     shown = capsys.readouterr().out
-    assert "nothing better was found" in shown
     report = json.loads((tmp_path / "weighty_memsched.json").read_text())
+    assert report["output"]["unchanged"]
     first = report["suggestions"][0]
     assert "--session default" in first["command"]
     assert first["process_bytes"] <= 0.95 * (first["process_bytes"] + first["process_saving_bytes"])
-    assert "whose process takes" in " ".join(shown.split())
+    assert first["command"] in shown
     # As the command itself measures it.
     result = memsched.optimize(file, session="default")
     rows = {(row.file, row.execution_order): row.process_bytes for row in result.report.values.sessions}

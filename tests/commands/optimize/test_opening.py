@@ -264,4 +264,4 @@ def test_what_is_said_of_the_recommended_session_was_measured_in_it(
     assert shown is not None
     assert session is not None
     assert shown.measured_peak_after_bytes == session.after == requested[PATTERNLESS]
-    assert f"{requested[PATTERNLESS]:,} B with the options below" in measured_text(report, shown)
+    assert f"{requested[PATTERNLESS]:,} B" in measured_text(report, shown)

@@ -104,9 +104,8 @@ def test_the_report_says_where_each_order_is_best(written: Path) -> None:
         assert row["bytes"] == _requested(out, row["sizes"]["n"]) <= row["given_bytes"]
     assert report["verification"]["outputs_equal"]
     assert report["verification"]["runtime"].startswith("onnxruntime ")
-    assert "saves up to 298.4 KB of activations, 31.8 % less than the file's order at n = 400" in printed
-    assert "activations in the order found at n = 400: " in printed
-    assert f"n = 1 to {CROSSES_AT}: the order found at n = 1 (the chosen one takes up to 20.62 % more)" in printed
+    for told in ("298.4 KB", "31.8 %", "n = 400", f"n = 1 to {CROSSES_AT}", "20.62 %"):
+        assert told in printed
 
 
 def test_what_a_session_requests_was_measured(written: Path) -> None:

@@ -184,10 +184,11 @@ def test_what_cannot_be_written_is_left_out_with_its_reason(
 
     monkeypatch.setattr(making, "read_back", failing)
     left = memsched.optimize(small_model(4), **asked).report  # type: ignore[arg-type]
+    (refusal,) = left["remat"]["refusals"]
+    assert refusal.endswith("RESHAPE 2304 != 2295")
     # A defect is told as one.
-    prefix = "a defect of memsched, please report it: " if fault is InternalError else ""
-    assert left["remat"]["refusals"] == [f"{prefix}RESHAPE 2304 != 2295"]
+    assert ("defect" in refusal) == (fault is InternalError)
     assert left["result"]["peak_bytes"] <= left["remat"]["without"]["peak_bytes"]
     assert not copies & {copy["op"] for copy in left["remat"]["copies"]}
     lines = [line for line, _ in remat_lines(left.values.remat, 80, verbose=False)]
-    assert f"repetitions that cannot be written: {prefix}RESHAPE 2304 != 2295" in " ".join(lines)
+    assert refusal in " ".join(lines)

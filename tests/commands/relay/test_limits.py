@@ -109,7 +109,7 @@ def test_without_time_one_input_is_run_and_said() -> None:
     assert found.verification.twice_equal
     assert found.verification.verification.runs == 1
     assert found.verification.verification.special_values == ()
-    assert "there was time to run 1 of 3 inputs" in found.notes
+    assert any("1 of 3 inputs" in note for note in found.notes)
 
 
 def said(found: RelayModel, capsys: pytest.CaptureFixture[str]) -> str:

@@ -232,4 +232,4 @@ def test_stages_that_make_something_else_of_special_values_make_way(
     found = relay(given, how)
     assert found.verification is not None
     assert found.verification.verification.special_values == tuple(WORDS.values())
-    assert any("NaN and infinities an output is" in note and "rewritten layers" in note for note in found.notes)
+    assert any("NaN" in note and "rewritten" in note for note in found.notes)

@@ -59,7 +59,6 @@ def test_order_plan_and_dead_tensors() -> None:
     section = result.report["tflm"]
     assert (section["file_head_bytes"], section["order_head_bytes"], section["plan_head_bytes"]) == (50000, 7104, 7104)
     assert section["dropped"] == [{"subgraph": 0, "index": 9, "tensor": "dead", "size_bytes": 50000}]
-    assert any("dropped 1 tensors" in note for note in result.report["notes"])
 
 
 def test_dead_tensors_are_dropped_without_a_plan_and_without_a_new_order() -> None:
@@ -176,7 +175,7 @@ def test_bodies_variables_and_subgraphs_that_nothing_executes() -> None:
     assert offsets[12:] == (0, 0)
     assert section["file_head_bytes"] == 4096
     assert section["plan_head_bytes"] == 2048
-    assert any("never executes subgraphs 3" in note for note in result.report["notes"])
+    assert any("subgraphs 3" in note for note in result.report["notes"])
 
 
 def test_scratch_has_room_in_the_plan() -> None:

@@ -25,13 +25,13 @@ from tests.runtimes.tflm.kernel_models import CASES, model, of_axes
 from tests.runtimes.tflm.test_limits import join, softmax
 from tests.tiling.test_unwritable import network
 
-SAID = "TensorFlow Lite Micro refuses this model: operator 0, SOFTMAX 'y'"
+SAID = "operator 0, SOFTMAX 'y'"
 
 
 def test_analyze_says_it_first_and_goes_on() -> None:
     report = dict(memsched.analyze(softmax("INT8", 7.8e-9), target="tflm").report.data)
     jsonschema.validate(report, json_schema("report"))
-    assert findings(typed(report), 100, verbose=False)[0][0].startswith(SAID)
+    assert SAID in findings(typed(report), 100, verbose=False)[0][0]
     (refused,) = report["tflm"]["refused"]
     assert (refused["operator"], refused["type"], refused["name"]) == (0, "SOFTMAX", "y")
 
@@ -41,7 +41,7 @@ def test_optimize_says_it_first_and_last_and_in_the_header() -> None:
     report = dict(result.report.data)
     jsonschema.validate(report, json_schema("report"))
     lines = [text for text, _ in findings(typed(report), 100, verbose=False)]
-    assert lines[0].startswith(SAID)
+    assert SAID in lines[0]
     assert lines[-1] == lines[0]
 
 
@@ -49,26 +49,26 @@ def test_the_header_of_what_is_refused_states_nothing_but_an_error() -> None:
     report = dict(memsched.optimize(softmax("INT8", 7.8e-9), target="tflm", verify=False).report.data)
     text = arena_header(typed(report), "m.h")
     (error,) = [line for line in text.splitlines() if line.startswith("#error")]
-    assert SAID[:60] in error
-    assert "is too small" in error
+    assert "refuses" in error
+    assert "7.8e-09" in error
     assert "_BYTES" not in text
     if shutil.which("gcc") is not None:
         done = subprocess.run(
             ["gcc", "-x", "c", "-fsyntax-only", "-"], input=text, capture_output=True, text=True, check=False
         )
         assert done.returncode != 0
-        assert SAID[:60] in done.stderr
+        assert "refuses" in done.stderr
 
 
 def test_a_hybrid_layer_and_too_many_axes_are_told_with_the_reason() -> None:
     hybrid = model("TRANSPOSE_CONV", CASES["TRANSPOSE_CONV"], ("float32", "int8", "none", "float32"))
-    for data, reason in (
-        (hybrid, "its kernel takes no float32 data with int8 weights (a hybrid model)"),
-        (of_axes("PAD", 6, "float32"), "its kernel takes 5 axes at most, not 6"),
-        (of_axes("BATCH_MATMUL", 1, "float32"), "its kernel takes 2 axes at least, not 1"),
+    for data, about in (
+        (hybrid, ("float32", "int8")),
+        (of_axes("PAD", 6, "float32"), ("5 axes at most", "6")),
+        (of_axes("BATCH_MATMUL", 1, "float32"), ("2 axes at least", "1")),
     ):
         (refused,) = memsched.analyze(data, target="tflm").report.data["tflm"]["refused"]
-        assert refused["reason"] == reason
+        assert all(one in refused["reason"] for one in about), refused["reason"]
 
 
 def test_other_targets_say_nothing() -> None:
@@ -78,7 +78,7 @@ def test_other_targets_say_nothing() -> None:
 def test_uint8_layers_are_refused() -> None:
     data = model("CONV_2D", CASES["CONV_2D"], ("uint8", "uint8", "int32", "uint8"))
     (refused,) = memsched.analyze(data, target="tflm").report.data["tflm"]["refused"]
-    assert refused["reason"] == "its kernel takes no uint8 data with uint8 weights and a bias of int32"
+    assert all(one in refused["reason"] for one in ("uint8 data", "uint8 weights", "int32"))
 
 
 def test_a_rewrite_must_not_add_what_is_refused() -> None:
@@ -96,7 +96,7 @@ def test_groups_that_would_be_refused_are_left_out(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(limits, "MOST_JOINED", 1)
     report = memsched.optimize(network(), tile=True, target=str(target), max_extra_macs=0.0, time_limit=20).report.data
     assert not report["tiling"]["applied"]
-    assert any("TensorFlow Lite Micro would refuse CONCAT" in one["reason"] for one in report["tiling"]["refusals"])
+    assert any("refuse CONCAT" in one["reason"] for one in report["tiling"]["refusals"])
     assert report["tflm"]["refused"] == []
 
 
