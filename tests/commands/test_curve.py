@@ -124,7 +124,7 @@ def test_a_dimension_without_a_name_is_named_by_its_place(net: Path, tmp_path: P
 
 
 def test_a_budget_in_percent_of_a_curve_is_refused(run: Run, net: Path) -> None:
-    run("analyze", net, "--dim", "length=64..128", "--budget", "50%").failed("option-conflict", "--dim", "50%")
+    run("analyze", net, "--dim", "length=64..128", "--budget", "50%").failed("option-conflict", "--dim", "50 %")
 
 
 def test_a_picture_is_drawn(net: Path, tmp_path: Path) -> None:
