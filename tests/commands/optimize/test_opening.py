@@ -107,7 +107,7 @@ def _measured(monkeypatch: pytest.MonkeyPatch, path: Path, **taken: _Taken) -> N
 
 
 def _optimized(path: Path) -> OptimizeReport:
-    report: OptimizeReport = memsched.optimize(path, time_limit=10).report.values
+    report: OptimizeReport = memsched.optimize(path, effort=1.0).report.values
     return report
 
 
