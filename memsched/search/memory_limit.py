@@ -34,6 +34,8 @@ _RUNTIME: Final = b"memsched.runtimes."
 class MemoryLimitError(MemschedError):
     """More memory than ``--memory-limit`` was needed where there is no result to keep."""
 
+    code = "memory-limit"
+
 
 def resident_bytes(process: int | None = None) -> int:
     """Return the bytes that a process (by default this one) and its workers hold; 0 where nothing says so.

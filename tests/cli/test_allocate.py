@@ -61,12 +61,10 @@ def report_of(text: str) -> dict[str, Any]:
     return report
 
 
-def refused(done: Outcome, code: int, *words: str) -> None:
-    assert done.code == code, (done.code, done.err)
+def refused(done: Outcome, code: str, *about: str) -> None:
+    done.failed(code, *about)
     assert done.out == ""
     assert done.err.count("\n") == 1, done.err
-    for word in words:
-        assert word in done.err, done.err
 
 
 def test_the_schema_is_one() -> None:
@@ -104,14 +102,15 @@ def test_a_capacity_that_is_met_and_one_that_cannot_be(run: Run, buffers: Path) 
     output.unlink()
     done = run("allocate", buffers, "--capacity", LIVE - 1, "-o", output, "--report", buffers.with_name("r.json"))
     assert done.code == 3
-    assert "cannot fit: at least 25 B" in done.out
+    assert "25 B" in done.out
     assert names(buffers.parent) == ["in.csv", "r.json"]
     report = report_of(buffers.with_name("r.json").read_text())
     assert (report["output"], report["buffers"]) == (None, None)
     assert report["result"]["status"] == "infeasible"
     assert report["result"]["lower_bound_bytes"] == LIVE
     quiet = run("allocate", buffers, "--capacity", LIVE - 1, "-q")
-    refused(quiet, 3, "cannot fit", "25")
+    assert (quiet.code, quiet.out, quiet.err.count("\n")) == (3, "", 1)
+    assert "25 B" in quiet.err
 
 
 def test_nothing_that_fits_is_found_in_time(run: Run, buffers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +137,9 @@ def test_what_the_checker_refuses_is_never_written(run: Run, buffers: Path, monk
         return Packing((0,) * len(blocks), 10, 10, "optimal", "", "")
 
     monkeypatch.setattr("memsched.commands.allocate.pack", wrong)
-    refused(run("allocate", buffers), InternalError.exit_code, "block")
+    done = run("allocate", buffers)
+    assert isinstance(done.error, InternalError)
+    refused(done, done.error.code, "block")
     assert names(buffers.parent) == ["in.csv"]
 
 
@@ -154,7 +155,7 @@ def test_streams(buffers: Path) -> None:
 
 
 def test_the_input_is_overwritten_by_force_only(run: Run, buffers: Path) -> None:
-    refused(run("allocate", buffers, "-o", buffers), 1, "is the input", "--force")
+    refused(run("allocate", buffers, "-o", buffers), "would-overwrite", "in.csv", "--force")
     assert buffers.read_text() == TWELVE
     buffers.chmod(0o640)
     assert run("allocate", buffers, "-o", buffers, "--force").code == 0
@@ -183,54 +184,56 @@ def test_minimize_goes_on_below_the_capacity(run: Run, buffers: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "code", "about"),
     [
-        (["--capacity", "much"], ["--capacity", "much"]),
-        (["--alignment", "0"], ["--alignment"]),
-        (["--capacity", str(2**63)], ["2**62"]),
-        (["--alignment", str(2**63)], ["alignment"]),
-        (["--time-limit", "-1"], ["--time-limit"]),
-        (["--workers", "0"], ["--workers"]),
-        (["-o", "-", "--json"], ["standard output"]),
-        (["--report", "in.csv"], ["overwrite"]),
-        (["--frobnicate"], ["--frobnicate"]),
+        (["--capacity", "much"], "bad-size", "--capacity: 'much'"),
+        (["--alignment", "0"], "bad-parameter", "--alignment: 0"),
+        (["--capacity", str(2**63)], "option-range", "2**62"),
+        (["--alignment", str(2**63)], "option-range", str(2**63)),
+        (["--time-limit", "-1"], "option-range", "--time-limit"),
+        (["--workers", "0"], "option-range", "--workers"),
+        (["-o", "-", "--json"], "stdout-twice", "--report"),
+        (["--report", "in.csv"], "would-overwrite", "in.csv"),
+        (["--frobnicate"], "no-such-option", "--frobnicate"),
     ],
 )
 def test_wrong_usage(
-    run: Run, buffers: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: list[str]
+    run: Run, buffers: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: str, about: str
 ) -> None:
     monkeypatch.chdir(buffers.parent)
-    refused(run("allocate", "in.csv", *arguments), 2, *words)
+    refused(run("allocate", "in.csv", *arguments), code, about)
     assert names(buffers.parent) == ["in.csv"]
 
 
 def test_standard_input_needs_a_name_for_the_output(run: Run) -> None:
-    refused(run("allocate", "-"), 2, "-o")
+    refused(run("allocate", "-"), "no-output-name", "-o")
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "code", "about"),
     [
-        ("", ["in.csv", "empty"]),
-        ("id,lower,upper,size\na,0,1,-1\n", ["in.csv", "line 2", "'size'"]),
-        ("id,lower,upper,size\na,0,1,x\x1b[31m\n", ["line 2", "\\x1b"]),
-        ("id,lower,upper,size,offset\na,0,1,4,1022\n", ["line 2", "'offset'", "capacity of 1024"]),
-        ("id,lower,upper,size,offset\na,0,2,4,4\nb,1,3,4,6\n", ["line 3", "'offset'", "line 2"]),
+        ("", "empty", ["in.csv"]),
+        ("id,lower,upper,size\na,0,1,-1\n", "negative-size", ["in.csv", "line 2", "'size'"]),
+        ("id,lower,upper,size\na,0,1,x\x1b[31m\n", "not-a-number", ["line 2"]),
+        ("id,lower,upper,size,offset\na,0,1,4,1022\n", "above-capacity", ["line 2", "'offset'", "1024"]),
+        ("id,lower,upper,size,offset\na,0,2,4,4\nb,1,3,4,6\n", "overlap", ["line 3", "'offset'", "line 2"]),
     ],
 )
-def test_bad_files(run: Run, buffers: Path, text: str, words: list[str]) -> None:
+def test_bad_files(run: Run, buffers: Path, text: str, code: str, about: list[str]) -> None:
     buffers.write_text(text)
-    refused(run("allocate", buffers, "--capacity", "1KB"), 1, *words)
+    done = run("allocate", buffers, "--capacity", "1KB")
+    refused(done, code, *about)
+    assert "\x1b" not in done.err
     assert names(buffers.parent) == ["in.csv"]
 
 
 def test_paths_that_are_none(run: Run, buffers: Path) -> None:
     folder = buffers.parent
-    refused(run("allocate", folder / "no.csv"), 1, "does not exist")
-    refused(run("allocate", folder), 1, "folder")
-    refused(run("allocate", buffers, "-o", buffers / "out.csv"), 1, "in.csv")
-    refused(run("allocate", buffers, "-o", folder), 1, "is a folder")
-    refused(run("allocate", buffers, "--report", buffers / "r.json"), 1, "in.csv")
+    refused(run("allocate", folder / "no.csv"), "no-such-file", "no.csv")
+    refused(run("allocate", folder), "is-a-folder", str(folder))
+    refused(run("allocate", buffers, "-o", buffers / "out.csv"), "not-a-folder", "in.csv")
+    refused(run("allocate", buffers, "-o", folder), "is-a-folder", str(folder))
+    refused(run("allocate", buffers, "--report", buffers / "r.json"), "not-a-folder", "in.csv")
     assert names(folder) == ["in.csv"]
 
 
@@ -327,5 +330,4 @@ def test_a_stated_address_above_the_capacity_is_no_failed_search(run: Run, tmp_p
     path = tmp_path / "given.csv"
     path.write_text("id,lower,upper,size,offset\na,0,1,8,24\n")
     done = run("allocate", path, "--capacity", "31")
-    refused(done, 1, "column 'offset'", "above the capacity of 31 bytes")
-    assert "address above the capacity is a contradiction" in " ".join(run("allocate", "--help").out.split())
+    refused(done, "above-capacity", "'offset'", "31")

@@ -80,43 +80,66 @@ def escaping_external_data() -> bytes:
     return model_of([node], [floats("x", [1, 8])], [floats("y", [1, 8])], [weight])
 
 
-MODELS: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
-    "an empty file": (lambda: b"", ()),
-    "text": (lambda: b"this is not a model, whatever its name says\n" * 20, ()),
-    "a picture": (lambda: b"\x89PNG\r\n\x1a\n" + bytes(200), ()),
-    "zeros": (lambda: bytes(4096), ()),
-    "only the identifier of TFLite": (lambda: b"\x1c\x00\x00\x00TFL3", ()),
-    "ONNX cut in half": (lambda: branches()[: len(branches()) // 2], ()),
-    "ONNX without its last byte": (lambda: branches()[:-1], ()),
-    "TFLite cut in half": (lambda: TFLITE[: len(TFLITE) // 2], ()),
-    "TFLite cut after its root": (lambda: TFLITE[:40], ()),
-    "ONNX without a graph": (lambda: bytes(onnx.ModelProto(ir_version=9).SerializeToString()), ()),
+MODELS: dict[str, tuple[Callable[[], bytes], str, tuple[str, ...]]] = {
+    "an empty file": (lambda: b"", "empty-file", ()),
+    "text": (lambda: b"this is not a model, whatever its name says\n" * 20, "not-a-model", ()),
+    "a picture": (lambda: b"\x89PNG\r\n\x1a\n" + bytes(200), "not-a-model", ()),
+    "zeros": (lambda: bytes(4096), "not-a-model", ()),
+    "only the identifier of TFLite": (lambda: b"\x1c\x00\x00\x00TFL3", "damaged", ()),
+    "ONNX cut in half": (lambda: branches()[: len(branches()) // 2], "not-onnx", ()),
+    "ONNX without its last byte": (lambda: branches()[:-1], "not-onnx", ()),
+    "TFLite cut in half": (lambda: TFLITE[: len(TFLITE) // 2], "damaged", ()),
+    "TFLite cut after its root": (lambda: TFLITE[:40], "damaged", ()),
+    "ONNX without a graph": (lambda: bytes(onnx.ModelProto(ir_version=9).SerializeToString()), "not-onnx", ()),
     "ONNX cyclic": (
         lambda: onnx_graph(("Add", ["x", "b"], ["a"]), ("Relu", ["a"], ["b"]), ("Neg", ["b"], ["y"])),
+        "read-too-early",
+        ("'b'",),
+    ),
+    "ONNX reading itself": (lambda: onnx_graph(("Add", ["x", "y"], ["y"])), "read-too-early", ()),
+    "ONNX missing tensor": (lambda: onnx_graph(("Add", ["x", "nowhere"], ["y"])), "no-producer", ("nowhere",)),
+    "ONNX missing output": (lambda: onnx_graph(("Relu", ["x"], ["a"])), "no-producer", ("y",)),
+    "ONNX two producers": (lambda: onnx_graph(("Relu", ["x"], ["y"]), ("Neg", ["x"], ["y"])), "two-producers", ("y",)),
+    "ONNX producing its input": (
+        lambda: onnx_graph(("Relu", ["x"], ["x"]), ("Neg", ["x"], ["y"])),
+        "two-producers",
+        ("x",),
+    ),
+    "ONNX unknown dimension": (lambda: branches(side="height"), "unknown-shape", ("height", "--dim")),
+    "ONNX dimension without a name": (
+        lambda: onnx_graph(("Relu", ["x"], ["y"]), shape=(None, 8)),
+        "unknown-shape",
+        ("--input-shape",),
+    ),
+    "ONNX unknown domain without shapes": (without_shapes, "unknown-shape", ("'a'",)),
+    "ONNX negative dimension": (
+        lambda: onnx_graph(("Relu", ["x"], ["y"]), shape=(-4, 8)),
+        "negative-dimension",
+        ("-4",),
+    ),
+    "ONNX absurd shape": (lambda: onnx_graph(("Relu", ["x"], ["y"]), shape=(2**62, 2**62)), "absurd-size", ("x",)),
+    "ONNX external data outside its folder": (escaping_external_data, "external-data", ("../secret.bin",)),
+    "TFLite out of order": (
+        lambda: tflite_graph(O("EXP", [1], [2]), O("EXP", [0], [1]), O("EXP", [2], [3])),
+        "read-too-early",
+        ("t1",),
+    ),
+    "TFLite cyclic": (
+        lambda: tflite_graph(O("ADD", [0, 2], [1]), O("EXP", [1], [2]), O("EXP", [2], [3])),
+        "read-too-early",
         (),
     ),
-    "ONNX reading itself": (lambda: onnx_graph(("Add", ["x", "y"], ["y"])), ()),
-    "ONNX missing tensor": (lambda: onnx_graph(("Add", ["x", "nowhere"], ["y"])), ("nowhere",)),
-    "ONNX missing output": (lambda: onnx_graph(("Relu", ["x"], ["a"])), ("y",)),
-    "ONNX two producers": (lambda: onnx_graph(("Relu", ["x"], ["y"]), ("Neg", ["x"], ["y"])), ("y",)),
-    "ONNX producing its input": (lambda: onnx_graph(("Relu", ["x"], ["x"]), ("Neg", ["x"], ["y"])), ("x",)),
-    "ONNX unknown dimension": (lambda: branches(side="height"), ("height", "--dim")),
-    "ONNX dimension without a name": (lambda: onnx_graph(("Relu", ["x"], ["y"]), shape=(None, 8)), ("--input-shape",)),
-    "ONNX unknown domain without shapes": (without_shapes, ("'a'",)),
-    "ONNX negative dimension": (lambda: onnx_graph(("Relu", ["x"], ["y"]), shape=(-4, 8)), ("-4",)),
-    "ONNX absurd shape": (lambda: onnx_graph(("Relu", ["x"], ["y"]), shape=(2**62, 2**62)), ("x",)),
-    "ONNX external data outside its folder": (escaping_external_data, ("../secret.bin",)),
-    "TFLite out of order": (lambda: tflite_graph(O("EXP", [1], [2]), O("EXP", [0], [1]), O("EXP", [2], [3])), ("t1",)),
-    "TFLite cyclic": (lambda: tflite_graph(O("ADD", [0, 2], [1]), O("EXP", [1], [2]), O("EXP", [2], [3])), ()),
-    "TFLite tensor that does not exist": (lambda: tflite_graph(O("EXP", [77], [3])), ("77",)),
-    "TFLite two producers": (lambda: tflite_graph(O("EXP", [0], [3]), O("ABS", [0], [3])), ("t3",)),
-    "TFLite without subgraphs": (tflite_builder.build, ()),
+    "TFLite tensor that does not exist": (lambda: tflite_graph(O("EXP", [77], [3])), "no-such-tensor", ("77",)),
+    "TFLite two producers": (lambda: tflite_graph(O("EXP", [0], [3]), O("ABS", [0], [3])), "two-producers", ("t3",)),
+    "TFLite without subgraphs": (tflite_builder.build, "no-subgraph", ()),
     "TFLite negative dimension": (
         lambda: tflite_builder.build(Sub([T("a", (1, -8)), T("b", (1, -8))], [O("EXP", [0], [1])], [0], [1])),
+        "open-size",
         ("'a'",),
     ),
     "TFLite absurd shape": (
         lambda: tflite_builder.build(Sub([T("a", [2**31 - 1] * 4), T("b")], [O("EXP", [0], [1])], [0], [1])),
+        "absurd-size",
         (),
     ),
 }
@@ -125,11 +148,13 @@ MODELS: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
 @pytest.mark.parametrize("command", ["optimize", "analyze"])
 @pytest.mark.parametrize("case", MODELS)
 def test_bad_models(run: Run, tmp_path: Path, case: str, command: str) -> None:
-    make, words = MODELS[case]
+    make, code, about = MODELS[case]
     path = tmp_path / "model.bin"
     path.write_bytes(make())
     before = snapshot(tmp_path)
-    refused_model(run(command, path), *words)
+    done = run(command, path)
+    refused(done, code, *about)
+    assert isinstance(done.error, ModelError)
     assert snapshot(tmp_path) == before
 
 

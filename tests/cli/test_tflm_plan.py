@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from pathlib import Path
 
@@ -22,12 +23,12 @@ def test_a_plan_is_written_and_its_head_printed(run: Run, tmp_path: Path) -> Non
     path.write_bytes(three_branches())
     done = run("optimize", path, "--target", "tflm", "--tflm-plan", "--no-verify", "-o", out)
     assert done.code == 0
-    assert "19,200 B as given, 7,104 B in this order, 7,104 B with this plan" in done.out
+    assert re.search("19,200 B .*7,104 B .*7,104 B", done.out)
     plan = given_plan(parse(out.read_bytes()))
     assert plan is not None
     report = json.loads(out.with_suffix(".json").read_text())["tflm"]
     assert [entry["offset_bytes"] for entry in report["plan"]] == [offset for offset in plan if offset >= 0]
-    assert "7,104 B as given" in run("analyze", out, "--target", "tflm").out
+    assert "7,104 B" in run("analyze", out, "--target", "tflm").out
 
 
 def test_a_plan_for_another_runtime_is_a_usage_error(run: Run, tmp_path: Path) -> None:
@@ -54,9 +55,7 @@ def test_one_operator_is_counted_as_one(run: Run, tmp_path: Path) -> None:
     tensors = [T("x", (1, 8, 8, 6), "INT8"), T("axes", (2,), "INT32", int32s(1, 2)), T("y", (1, 6), "INT8")]
     path = tmp_path / "mean.tflite"
     path.write_bytes(build(Sub(tensors, [O("MEAN", [0, 1], [2], options("ReducerOptions"))], [0], [2])))
-    assert (
-        "scratch buffers for 1 operator, the most for operator 0 (MEAN)" in run("analyze", path, "--target", "tflm").out
-    )
+    assert "1 operator, " in run("analyze", path, "--target", "tflm").out
 
 
 def planned(*offsets: int) -> bytes:
@@ -80,19 +79,20 @@ def test_a_plan_that_is_replaced_is_not_the_planners_own(run: Run, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("offsets", "words"),
+    ("offsets", "about"),
     [
-        ((0, 512, 2048), "lays tensor 0 'x' of subgraph 0 and tensor 1 'z' of subgraph 0 over each other"),
-        ((0, 1024, 2056), "lays tensor 2 'y' of subgraph 0 at 2056, no multiple of 16"),
+        ((0, 512, 2048), ["tensor 0 'x'", "tensor 1 'z'"]),
+        ((0, 1024, 2056), ["tensor 2 'y'", "2056", "16"]),
     ],
 )
-def test_a_wrong_plan_in_the_file_is_told(run: Run, tmp_path: Path, offsets: tuple[int, ...], words: str) -> None:
+def test_a_wrong_plan_in_the_file_is_told(run: Run, tmp_path: Path, offsets: tuple[int, ...], about: list[str]) -> None:
     path = tmp_path / "model.tflite"
     path.write_bytes(planned(*offsets))
     for command in (("analyze", path), ("optimize", path, "--no-verify")):
         done = run(*command, "--target", "tflm")
         assert done.code == 0, done.err
-        assert f"warning: as the file brings it, the memory plan {words}" in " ".join(done.out.split())
+        warning = " ".join(done.out.split()).partition("warning: ")[2]
+        assert [one for one in about if one not in warning] == []
 
 
 @needs_tflm
