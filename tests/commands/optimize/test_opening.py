@@ -199,7 +199,7 @@ def test_options_for_small_models_are_measured_too(
     small: Path, listed: float, recommended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _raced(monkeypatch, listed)
-    report = memsched.optimize(small, time_limit=10).report.values
+    report = memsched.optimize(small, effort=1.0).report.values
     assert _lists_options(report) is recommended
     assert all(row.process_bytes is None for row in report.sessions or ())
     told = f"{listed:.2f} x"
@@ -209,7 +209,7 @@ def test_options_for_small_models_are_measured_too(
 
 def test_options_that_could_not_be_timed_are_not_recommended(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OnnxRuntimeSessions, "race", lambda _, sessions, *__, **___: (None,) * len(sessions))
-    assert not _lists_options(memsched.optimize(small, time_limit=10).report.values)
+    assert not _lists_options(memsched.optimize(small, effort=1.0).report.values)
 
 
 @pytest.mark.parametrize(("listed", "recommended"), [(2.06, False), (1.05, True)])
