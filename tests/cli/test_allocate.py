@@ -212,7 +212,7 @@ def test_standard_input_needs_a_name_for_the_output(run: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "about"),
     [
-        ("", "empty", ["in.csv"]),
+        ("", "empty-file", ["in.csv"]),
         ("id,lower,upper,size\na,0,1,-1\n", "negative-size", ["in.csv", "line 2", "'size'"]),
         ("id,lower,upper,size\na,0,1,x\x1b[31m\n", "not-a-number", ["line 2"]),
         ("id,lower,upper,size,offset\na,0,1,4,1022\n", "above-capacity", ["line 2", "'offset'", "1024"]),
