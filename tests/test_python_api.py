@@ -325,7 +325,7 @@ def test_example_is_a_pass_of_its_own(tmp_path: Path) -> None:
     again = example("own_pass", written, tmp_path / "again.onnx")
     assert "not better" in again.stdout
     assert not (tmp_path / "again.onnx").exists()
-    assert "not an ONNX model" in example("own_pass", ROOT / "README.md", written, code=1).stderr
+    assert "README.md" in example("own_pass", ROOT / "README.md", written, code=1).stderr
 
 
 def test_example_lists_what_is_at_fault_in_a_folder(tmp_path: Path) -> None:
