@@ -86,7 +86,7 @@ def _original(request: Request, asked: FinishRequest) -> FinishedModel:
 
 def _original_instead(request: Request, asked: FinishRequest) -> FinishedModel:
     """Return the original file after others were run beside it; it is not run once more if the time is up."""
-    if not asked.verify or not asked.run.late():
+    if not asked.verify or asked.has_time():
         return _original(request, asked)
     return dataclasses.replace(_original(request, dataclasses.replace(asked, verify=False)), notes=(_NOT_RUN,))
 
@@ -103,7 +103,7 @@ def _from_best(found: FinishedModel, begun: float, request: Request, asked: Fini
     took = run.clock() - begun
     plain, most = _operators(asked.module), _operators(found.final.module)
     for candidate in next_best(found.final):
-        if run.remaining() < took or run.stop():
+        if run.late() or run.stop() or not asked.has_time(took):
             break
         count = _operators(candidate.module)
         if count - plain > (most - plain) / _FEWER:
@@ -116,7 +116,7 @@ def _from_best(found: FinishedModel, begun: float, request: Request, asked: Fini
             if comparable(left) and not (asked.exact and not _same_bits(left)):
                 most = count
                 yield left
-    if found.final.rewritten and run.remaining() >= took:
+    if found.final.rewritten and asked.has_time(took):
         yield _left_whole(found, request, asked)
     yield _original_instead(request, asked)
 

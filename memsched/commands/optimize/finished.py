@@ -35,6 +35,7 @@ class FinishRequest(FrozenValue, frozen=True):
         guarded: The user named no session.
         exact: Layers in pieces are written only where both models were seen to give the same bits.
         may_end: Ctrl-C ends the run of both alone.
+        limited: The user named a time limit, which measurements keep, too; the one by default is the search's alone.
     """
 
     module: Module
@@ -49,6 +50,11 @@ class FinishRequest(FrozenValue, frozen=True):
     guarded: bool
     exact: bool
     may_end: bool
+    limited: bool
+
+    def has_time(self, seconds: float = 0.0) -> bool:
+        """Whether more than so many seconds are left."""
+        return not self.limited or self.run.remaining() > seconds
 
     @property
     def seed(self) -> int:

@@ -72,7 +72,7 @@ def _with_sessions(found: FinishedModel, asked: FinishRequest, slowdown: float |
     is_small = found.needed[0].total < LEAST_SHOWN
     if is_small and (not (asked.guarded and listed) or any_time(slowdown)):
         return found
-    if asked.run.remaining() < SESSIONS * found.seconds:
+    if not asked.has_time(SESSIONS * found.seconds):
         return dataclasses.replace(found, notes=(*found.notes, _NO_TIME))
     sessions = [SessionFile("given", DEFAULT), SessionFile("written", DEFAULT)]
     if asked.guarded:
@@ -84,8 +84,8 @@ def _with_sessions(found: FinishedModel, asked: FinishRequest, slowdown: float |
     begun = asked.run.clock()
 
     def again(rows: Sequence[SessionRow], done: int) -> bool:
-        enough = asked.run.remaining() >= (asked.run.clock() - begun) / done
-        return enough and asked.guarded and done < _PROCESSES and in_doubt(rows, slowdown)
+        wanted = asked.guarded and done < _PROCESSES and in_doubt(rows, slowdown)
+        return wanted and asked.has_time((asked.run.clock() - begun) / done)
 
     measured = raced_sessions if is_small else measured_sessions
     try:
@@ -179,7 +179,7 @@ def _listed_row(rows: Sequence[SessionRow]) -> SessionRow | None:
 
 def _listed_ratio(found: FinishedModel, asked: FinishRequest, slowdown: float | None) -> float | None:
     """Return the processor time of a file with the options that keep its order; None: unknown, or any is permitted."""
-    if any_time(slowdown) or asked.run.remaining() < SESSIONS * found.seconds:
+    if any_time(slowdown) or not asked.has_time(SESSIONS * found.seconds):
         return None
     files = [SessionFile("given", DEFAULT), SessionFile("written", LISTED)]
     maker, given = session_maker_of(asked.module.format), given_model(asked.module, asked.data)

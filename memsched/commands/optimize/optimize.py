@@ -252,6 +252,7 @@ def optimize(
             guarded=order_guarantee is None,
             exact=permitted.only_free,
             may_end=stop is not None,
+            limited=time_limit != _DEFAULT.time_limit,
         ),
         branch=branch,
     )
