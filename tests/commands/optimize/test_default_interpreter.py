@@ -184,7 +184,7 @@ def test_no_other_file_is_tried_when_the_time_is_up(
     data = _tiled_branches()
     seen = most_operators(0)
     monkeypatch.setattr(Run, "remaining", lambda _: 0.0 if seen else math.inf)
-    result = memsched.optimize(data, time_limit=1000.0, tile=True)
+    result = memsched.optimize(data, time_limit=1000.0, effort=1.0, tile=True)
     assert len(seen) == 1
     assert result.model == data
 
