@@ -134,7 +134,7 @@ def test_a_session_without_options_requests_no_more_for_the_result(seed: int, tm
     np.savez(feeds, **values)  # type: ignore[arg-type]  # its keywords are the arrays' names
     request = {"paths": paths, "options": [], "claimed": None, "feeds": feeds.getvalue()}
     seen: list[tuple[int, int]] = []
-    # In which order a session changes layouts is chance, and now and then takes more; what a file needs it always takes.
+    # In which order a session changes layouts is chance, and rarely takes more; what a file needs it always takes.
     while not seen or (seen[-1][1] > seen[-1][0] and len(seen) < _SESSIONS):
         found = run_in_child("tests.tools.claims.sessions:run_onnxruntime", request, 60.0)
         assert found.ok, found.reason
