@@ -35,7 +35,7 @@ class FinishRequest(FrozenValue, frozen=True):
         guarded: The user named no session.
         exact: Layers in pieces are written only where both models were seen to give the same bits.
         may_end: Ctrl-C ends the run of both alone.
-        limited: The user named a time limit, which measurements keep, too; the one by default is the search's alone.
+        limited: The user named a time limit, which measurements keep, too; a default one is the search's alone.
     """
 
     module: Module

@@ -12,7 +12,7 @@ from typing import Literal
 from memsched.arguments import checked
 from memsched.commands.declared import check_given
 from memsched.commands.failures import defects_end_the_run
-from memsched.commands.levels import named
+from memsched.commands.levels import LONG_SEARCH, named
 from memsched.commands.optimize.analysis import Source, budget_in_bytes, on_chip
 from memsched.commands.optimize.branch import guarantee_of
 from memsched.commands.optimize.choose import Permissions, find
@@ -252,7 +252,7 @@ def optimize(
             guarded=order_guarantee is None,
             exact=permitted.only_free,
             may_end=stop is not None,
-            limited=time_limit != _DEFAULT.time_limit,
+            limited=time_limit not in {_DEFAULT.time_limit, LONG_SEARCH},
         ),
         branch=branch,
     )

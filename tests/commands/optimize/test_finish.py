@@ -15,7 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import memsched
 from memsched.cli.main import main
+from memsched.commands.levels import LONG_SEARCH
 from memsched.commands.optimize import finish, judged_sessions, named_sessions
+from memsched.commands.options import OptimizeOptions
 from memsched.commands.verify import verify_written
 from memsched.report.values.optimize import OptimizeReport
 from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
@@ -64,6 +66,23 @@ def test_no_process_is_measured_when_the_time_left_would_not_do(path: Path, monk
     assert report.verification.outputs_equal
     assert not report.sessions
     assert judged_sessions._NO_TIME in report.notes
+
+
+@pytest.mark.parametrize("limit", [OptimizeOptions().time_limit, LONG_SEARCH])
+def test_a_limit_that_nobody_named_is_the_search_s_alone(
+    limit: float, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LEAST, 0)
+    monkeypatch.setattr(judged_sessions, "SESSIONS", math.inf)
+    measured: list[object] = []
+
+    def sessions(*asked: object, **_: object) -> tuple[()]:
+        measured.append(asked)
+        return ()
+
+    monkeypatch.setattr(judged_sessions, "measured_sessions", sessions)
+    assert judged_sessions._NO_TIME not in memsched.optimize(path, time_limit=limit).report.values.notes
+    assert measured
 
 
 @pytest.mark.quick
