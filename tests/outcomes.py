@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from memsched.errors import MemschedError
 from tests.failures import check_failure
 
-__all__ = ["Outcome", "Run"]
+__all__ = ["Outcome", "Run", "refused"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,13 @@ class Outcome:
         assert self.error is not None
         assert self.code == self.error.exit_code
         assert self.err.splitlines()[-1].startswith("memsched: error: ")
+
+
+def refused(done: Outcome, code: str, *about: str) -> None:
+    """Check that a command said one line of an error with this code, and nothing else."""
+    done.failed(code, *about)
+    assert done.out == ""
+    assert done.err.count("\n") == 1, done.err
 
 
 Run = Callable[..., Outcome]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memsched.cli.display import Display, search_end
-from memsched.cli.options import check_limits, options_of, output_options, taken
+from memsched.cli.options import check_limits, options_of, output_options, taken, unnamed_output
 from memsched.commands.options import AllocateOptions
 from memsched.errors import OutputError, UsageError
 from memsched.frozen import FrozenValue
@@ -99,11 +99,7 @@ def _outputs(files: _AllocateFiles) -> _AllocateOutputs:
     source, output, report = files.buffers, files.output, files.report
     if output is None:
         if source == _STANDARD:
-            raise UsageError(
-                "standard input gives no name for the output",
-                code="no-output-name",
-                action="name it with -o ('-' is standard output)",
-            )
+            raise unnamed_output("output", stream=True)
         path = Path(source)
         output = str(path.with_name(f"{path.stem}_memsched.csv")) if path.name else str(path / "_memsched.csv")
     print_report = files.as_json or report == _STANDARD

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from memsched.cli.display import Display, search_end
-from memsched.cli.options import check_limits, options_of, output_options, taken
+from memsched.cli.options import check_limits, options_of, output_options, taken, unnamed_output
 from memsched.commands.options import DistributeOptions
 from memsched.errors import UsageError
 
@@ -125,7 +125,7 @@ def _folder(model: str, given: str | None) -> str:
     if given is not None:
         return given
     if model == _STANDARD:
-        raise UsageError("standard input gives no name for the folder", code="no-output-name", action="name it with -o")
+        raise unnamed_output("folder")
     path = Path(model)
     return str(path.with_name(f"{path.stem}_distributed")) if path.name else "_distributed"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memsched.cli.display import Display
+from memsched.cli.options import unnamed_output
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ def emit_command(model: str, folder: str | None, report: str | None, asked: Opti
 
     if folder is None:
         if model == _STANDARD:
-            raise UsageError(
-                "standard input gives no name for the folder", code="no-output-name", action="name it with -o"
-            )
+            raise unnamed_output("folder")
         folder = str(Path(model).with_name(f"{Path(model).stem}_c"))
     if folder == _STANDARD:
         raise UsageError(

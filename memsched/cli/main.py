@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import errno
 import gc
 import importlib
@@ -179,8 +180,9 @@ def said(error: MemschedError, arguments: Sequence[str]) -> str:
         return str(error)
     line = shlex.join(["memsched", *arguments, *error.options])
     chosen = ", with numbers for <...>" if any("<" in option for option in error.options) else ""
-    where = f"{error.location}: " if error.location else ""
-    return f"{where}{error.problem}; state the open sizes{chosen}: {line}"
+    complete = copy.copy(error)
+    complete.action = f"state the open sizes{chosen}: {line}"
+    return str(complete)
 
 
 def _refused(error: click.ClickException) -> UsageError:

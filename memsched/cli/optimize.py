@@ -21,6 +21,7 @@ from memsched.cli.options import (
     taken,
     time_by_level,
     typed,
+    unnamed_output,
 )
 from memsched.commands.options import OptimizeOptions
 from memsched.commands.without_effect import refuse_for_c
@@ -132,11 +133,7 @@ def _outputs(files: _OptimizeFiles) -> _Outputs:
     source, output, report = files.model, files.output, files.report
     if output is None:
         if source == _STANDARD:
-            raise UsageError(
-                "standard input gives no name for the output",
-                code="no-output-name",
-                action="name it with -o ('-' is standard output)",
-            )
+            raise unnamed_output("output", stream=True)
         output = str(_beside(Path(source), Path(source).suffix))
     print_report = files.as_json or report == _STANDARD
     if print_report and output == _STANDARD:

@@ -232,6 +232,17 @@ def check_limits(context: click.Context) -> None:
         )
 
 
+def unnamed_output(what: str, *, stream: bool = False) -> UsageError:
+    """Return what is wrong where a model from standard input leaves an output without a name.
+
+    Args:
+        what: The output, such as "page".
+        stream: It may go to standard output.
+    """
+    action = "name it with -o ('-' is standard output)" if stream else "name it with -o"
+    return UsageError(f"standard input gives no name for the {what}", code="no-output-name", action=action)
+
+
 def check_home(source: str, folder: str | None, files: str) -> None:
     """Refuse a folder for several files that is a file, or that nothing gives a name.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from memsched.cli.options import unnamed_output
 from memsched.errors import OutputError, ReportError, UsageError
 
 __all__ = ["command"]
@@ -60,11 +61,7 @@ def _output(source: str, output: str | None) -> str:
 
     if output is None:
         if source == _STANDARD:
-            raise UsageError(
-                "standard input gives no name for the page",
-                code="no-output-name",
-                action="name it with -o ('-' is standard output)",
-            )
+            raise unnamed_output("page", stream=True)
         output = str(Path(source).with_suffix(".html")) if Path(source).name else source
     if _STANDARD not in {source, output} and is_regular(output) and same_file(source, output):
         raise OutputError(f"'{output}' is the report", code="would-overwrite", action="give another name with -o")

@@ -88,7 +88,13 @@ class TfliteRunner(ABC):
             _check(name, data)
         words = ModelWords(names[0], names[1], self.elsewhere)
         found = self.verify_files(
-            *(one, other), runs=runs, seed=seed, borders=borders, words=words, timeout_seconds=timeout_seconds
+            one,
+            other,
+            runs=runs,
+            seed=seed,
+            borders=borders,
+            words=words,
+            timeout_seconds=timeout_seconds,
         )
         if not found.runs:
             # A model that was not run has no outputs that differ.

@@ -24,9 +24,10 @@ from memsched.errors import InternalError
 from memsched.formats.buffers_csv import parse_table
 from memsched.graph.packing import Packing
 from memsched.report.schema import json_schema
-from tests.cli.conftest import Outcome, Run
+from tests.cli.conftest import Run
 from tests.cli.written import names
 from tests.failures import fails
+from tests.outcomes import refused
 
 SCHEMA = jsonschema.Draft202012Validator(json_schema("allocate"))
 CLI = [sys.executable, "-m", "memsched"]
@@ -59,12 +60,6 @@ def report_of(text: str) -> dict[str, Any]:
     report: dict[str, Any] = json.loads(text)
     SCHEMA.validate(report)
     return report
-
-
-def refused(done: Outcome, code: str, *about: str) -> None:
-    done.failed(code, *about)
-    assert done.out == ""
-    assert done.err.count("\n") == 1, done.err
 
 
 def test_the_schema_is_one() -> None:

@@ -21,6 +21,7 @@ from tests import small_models
 from tests.cli.conftest import Outcome, Run
 from tests.formats import tflite_builder
 from tests.formats.tflite_builder import O, Sub, T
+from tests.outcomes import refused
 from tests.small_models import branches, chain, floats, model_of
 
 TFLITE = tflite_builder.build(tflite_builder.branches(size=64))
@@ -29,13 +30,6 @@ CLI = [sys.executable, "-m", "memsched"]
 
 def snapshot(folder: Path) -> dict[str, bytes | None]:
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
-
-
-def refused(done: Outcome, code: str, *about: str) -> None:
-    """One line of an error with this code, and nothing else."""
-    done.failed(code, *about)
-    assert done.out == ""
-    assert done.err.count("\n") == 1, done.err
 
 
 def refused_model(done: Outcome, *about: str) -> None:

@@ -16,6 +16,7 @@ import pytest
 from tests import small_models
 from tests.cli.conftest import Run
 from tests.cli.test_bad_input import onnx_graph
+from tests.cli.test_distribute import CLUSTER
 from tests.formats import tflite_builder
 
 FILE = Path(__file__).parent.parent / "data" / "messages.txt"
@@ -23,20 +24,6 @@ HOME = "/home/me"
 """What stands for the folder in which the commands run."""
 
 TARGET = 'extends = "tflm"\nalignment = 32\n'
-CLUSTER = """
-[router]
-bandwidth_bytes_per_second = 1e8
-[compute.board.default]
-seconds_per_mac = 1e-9
-[[devices]]
-name = "left"
-memory_bytes = "1MB"
-compute = "board"
-[[devices]]
-name = "right"
-memory_bytes = "1MB"
-compute = "board"
-"""
 
 
 @pytest.fixture
@@ -56,7 +43,7 @@ def inputs(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "gap.onnx": onnx_graph(("Add", ["x", "nowhere"], ["y"])),
         "twice.onnx": onnx_graph(("Relu", ["x"], ["y"]), ("Neg", ["x"], ["y"])),
         "board.toml": TARGET.encode(),
-        "cluster.toml": CLUSTER.encode(),
+        "cluster.toml": CLUSTER.replace('name = "two boards"\n', "").encode(),
         "half.json": b'{"schema_version": 1, "comm',
         "settings.json": b'{"color": "blue"}',
         "batch.json": json.dumps({"schema_version": 1, "command": "batch", "models": []}).encode(),

@@ -72,7 +72,7 @@ def _with_sessions(found: FinishedModel, asked: FinishRequest, slowdown: float |
     is_small = found.needed[0].total < LEAST_SHOWN
     if is_small and (not (asked.guarded and listed) or any_time(slowdown)):
         return found
-    if not asked.has_time(SESSIONS * found.seconds):
+    if not _time_is_left(found, asked):
         return dataclasses.replace(found, notes=(*found.notes, _NO_TIME))
     sessions = [SessionFile("given", DEFAULT), SessionFile("written", DEFAULT)]
     if asked.guarded:
@@ -95,6 +95,11 @@ def _with_sessions(found: FinishedModel, asked: FinishRequest, slowdown: float |
             raise
         return dataclasses.replace(found, ended=True)
     return dataclasses.replace(found, sessions=rows)
+
+
+def _time_is_left(found: FinishedModel, asked: FinishRequest) -> bool:
+    """Whether sessions can be measured within the limit."""
+    return asked.has_time(SESSIONS * found.seconds)
 
 
 def given_model(module: Module, data: bytes) -> GivenModel:
@@ -179,7 +184,7 @@ def _listed_row(rows: Sequence[SessionRow]) -> SessionRow | None:
 
 def _listed_ratio(found: FinishedModel, asked: FinishRequest, slowdown: float | None) -> float | None:
     """Return the processor time of a file with the options that keep its order; None: unknown, or any is permitted."""
-    if any_time(slowdown) or not asked.has_time(SESSIONS * found.seconds):
+    if any_time(slowdown) or not _time_is_left(found, asked):
         return None
     files = [SessionFile("given", DEFAULT), SessionFile("written", LISTED)]
     maker, given = session_maker_of(asked.module.format), given_model(asked.module, asked.data)

@@ -91,6 +91,13 @@ def _compare(
     for runner in runners_for(module, target):
         with contextlib.suppress(RuntimeUnavailableError):
             runner.compare(
-                *(source, source, options), runs=1, rtol=0.0, atol=0.0, seed=seed, timeout_seconds=timeout_seconds
+                source,
+                source,
+                options,
+                runs=1,
+                rtol=0.0,
+                atol=0.0,
+                seed=seed,
+                timeout_seconds=timeout_seconds,
             )
             return
