@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -136,14 +137,19 @@ def raced_sessions(
 
 
 def _rows(measure: Callable[[], Sequence[SessionRow | None]], again: _Again | None) -> tuple[SessionRow, ...]:
-    """Return the rows of sessions that ran, each with the least of all times that ``again`` had them measured."""
+    """Return the rows of sessions that ran, each as all times that ``again`` had them measured show it together."""
     first = measure()
-    rows = [row for row in first if row is not None]
-    done = 1
-    while again is not None and len(rows) == len(first) and again(rows, done):
-        rows = [row if more is None else _with_less(row, more) for row, more in zip(rows, measure(), strict=True)]
-        done += 1
-    return tuple(rows)
+    rows = tuple(row for row in first if row is not None)
+    if len(rows) < len(first):
+        return rows
+    seen = [rows]
+    while again is not None and again(rows, len(seen)):
+        more = measure()
+        if None in more:
+            break
+        seen.append(tuple(row for row in more if row is not None))
+        rows = tuple(_together(several) for several in zip(*seen, strict=True))
+    return rows
 
 
 @contextlib.contextmanager
@@ -170,13 +176,14 @@ def _raced_row(one: SessionFile, found: RacedSession) -> SessionRow:
     return msgspec.structs.replace(row, measured_bytes=found.requested, cpu_ratio=_rounded(found.ratio))
 
 
-def _with_less(row: SessionRow, other: SessionRow) -> SessionRow:
-    """Return a row with the least process and the least time of two processes."""
-    process, ratio = (
-        min((one for one in pair if one is not None), default=None)
-        for pair in ((row.process_bytes, other.process_bytes), (row.cpu_ratio, other.cpu_ratio))
+def _together(rows: Sequence[SessionRow]) -> SessionRow:
+    """Return one row of several of a session: the least process, which noise only adds to, and the median time."""
+    ratios = [row.cpu_ratio for row in rows if row.cpu_ratio is not None]
+    return msgspec.structs.replace(
+        rows[0],
+        process_bytes=min((row.process_bytes for row in rows if row.process_bytes is not None), default=None),
+        cpu_ratio=_rounded(statistics.median(ratios)) if ratios else None,
     )
-    return msgspec.structs.replace(row, process_bytes=None if process is None else round(process), cpu_ratio=ratio)
 
 
 def session_row(

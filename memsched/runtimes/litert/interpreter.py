@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from memsched.runtimes.measure import forget_highest, process_bytes, run_until_steady
+from memsched.runtimes.race import race
 
 __all__ = ["measure", "take_turns"]
 
 _TURN: Final = 0.05
 """Processor seconds of a turn, at least; a shorter one is lost in the clock's resolution and the caches' state."""
 
-_MAX_RUNS_PER_TURN: Final = 500
 _MIN_ROUNDS: Final = 3
 _ROUNDS: Final = 9
 _MAX_ROUNDS: Final = 25
-_TICK: Final = 1e-6
 
 
 def measure(request: Mapping[str, Any]) -> dict[str, int]:
@@ -58,26 +58,18 @@ def take_turns(request: Mapping[str, Any]) -> dict[str, Any]:
 
     ended = time.monotonic() + request["seconds"]
     first, second = (_opened(Interpreter, path, request["seed"]) for path in request["paths"])
-    for run in (first, second):
-        run()
-    runs = max(1, min(_MAX_RUNS_PER_TURN, round(_TURN / max(_seconds(first, 1), _TICK))))
-    ratios: list[float] = []
-    while len(ratios) < _MAX_ROUNDS:
-        # Each file begins every other round: what the first turn of a round costs meets both alike.
-        if len(ratios) % 2:
-            after, before = _seconds(second, runs), _seconds(first, runs)
-        else:
-            before, after = _seconds(first, runs), _seconds(second, runs)
-        ratios.append(max(after, _TICK) / max(before, _TICK))
-        late = time.monotonic() > ended
-        if len(ratios) >= _ROUNDS and not _undecided(ratios, request["limit"]):
-            break
-        if late and len(ratios) >= _MIN_ROUNDS:
-            break
-    return {"ratio": statistics.median(ratios)}
+    found = race(
+        first,
+        second,
+        rounds=_ROUNDS,
+        turn=_TURN,
+        goes_on=partial(_undecided, request["limit"]),
+        ends=lambda rounds: rounds == _MAX_ROUNDS or (rounds >= _MIN_ROUNDS and time.monotonic() > ended),
+    )
+    return {"ratio": found.processor}
 
 
-def _undecided(ratios: list[float], limit: float) -> bool:
+def _undecided(limit: float, ratios: Sequence[float]) -> bool:
     """Return whether the middle half of the ratios lies on both sides of a limit."""
     low, _, high = statistics.quantiles(ratios, n=4)
     return low <= limit <= high
@@ -106,10 +98,3 @@ def _opened(interpreter_type: Any, path: str, seed: int) -> Callable[[], None]:
         interpreter.invoke()
 
     return run
-
-
-def _seconds(run: Callable[[], None], runs: int) -> float:
-    started = time.process_time()
-    for _ in range(runs):
-        run()
-    return time.process_time() - started

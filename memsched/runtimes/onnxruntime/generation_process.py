@@ -18,12 +18,12 @@ from memsched.runtimes.inputs import random_values
 from memsched.runtimes.measure import forget_highest, process_bytes, run_until_steady
 from memsched.runtimes.onnxruntime.inputs import dtype_of
 from memsched.runtimes.onnxruntime.sessions import find_data
+from memsched.runtimes.race import rest
 from memsched.runtimes.special import THREADS, Special, applying, judged, mixed, rng_of, tried
 
 __all__ = ["compare_files", "measure", "race", "special_files"]
 
 _ROUNDS: Final = 3
-_PAUSE: Final = 0.05
 _BOUND: Final = 2
 """Random integers are below this: ids, and positions."""
 
@@ -84,7 +84,7 @@ def race(request: Mapping[str, Any]) -> dict[str, Any]:
     for _ in range(_ROUNDS):
         for place, model in enumerate(models):
             model.start(past, request["seed"])
-            time.sleep(_PAUSE)  # threads of the other session wait busily for a while
+            rest()
             started = time.perf_counter()
             for begin, count in _steps(past, request["steps"][place]):
                 model.step(text.feed(begin, count), begin, count)

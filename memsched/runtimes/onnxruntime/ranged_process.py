@@ -6,9 +6,8 @@ Called through ``run_in_child``; requests and answers are plain values. Sessions
 from __future__ import annotations
 
 import gc
-import statistics
-import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,13 +17,12 @@ from memsched.runtimes.measure import forget_highest, process_bytes, run_until_s
 from memsched.runtimes.onnxruntime.draws import same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_arrays
 from memsched.runtimes.onnxruntime.sessions import find_data, run_once
+from memsched.runtimes.race import race as run_in_turns
 from memsched.runtimes.special import THREADS, Special, judged, mixed_feed, rng_of, tried
 from memsched.search.heap import give_back_at_once
 
 __all__ = ["compare_sizes", "draw", "measure", "race", "special_at_sizes"]
 
-_PAUSE: Final = 0.02
-_TICK: Final = 1e-6
 _NOTHING: Final = 1e-6
 _BOUND: Final = 2
 """Random integers are below this: ids, and masks of what counts."""
@@ -91,27 +89,19 @@ def race(request: Mapping[str, Any]) -> dict[str, Any]:
     sessions = [
         _opened(path, request["folder"], described=False, threads=request["threads"])[0] for path in request["paths"]
     ]
-    for session in sessions:
-        session.run(None, feed)
-    rounds = []
-    for number in range(request["rounds"]):
-        times = [(0.0, 0.0), (0.0, 0.0)]
-        # Each is the first of a round as often as the other.
-        for place in (0, 1) if number % 2 else (1, 0):
-            time.sleep(_PAUSE)  # threads of the other session wait busily for a while
-            started, worked = time.perf_counter(), time.process_time()
-            sessions[place].run(None, feed)
-            times[place] = time.perf_counter() - started, time.process_time() - worked
-        rounds.append(times)
-    clock, processor = (_ratio([[one[by] for one in times] for times in rounds]) for by in (0, 1))
-    spent = [sum(times[0][by] for times in rounds) for by in (0, 1)]
-    return {"clock": clock, "processor": processor, "busy": spent[0] / max(spent[1], _TICK)}
-
-
-def _ratio(rounds: Sequence[Sequence[float]]) -> tuple[float, float, float]:
-    """Return the least time of both, and the median of the second's to the first's."""
-    first, second = (min(times) for times in zip(*rounds, strict=True))
-    return first, second, statistics.median(times[1] / max(times[0], _TICK) for times in rounds)
+    first, second = (partial(session.run, None, feed) for session in sessions)
+    found = run_in_turns(first, second, rounds=request["rounds"])
+    firsts = [turns[0] for turns in found.rounds]
+    spent = sum(one.clock for one in firsts), sum(one.processor for one in firsts)
+    quickest = [
+        (min(one.clock for one in turns), min(one.processor for one in turns))
+        for turns in zip(*found.rounds, strict=True)
+    ]
+    return {
+        "clock": (quickest[0][0], quickest[1][0], found.clock),
+        "processor": (quickest[0][1], quickest[1][1], found.processor),
+        "busy": spent[0] / spent[1],
+    }
 
 
 def compare_sizes(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -219,7 +219,7 @@ def measure_session(
     Args:
         feeds: What `draw_feeds` stored.
         beside: A file and a session that it takes turns with in being timed.
-        rounds: In which they do.
+        rounds: In which they do at least; none is added to a single one.
         least: Runs at least; None for what `least_runs` says.
         folder: Where the external data of both files lies; None where it lies beside each, or there is none.
     """

@@ -10,28 +10,33 @@ import contextlib
 import gc
 import json
 import math
-import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from memsched.runtimes.measure import LEAST_RUNS, SteadyRuns, forget_highest, process_bytes, run_until_steady
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_arrays
 from memsched.runtimes.onnxruntime.sessions import find_data, open_session, read_profile, run_once, session_options
+from memsched.runtimes.race import is_vague
+from memsched.runtimes.race import race as run_in_turns
 
 __all__ = ["draw", "measure", "race"]
 
 _INTEGER_BOUNDS: Final = (4, 2, 1)
 _OPTIMIZED: Final = "optimized.onnx"
-_PAUSE: Final = 0.02
-_TICK: Final = 1e-6
 _TURN: Final = 0.1
-"""Processor seconds that a turn of being timed takes at least, in up to so many runs."""
+"""Processor seconds that a turn of being timed takes at least."""
+
 _SHORT_TURN: Final = 0.02
 """The same of small models, whose sessions are timed for nothing but the options to recommend."""
 
-_MOST_RUNS: Final = 50
+_MOST_ROUNDS: Final = 20
+_MOST_SHORT_ROUNDS: Final = 9
+_RACE: Final = 5.0
+"""Seconds after which no round is added: long runs differ less by chance."""
+
 _BUSY: Final = 0.1
 """Time without a processor, as a share of computing, from which other programs use the processors."""
 
@@ -190,13 +195,6 @@ def _run_options(onnxruntime: Any, wanted: Mapping[str, Any]) -> Any:
     return options
 
 
-def _cpu_seconds(session: Any, feed: Mapping[str, Any], told: Any, runs: int = 1) -> float:
-    started = time.process_time()
-    for _ in range(runs):
-        session.run(None, feed, told)
-    return time.process_time() - started
-
-
 def _profiled(onnxruntime: Any, wanted: Mapping[str, Any], feed: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a profile shows of the arena."""
     options = _options(onnxruntime, wanted["options"])
@@ -259,23 +257,21 @@ def _waited_seconds() -> float:
 def _ratio_of_turns(
     onnxruntime: Any, sessions: Sequence[Mapping[str, Any]], feed: Mapping[str, Any], rounds: int, turn: float
 ) -> float:
-    pair, longest = [], _TICK
-    for one in sessions:
+    def runs(one: Mapping[str, Any]) -> Callable[[], object]:
         session = _opened(onnxruntime, one, _options(onnxruntime, one["options"]))
-        told = _run_options(onnxruntime, one["options"])
-        session.run(None, feed, told)
-        longest = max(longest, _cpu_seconds(session, feed, told))
-        pair.append((session, told))
-    # What waking threads takes by chance is lost among several runs.
-    runs = max(1, min(_MOST_RUNS, math.ceil(turn / longest)))
-    ratios = []
-    for _ in range(rounds):
-        times = []
-        for session, told in pair:
-            time.sleep(_PAUSE)  # threads of the other session wait busily for a while
-            times.append(max(_cpu_seconds(session, feed, told, runs), _TICK))
-        ratios.append(times[0] / times[1])
-    return statistics.median(ratios)
+        return partial(session.run, None, feed, _run_options(onnxruntime, one["options"]))
+
+    wanted, beside = map(runs, sessions)
+    most = _MOST_ROUNDS if turn == _TURN else _MOST_SHORT_ROUNDS
+    late = time.monotonic() + _RACE
+    found = run_in_turns(
+        beside,
+        wanted,
+        rounds=rounds,
+        turn=turn,
+        goes_on=lambda ratios: 1 < len(ratios) < most and time.monotonic() < late and is_vague(ratios),
+    )
+    return found.processor
 
 
 def _weights(onnxruntime: Any, wanted: Mapping[str, Any]) -> int:

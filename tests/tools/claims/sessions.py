@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
-import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from memsched.runtimes.race import race
 
 __all__ = ["run_default_interpreter", "run_onnxruntime", "run_session", "run_tflm", "turns_of_default_interpreter"]
 __all__ += ["turns_of_sessions"]
@@ -20,7 +20,6 @@ _RUNS = 3
 _TOLERANCE = 1e-5
 _ARENA, _STEP = 1 << 26, 16
 _INTERPRETED, _TURN = 20, 0.05
-_PAUSE = 0.02
 _SESSIONS = 12
 
 
@@ -101,7 +100,8 @@ def turns_of_sessions(request: Mapping[str, Any]) -> float:
     """Return how much longer "path" as "session" takes than "original" in a default session, the median of 20 turns."""
     feeds = dict(np.load(io.BytesIO(request["feeds"])))
     original = _session(request["original"], None, feeds)
-    return _turns(original, _session(request["path"], request["session"], feeds))
+    written = _session(request["path"], request["session"], feeds)
+    return race(original, written, rounds=_INTERPRETED, turn=_TURN).processor
 
 
 def _session(path: str, row: Mapping[str, Any] | None, feeds: Mapping[str, Any]) -> Callable[[], object]:
@@ -151,21 +151,8 @@ def turns_of_default_interpreter(request: Mapping[str, Any]) -> float:
     """Return how much longer the second of the files "paths" takes of the processor, the median of 20 turns."""
     from ai_edge_litert.interpreter import Interpreter
 
-    return _turns(*(_interpreted(Interpreter, path) for path in request["paths"]))
-
-
-def _turns(first: Callable[[], object], second: Callable[[], object]) -> float:
-    """Return how much longer the second takes of the processor, the median of 20 turns."""
-    ratios, runs = [], 1
-    while _seconds(first, runs) < _TURN:
-        runs *= 2
-    for _ in range(_INTERPRETED):
-        times = []
-        for run in (first, second):
-            time.sleep(_PAUSE)  # threads of the other wait busily for a while
-            times.append(_seconds(run, runs))
-        ratios.append(times[1] / times[0])
-    return statistics.median(ratios)
+    first, second = (_interpreted(Interpreter, path) for path in request["paths"])
+    return race(first, second, rounds=_INTERPRETED, turn=_TURN).processor
 
 
 def _interpreted(kind: Any, path: str) -> Callable[[], None]:
@@ -183,13 +170,6 @@ def _interpreted(kind: Any, path: str) -> Callable[[], None]:
         interpreter.invoke()
 
     return run
-
-
-def _seconds(run: Callable[[], object], runs: int) -> float:
-    started = time.process_time()
-    for _ in range(runs):
-        run()
-    return time.process_time() - started
 
 
 def _status(name: str) -> int:
