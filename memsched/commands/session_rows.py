@@ -177,11 +177,12 @@ def _raced_row(one: SessionFile, found: RacedSession) -> SessionRow:
 
 
 def _together(rows: Sequence[SessionRow]) -> SessionRow:
-    """Return one row of several of a session: the least process, which noise only adds to, and the median time."""
+    """Return one row of several of a session: medians, since a process may take less by chance as well as more."""
+    processes = [row.process_bytes for row in rows if row.process_bytes is not None]
     ratios = [row.cpu_ratio for row in rows if row.cpu_ratio is not None]
     return msgspec.structs.replace(
         rows[0],
-        process_bytes=min((row.process_bytes for row in rows if row.process_bytes is not None), default=None),
+        process_bytes=statistics.median_high(processes) if processes else None,
         cpu_ratio=_rounded(statistics.median(ratios)) if ratios else None,
     )
 
