@@ -100,7 +100,7 @@ trust: install  ## Hostile files, faults, limits, and how late commands end besi
 claims: install  ## Hold every printed figure against the runtime that it is for (MODELS="a.tflite b.onnx"; an hour)
 	$(BIN)/python -m tests.tools.claims $(or $(MODELS),models/*.tflite models/networks/*.onnx)
 
-cuts: install  ## Write memsched/regions/cuts.toml: which cuts of which operators give the same bits (ten minutes)
+cuts: install  ## Write memsched/ops/cuts.toml: which cuts of which operators give the same bits (ten minutes)
 	$(BIN)/python -m tests.tools.cuts
 
 truth: install  ## Write docs/truth.md: predicted and measured for every model here (MODELS="folder a.onnx" prints yours)

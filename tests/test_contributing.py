@@ -19,7 +19,7 @@ SOLVER, OPERATOR = range(2)
 def test_there_is_an_example_of_a_solver_and_of_an_operator() -> None:
     assert len(DIFFS) == 2
     assert "+++ b/memsched/schedule/" in DIFFS[SOLVER]
-    assert "+++ b/memsched/regions/" in DIFFS[OPERATOR]
+    assert "+++ b/memsched/ops/" in DIFFS[OPERATOR]
 
 
 def extend(number: int, folder: Path) -> None:

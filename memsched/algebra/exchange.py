@@ -9,8 +9,8 @@ from memsched.algebra.moves import crop_at, moves, subsamples
 from memsched.graph.dag import producers
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op
-from memsched.regions.geometry import describe
-from memsched.regions.rules import Refusal, Resampling
+from memsched.ops.geometry import describe
+from memsched.ops.rules import Refusal, Resampling
 
 __all__ = ["UNARY", "crossed", "mergeable", "merged", "rearranges", "unary"]
 

@@ -10,8 +10,8 @@ from memsched.frozen import FrozenValue
 from memsched.graph.dag import producers
 from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.model import Op
-from memsched.regions.geometry import describe
-from memsched.regions.rules import POINTWISE, Refusal, Stride, Window
+from memsched.ops.geometry import describe
+from memsched.ops.rules import POINTWISE, Refusal, Stride, Window
 
 __all__ = ["FLOATS", "crop_at", "moves", "row_above", "shifted", "subsamples"]
 

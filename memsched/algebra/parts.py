@@ -9,9 +9,9 @@ from memsched.algebra.exchange import UNARY
 from memsched.algebra.moves import FLOATS
 from memsched.graph.dag import producers
 from memsched.graph.model import Graph, Op, Region
-from memsched.regions.geometry import describe
-from memsched.regions.ranges import PieceNeeds, deduce
-from memsched.regions.rules import FULL, ChannelGroups, Geometry, Pointwise, Refusal, Shift, Window
+from memsched.ops.geometry import describe
+from memsched.ops.ranges import PieceNeeds, deduce
+from memsched.ops.rules import FULL, ChannelGroups, Geometry, Pointwise, Refusal, Shift, Window
 
 __all__ = ["joined", "split", "summed"]
 

@@ -12,9 +12,9 @@ from memsched.errors import InternalError
 from memsched.frozen import FrozenValue
 from memsched.graph.distribution import Distribution, Transfer
 from memsched.graph.model import Graph, Region
-from memsched.regions.geometry import describe
-from memsched.regions.ranges import PieceNeeds, deduce, whole
-from memsched.regions.rules import Geometry, Refusal
+from memsched.ops.geometry import describe
+from memsched.ops.ranges import PieceNeeds, deduce, whole
+from memsched.ops.rules import Geometry, Refusal
 from memsched.targets.cluster import Cluster
 
 __all__ = ["StepWork", "check_plan", "work_of"]

@@ -1,6 +1,6 @@
 """Ways in which an op's output can be divided, and what a part of it needs, as tables per boundary.
 
-What a part needs follows from region deduction (`memsched.regions`). Along an axis, where a part begins says where
+What a part needs follows from region deduction (`memsched.ops`). Along an axis, where a part begins says where
 the data that it needs begin, and where it ends says where they end; so one entry per possible boundary says all.
 """
 
@@ -15,8 +15,8 @@ from memsched.distribute.boxes import Extents
 from memsched.frozen import FrozenValue
 from memsched.graph.distribution import Axis
 from memsched.graph.model import Op, Region
-from memsched.regions.ranges import deduce
-from memsched.regions.rules import (
+from memsched.ops.ranges import deduce
+from memsched.ops.rules import (
     AxisMap,
     ChannelGroups,
     Geometry,

@@ -15,8 +15,8 @@ from memsched.graph import dag
 from memsched.graph.distribution import Axis, Distribution, Share
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Op
-from memsched.regions.geometry import describe
-from memsched.regions.rules import CONSTANT_SHAPE, Geometry
+from memsched.ops.geometry import describe
+from memsched.ops.rules import CONSTANT_SHAPE, Geometry
 
 __all__ = ["DistributionError", "NoPlanFitsError", "Space", "constant_bytes"]
 

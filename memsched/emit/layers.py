@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from memsched.errors import ModelError
 from memsched.graph.kernel import KernelRefusal, LayerKernel
 from memsched.onchip.network import Map, OnChipNetwork
-from memsched.regions.rules import Pointwise, Resampling, Rule, Shift, Stride, WholeAxis, Window
+from memsched.ops.rules import Pointwise, Resampling, Rule, Shift, Stride, WholeAxis, Window
 
 if TYPE_CHECKING:
     import numpy as np

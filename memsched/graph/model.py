@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Literal
 
 from memsched.frozen import FrozenValue
+from memsched.graph.effects import PURE, Effects
 from memsched.graph.loop import Loop
-from memsched.ops.effects import PURE, Effects
 
 __all__ = [
     "Allocation",

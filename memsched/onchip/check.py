@@ -14,8 +14,8 @@ from memsched.errors import InternalError
 from memsched.graph.model import Graph, Region
 from memsched.onchip.model import OnChipBuffer, OnChipGroup, OnChipPlan
 from memsched.onchip.network import OnChipNetwork, Range
-from memsched.regions.ranges import PieceNeeds, deduce
-from memsched.regions.rules import Pointwise, Window
+from memsched.ops.ranges import PieceNeeds, deduce
+from memsched.ops.rules import Pointwise, Window
 
 __all__ = ["check_plan"]
 

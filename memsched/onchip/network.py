@@ -13,9 +13,9 @@ from typing import Final, Literal
 
 from memsched.frozen import FrozenValue
 from memsched.graph.model import Graph, Op, Region
-from memsched.regions.geometry import described
-from memsched.regions.ranges import deduce
-from memsched.regions.rules import (
+from memsched.ops.geometry import described
+from memsched.ops.ranges import deduce
+from memsched.ops.rules import (
     CONSTANT_SHAPE,
     POINTWISE,
     AxisMap,

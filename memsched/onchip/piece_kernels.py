@@ -11,7 +11,7 @@ from memsched.errors import InternalError
 from memsched.graph import fixed_point
 from memsched.graph.kernel import LayerKernel
 from memsched.onchip.network import OnChipNetwork, Range
-from memsched.regions.rules import Resampling, Rule, Shift, Stride, WholeAxis, Window
+from memsched.ops.rules import Resampling, Rule, Shift, Stride, WholeAxis, Window
 
 __all__ = ["PIECE_KERNELS", "Array", "PiecePart", "PieceWords"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal
 
-from memsched.ops.effects import PURE, UNKNOWN, Effects
+from memsched.graph.effects import PURE, UNKNOWN, Effects
 
 __all__ = ["SEEDS", "TRAINING_INPUT", "SeedType", "by_type", "foreign", "in_training"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from memsched.ops.effects import PURE, UNKNOWN, Effects
+from memsched.graph.effects import PURE, UNKNOWN, Effects
 
 __all__ = ["HANDLES", "READERS", "RESOURCES", "SEEDED", "WRITERS", "by_type", "foreign"]
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 from memsched.graph.prices import Kept, Prices
-from memsched.regions.rules import Geometry, Refusal
+from memsched.ops.rules import Geometry, Refusal
 from memsched.targets.model import Target
 from memsched.tiling.loop_floor import LoopFloor, LoopFloors
 from memsched.tiling.op_needs import MOST_OPS, UNKNOWN, WHOLE, OpNeeds, OpsNeeds

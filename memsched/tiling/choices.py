@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from memsched.graph.model import Graph
-from memsched.regions.rules import Geometry, Refusal, Window
+from memsched.ops.rules import Geometry, Refusal, Window
 from memsched.tiling.local import Intervals, halo_tensors
 from memsched.tiling.pieces import TilingGroup, members_of
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.model import Graph, Op
 from memsched.graph.replacement import names_of, rebuilt
-from memsched.regions.geometry import describe
-from memsched.regions.rules import Geometry, Window
+from memsched.ops.geometry import describe
+from memsched.ops.rules import Geometry, Window
 
 __all__ = ["fold_pads"]
 

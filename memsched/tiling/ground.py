@@ -7,7 +7,7 @@ import functools
 import itertools
 from collections.abc import Sequence
 
-from memsched.regions.rules import Geometry, WholeAxis
+from memsched.ops.rules import Geometry, WholeAxis
 from memsched.tiling.choices import TilingChoices
 from memsched.tiling.local import Interval, Intervals, looks_at_one
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from memsched.graph.model import Graph
-from memsched.regions.rules import (
+from memsched.ops.rules import (
     ChannelGroups,
     Geometry,
     Merge,

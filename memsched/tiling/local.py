@@ -23,8 +23,8 @@ from memsched.graph.parts import readers_of
 from memsched.graph.prices import NOTHING_KEPT, Kept, Prices
 from memsched.lowering.apply import apply_target
 from memsched.lowering.litert_kernels import lasting_bytes
-from memsched.regions.geometry import describe
-from memsched.regions.rules import Geometry, Pointwise, Refusal
+from memsched.ops.geometry import describe
+from memsched.ops.rules import Geometry, Pointwise, Refusal
 from memsched.targets.model import Target
 from memsched.tiling.compiled import CompiledPieces, PieceFigures, WrittenFigures, compiled_pieces, without_kept
 from memsched.tiling.loop import LoopGroup

@@ -17,8 +17,8 @@ from memsched.graph.dialect import Dialect
 from memsched.graph.loop import Loop, LoopPart, LoopRead, LoopStep
 from memsched.graph.model import Graph, Op
 from memsched.graph.parts import readers_of
-from memsched.regions.geometry import describe
-from memsched.regions.rules import Geometry, Pointwise, Refusal, RefusedError, Stride, Window
+from memsched.ops.geometry import describe
+from memsched.ops.rules import Geometry, Pointwise, Refusal, RefusedError, Stride, Window
 from memsched.tiling.pieces import members_of
 from memsched.tiling.rewrite import RANGED
 

@@ -17,7 +17,7 @@ from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op
 from memsched.graph.prices import Prices
-from memsched.regions.rules import Geometry, Pointwise, Refusal, Rule, Stride, Window
+from memsched.ops.rules import Geometry, Pointwise, Refusal, Rule, Stride, Window
 from memsched.targets.model import Target
 from memsched.tiling.loop import SHAPED, takes_range
 from memsched.tiling.loop_cost import MOST_ROWS

@@ -21,7 +21,7 @@ from memsched.graph.dialect import Dialect
 from memsched.graph.loop import Loop
 from memsched.graph.model import Graph
 from memsched.graph.prices import Prices
-from memsched.regions.rules import Refusal
+from memsched.ops.rules import Refusal
 from memsched.targets.model import Target
 from memsched.tiling.local import GroupCost, Intervals
 from memsched.tiling.loop import LoopGroup, plan_loop

@@ -13,7 +13,7 @@ from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.graph.parts import readers_of
 from memsched.graph.prices import Prices
-from memsched.regions.rules import ChannelGroups, Geometry, Pointwise, Refusal, Rule, WholeAxis, Window
+from memsched.ops.rules import ChannelGroups, Geometry, Pointwise, Refusal, Rule, WholeAxis, Window
 from memsched.targets.model import Target
 from memsched.tiling.least_reads import lengths_made, lengths_read
 

@@ -15,8 +15,8 @@ from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Region
 from memsched.graph.parts import readers_of
-from memsched.regions.geometry import describe
-from memsched.regions.rules import Geometry, Refusal, RefusedError
+from memsched.ops.geometry import describe
+from memsched.ops.rules import Geometry, Refusal, RefusedError
 from memsched.tiling.runs import OpPiece, run_of
 
 __all__ = [

@@ -16,9 +16,9 @@ from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.model import Graph, Op, Region, Tensor
 from memsched.graph.replacement import names_of, rebuilt, unused_name
-from memsched.regions.geometry import describe
-from memsched.regions.ranges import whole
-from memsched.regions.rules import Geometry, Pointwise, Refusal, WholeAxis, Window
+from memsched.ops.geometry import describe
+from memsched.ops.ranges import whole
+from memsched.ops.rules import Geometry, Pointwise, Refusal, WholeAxis, Window
 from memsched.tiling.join_levels import join_levels
 from memsched.tiling.pieces import Piece, Pieces
 from memsched.tiling.runs import OpPiece, shape_attributes

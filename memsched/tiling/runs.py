@@ -8,8 +8,8 @@ from dataclasses import replace
 from memsched.frozen import FrozenValue
 from memsched.graph.dialect import CONSTANT_SHAPE, Attributes, Dialect
 from memsched.graph.model import Op, Region
-from memsched.regions.ranges import PieceNeeds, deduce
-from memsched.regions.rules import Geometry, Reflection, Refusal, RefusedError, TransposedWindow, Window
+from memsched.ops.ranges import PieceNeeds, deduce
+from memsched.ops.rules import Geometry, Reflection, Refusal, RefusedError, TransposedWindow, Window
 from memsched.tiling.spill import spilled
 
 __all__ = ["OpPiece", "run_of", "shape_attributes"]

@@ -7,7 +7,7 @@ before. A piece's windows must fall on those of the whole, so its input begins w
 from __future__ import annotations
 
 from memsched.graph.model import Region
-from memsched.regions.rules import Geometry, Window
+from memsched.ops.rules import Geometry, Window
 
 __all__ = ["spilled"]
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
-from memsched.regions.rules import Refusal
+from memsched.ops.rules import Refusal
 from memsched.search.run import Run
 from memsched.tiling.ground import TilingGround
 from memsched.tiling.local import Group, GroupCost, Interval

@@ -17,9 +17,9 @@ from typing import Literal, TypeVar
 
 from memsched.frozen import FrozenValue
 from memsched.graph.model import Graph, Region
-from memsched.regions.geometry import describe
-from memsched.regions.ranges import PieceNeeds, deduce, whole
-from memsched.regions.rules import Geometry, Refusal
+from memsched.ops.geometry import describe
+from memsched.ops.ranges import PieceNeeds, deduce, whole
+from memsched.ops.rules import Geometry, Refusal
 
 __all__ = ["AxisChoice", "PieceTrace", "TransferGroup", "TransferPieces", "axes", "cuts", "tile", "trace"]
 

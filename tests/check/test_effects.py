@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from memsched.check.rewrite import check_rewrite
+from memsched.graph.effects import UNKNOWN, Effects
 from memsched.graph.model import Graph, Op, Region, Tensor
-from memsched.ops.effects import UNKNOWN, Effects
 from tests.failures import fails
 
 DRAWS = Effects(random=True)

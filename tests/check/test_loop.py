@@ -13,7 +13,7 @@ from memsched.formats.tflite import reader
 from memsched.formats.tflite.rewriter import dialect
 from memsched.graph.loop import Loop, LoopPart
 from memsched.graph.model import Graph, Op
-from memsched.regions.rules import Refusal
+from memsched.ops.rules import Refusal
 from memsched.tiling.loop import LoopGroup, plan_loop
 from memsched.tiling.loop_rewrite import with_loops
 from tests.failures import fails

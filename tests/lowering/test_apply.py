@@ -12,10 +12,10 @@ import pytest
 from msgspec.structs import replace as ruled
 
 from memsched.graph import dag
+from memsched.graph.effects import PURE, Effects
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Region, Tensor
 from memsched.lowering.apply import apply_target, with_workspaces
-from memsched.ops.effects import PURE, Effects
 from memsched.targets.load import Target, load_target
 from memsched.targets.model import InPlaceRule, PartViewRule, ViewRule, WorkspaceRule
 from tests.random_graphs import random_graph

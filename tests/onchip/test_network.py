@@ -7,9 +7,9 @@ import pytest
 from memsched.graph.model import Region
 from memsched.lowering.apply import apply_target
 from memsched.onchip.network import OnChipNetwork
-from memsched.regions.geometry import described
-from memsched.regions.ranges import PieceNeeds, deduce
-from memsched.regions.rules import Refusal
+from memsched.ops.geometry import described
+from memsched.ops.ranges import PieceNeeds, deduce
+from memsched.ops.rules import Refusal
 from memsched.targets.load import load_target
 from tests.onchip.networks import Net, random_net
 

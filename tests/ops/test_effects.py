@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import memsched
+from memsched.graph.effects import PURE, UNKNOWN, Effects, joined, spread
 from memsched.ops import onnx, tflite
-from memsched.ops.effects import PURE, UNKNOWN, Effects, joined, spread
 
 ROOT = Path(memsched.__file__).parent
 ALL = [Effects(*bits) for bits in itertools.product((False, True), repeat=5)]

@@ -16,10 +16,10 @@ from memsched.commands.distribute.distribute import distribute
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx.patternless import branched
+from memsched.graph.effects import PURE, Effects
 from memsched.graph.model import Graph, Op, Tensor
-from memsched.ops.effects import PURE, Effects
-from memsched.regions.geometry import describe
-from memsched.regions.rules import Refusal
+from memsched.ops.geometry import describe
+from memsched.ops.rules import Refusal
 from memsched.runtimes.onnxruntime.draws import same_draws
 from tests.distributed_nets import cluster_of
 from tests.effect_nets import draws_of

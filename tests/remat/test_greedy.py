@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memsched.check.rewrite import check_rewrite
+from memsched.graph.effects import Effects
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
-from memsched.ops.effects import Effects
 from memsched.remat.cost import judge, least_peak, work_of
 from memsched.remat.greedy import GreedyResult, reduce_to
 from memsched.remat.local import improve, prune

@@ -12,8 +12,8 @@ from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx import rewriter as onnx_rewriter
 from memsched.formats.tflite import rewriter as tflite_rewriter
+from memsched.graph.effects import UNKNOWN, Effects
 from memsched.graph.model import Graph, Op, Tensor
-from memsched.ops.effects import UNKNOWN, Effects
 from memsched.remat.rewrite import rematerialise, repeatable
 from memsched.runtimes.litert.verification import verify
 from memsched.runtimes.onnxruntime.verification import compare_models

@@ -12,8 +12,8 @@ from onnx import helper, numpy_helper
 from memsched.commands.failures import DEFECTS
 from memsched.commands.optimize.optimize import optimize
 from memsched.formats.module import LoadOptions
-from memsched.regions import geometry
-from memsched.regions.cuts import verdict
+from memsched.ops import geometry
+from memsched.ops.cuts import verdict
 from memsched.runtimes.compare import disagreement
 from memsched.runtimes.litert.runner import LiteRtRunner
 from memsched.runtimes.onnxruntime.runner import OnnxRuntimeRunner

@@ -15,9 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx import reader
 from memsched.graph.model import Graph, Op, Region
-from memsched.regions.geometry import described
-from memsched.regions.ranges import PieceNeeds, WeightSlice, deduce
-from memsched.regions.rules import Refusal
+from memsched.ops.geometry import described
+from memsched.ops.ranges import PieceNeeds, WeightSlice, deduce
+from memsched.ops.rules import Refusal
 from tests.tiling.onnx_layer import Layer
 from tests.tiling.onnx_layers import random_layer
 

@@ -11,8 +11,8 @@ from memsched.formats.module import LoadOptions
 from memsched.formats.onnx import reader as onnx_reader
 from memsched.formats.tflite import reader as tflite_reader
 from memsched.graph.model import Op
-from memsched.regions.geometry import describe
-from memsched.regions.rules import Geometry
+from memsched.ops.geometry import describe
+from memsched.ops.rules import Geometry
 from tests.formats.tflite_builder import O, Sub, T, build, options
 
 

@@ -19,8 +19,8 @@ from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph
 from memsched.graph.prices import Kept, Prices
 from memsched.lowering.apply import apply_target
+from memsched.ops.rules import Refusal
 from memsched.planning.rewrite import dialect_of
-from memsched.regions.rules import Refusal
 from memsched.runtimes.known import runtime_of
 from memsched.schedule import exact
 from memsched.targets.load import load_target

@@ -16,8 +16,8 @@ from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Graph, Op
 from memsched.graph.prices import Kept, Pace, Prices
+from memsched.ops.rules import Refusal
 from memsched.planning.rewrite import dialect_of
-from memsched.regions.rules import Refusal
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from memsched.targets.load import load_target

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from memsched.regions.rules import (
+from memsched.ops.rules import (
     POINTWISE,
     AxisMap,
     ChannelGroups,

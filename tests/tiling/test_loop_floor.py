@@ -14,8 +14,8 @@ from memsched.formats.tflite.model import parse
 from memsched.graph.loop import Loop
 from memsched.graph.model import Graph
 from memsched.graph.prices import Prices
+from memsched.ops.geometry import describe
 from memsched.planning.rewrite import dialect_of, read_back
-from memsched.regions.geometry import describe
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.tflm.dead_tensors import drop_dead_tensors
 from memsched.runtimes.tflm.layout import best_offsets

@@ -15,7 +15,7 @@ from memsched.errors import InternalError
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.tflite import reader
 from memsched.graph.loop import Loop, LoopPart, LoopRead
-from memsched.regions.rules import Refusal
+from memsched.ops.rules import Refusal
 from memsched.tiling.fold import fold_pads
 from memsched.tiling.loop import LoopGroup, plan_loop
 from memsched.tiling.loop_rewrite import with_loops

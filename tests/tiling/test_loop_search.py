@@ -14,8 +14,8 @@ from memsched.commands.optimize.place import Request, as_stored, prepare
 from memsched.formats.module import LoadOptions
 from memsched.formats.tflite import reader
 from memsched.graph.loop import Loop
+from memsched.ops.rules import Refusal
 from memsched.planning.rewrite import dialect_of, plain, read_back
-from memsched.regions.rules import Refusal
 from memsched.runtimes.tflm.arena import prices
 from memsched.search.limits import Limits
 from memsched.search.run import Run

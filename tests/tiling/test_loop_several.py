@@ -20,8 +20,8 @@ from memsched.formats.tflite.model import parse
 from memsched.formats.tflite.rewriter import dialect
 from memsched.graph.dialect import Dialect
 from memsched.graph.loop import Loop, LoopPart
+from memsched.ops.rules import Refusal
 from memsched.planning.rewrite import read_back
-from memsched.regions.rules import Refusal
 from memsched.runtimes.tflm.layout import best_offsets
 from memsched.runtimes.tflm.plan import encode_plan, kernel_scratch
 from memsched.runtimes.tflm.plan_check import check_plan

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import memsched
+from memsched.ops.rules import Refusal
 from memsched.planning.rewrite import dialect_of
-from memsched.regions.rules import Refusal
 from memsched.targets.load import load_target
 from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options

@@ -17,8 +17,8 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx import rewriter as onnx_rewriter
 from memsched.formats.tflite import rewriter as tflite_rewriter
 from memsched.graph.model import Graph
-from memsched.regions.geometry import describe
-from memsched.regions.rules import Refusal
+from memsched.ops.geometry import describe
+from memsched.ops.rules import Refusal
 from memsched.tiling.local import halo_tensors
 from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
 from memsched.tiling.rewrite import rewrite

@@ -12,7 +12,7 @@ import pytest
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx import reader
 from memsched.graph.model import Graph, Region
-from memsched.regions.rules import Refusal
+from memsched.ops.rules import Refusal
 from memsched.tiling import transfer
 from memsched.tiling.transfer import Halo, PieceTrace, TransferGroup, TransferPieces, cuts, tile, trace
 from tests.tiling.graphs import chain, conv, region

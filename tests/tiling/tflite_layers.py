@@ -13,9 +13,9 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from memsched.formats.module import LoadOptions
 from memsched.formats.tflite import reader
 from memsched.graph.model import Op, Region
-from memsched.regions.ranges import PieceNeeds
-from memsched.regions.rules import Refusal
-from memsched.regions.windows import same_padding
+from memsched.ops.ranges import PieceNeeds
+from memsched.ops.rules import Refusal
+from memsched.ops.windows import same_padding
 from tests.formats.tflite_builder import O, Sub, T, build, options
 from tests.tiling.onnx_layer import shape_of, whole_numbers
 from tests.tiling.onnx_layers import met_at_ends

@@ -9,8 +9,8 @@ from memsched.distribute.space import Space
 from memsched.graph.dialect import Dialect
 from memsched.graph.distribution import Axis
 from memsched.graph.model import Graph, Region
-from memsched.regions.ranges import PieceNeeds, deduce
-from memsched.regions.rules import Refusal
+from memsched.ops.ranges import PieceNeeds, deduce
+from memsched.ops.rules import Refusal
 from memsched.tiling.runs import run_of
 
 __all__ = ["inexpressible"]

@@ -14,10 +14,10 @@ from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Dialect
 from memsched.graph.distribution import Computation, Distribution, Transfer
 from memsched.graph.model import Graph, Region
-from memsched.regions.cover import Cover, PartConcat, PartSlice, cover, hull, leaves
-from memsched.regions.geometry import describe
-from memsched.regions.ranges import deduce, whole
-from memsched.regions.rules import Geometry, Refusal, Shift
+from memsched.ops.cover import Cover, PartConcat, PartSlice, cover, hull, leaves
+from memsched.ops.geometry import describe
+from memsched.ops.ranges import deduce, whole
+from memsched.ops.rules import Geometry, Refusal, Shift
 from memsched.tiling.runs import OpPiece, run_of
 
 __all__ = ["COMPUTING", "TRANSFERRING", "DeviceOp", "Holder", "ResolvedPlan", "TensorPart", "follow", "whole_of"]

@@ -29,7 +29,7 @@ from memsched.formats.staging import (
 )
 from memsched.graph.distribution import Transfer
 from memsched.graph.model import Graph, Region
-from memsched.regions.cover import Cover, leaves
+from memsched.ops.cover import Cover, leaves
 from memsched.report.values.base import Span
 from memsched.report.values.distribute import (
     ClusterSection,

@@ -12,7 +12,7 @@ from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.distribution import Transfer
 from memsched.graph.model import Graph, Op, Region, Tensor
-from memsched.regions.cover import Cover, PartSlice, leaves
+from memsched.ops.cover import Cover, PartSlice, leaves
 from memsched.runtimes.devices.program import (
     CALLER,
     ArrayAssembly,

@@ -17,7 +17,7 @@ from memsched.commands.optimize.tiling_section import form_of, loop_row, lower_b
 from memsched.formats.known import format_of
 from memsched.graph.border import Border
 from memsched.graph.model import Graph
-from memsched.regions.geometry import has_windows
+from memsched.ops.geometry import has_windows
 from memsched.report.values.rewrites import TilingPointRow, TilingSection
 from memsched.report.values.shared import FiguresSection
 from memsched.tiling.fold import fold_pads

@@ -22,7 +22,7 @@ from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
-from memsched.regions.geometry import has_windows
+from memsched.ops.geometry import has_windows
 from memsched.remat.cost import MACS_PER_BYTE, work_of
 from memsched.report.values.rewrites import GroupRow, TilingPointRow, TilingSection
 from memsched.report.values.shared import FiguresSection

@@ -10,8 +10,8 @@ from memsched.commands.optimize.rewrite import RewriteBase
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op
 from memsched.graph.prices import Kept
-from memsched.regions.geometry import describe
-from memsched.regions.rules import Geometry, Refusal
+from memsched.ops.geometry import describe
+from memsched.ops.rules import Geometry, Refusal
 from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingForm
 from memsched.runtimes.known import runtime_of
 from memsched.tiling.bound import least_in_pieces

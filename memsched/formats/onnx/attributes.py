@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from memsched.formats.onnx.light import is_stripped
 from memsched.formats.onnx.structure import domain_of
 from memsched.graph.model import AttributeValue
+from memsched.ops.rules import ONE_AXIS
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, TensorProto
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
 __all__ = [
     "CONSTANT_INPUTS",
     "MOST_ENTRIES",
+    "SOFTMAXES",
     "ConstantValues",
     "Values",
     "attribute_of",
     "attributes_of",
     "constant_shapes",
+    "with_one_axis",
 ]
 
 MOST_ENTRIES: Final = 64
@@ -71,6 +74,8 @@ _WEIGHTS: Final[Mapping[str, int]] = {
     "QLinearConv": 3,
 }
 
+SOFTMAXES: Final = frozenset({"Softmax", "LogSoftmax"})
+_SINGLE_AXIS: Final = 13
 LEGACY: Final = "legacy"
 """Attribute that marks a Resize of opset 10, whose coordinates are those of Upsample."""
 
@@ -117,6 +122,17 @@ def attributes_of(node: NodeProto, value_of: Callable[[str], Values | None]) -> 
         if values is not None:
             result["scales"] = values
     return result
+
+
+def with_one_axis(kind: str, attributes: Mapping[str, AttributeValue], version: int) -> Mapping[str, AttributeValue]:
+    """Return attributes that say what the axis of a softmax means in a version of the operator set.
+
+    From 13 on it is a single axis, by default the last; before, it is that axis and all behind it, by default all but
+    the first.
+    """
+    if kind not in SOFTMAXES or version < _SINGLE_AXIS:
+        return attributes
+    return {"axis": -1, **attributes, ONE_AXIS: 1}
 
 
 def _state_slice_defaults(node: NodeProto, attributes: dict[str, AttributeValue]) -> None:

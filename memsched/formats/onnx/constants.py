@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
+from memsched.formats.onnx.attributes import CONSTANT_INPUTS
 from memsched.formats.onnx.structure import Scope
+from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import AttributeValue, Op
+from memsched.ops.ranges import ConstantParts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,22 +22,6 @@ INPUT_SLICES: Final = 10
 """The version of the operator set since which Slice takes its ranges as inputs."""
 
 _EXTERNAL: Final = 1  # TensorProto.DataLocation.EXTERNAL
-
-# Operator -> input position -> the constant's axis that runs along the output's channels (axis 1).
-_CHANNEL_INPUTS: Final[Mapping[str, Mapping[int, int]]] = {
-    "BatchNormalization": {1: 0, 2: 0, 3: 0, 4: 0},
-    "Conv": {1: 0, 2: 0},
-    "com.microsoft.FusedConv": {1: 0, 2: 0},
-    "ConvInteger": {1: 0},
-    "ConvTranspose": {2: 0},
-    "InstanceNormalization": {1: 0, 2: 0},
-    "QLinearConv": {3: 0, 4: 0, 5: 0, 8: 0},
-}
-_BROADCAST: Final = frozenset(
-    {"Add", "And", "Div", "Equal", "Greater", "Less", "Max", "Mean", "Min", "Mod", "Mul", "Or", "PRelu", "Pow", "Sub"}
-    | {"Sum", "Where", "Xor", "GreaterOrEqual", "LessOrEqual", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor"}
-)
-_PER_AXIS: Final = frozenset({"DequantizeLinear", "QuantizeLinear"})
 
 
 class OnnxConstants:
@@ -74,22 +61,20 @@ class OnnxConstants:
         kind = np.dtype(np.int64) if stored is None else helper.tensor_dtype_to_np_dtype(stored.data_type)
         return self._store((str(kind), *values), np.array(values, dtype=kind), "memsched_numbers")
 
-    def cut(self, node: NodeProto, op: Op, whole: Sequence[int]) -> None:
-        """Give ``node``, which computes ``op.region`` of an output of shape ``whole``, only its part of the constants.
+    def cut(self, node: NodeProto, op: Op, parts: ConstantParts) -> None:
+        """Give ``node``, which computes ``op.region`` of an output, only its part of the constants.
 
         Raises:
-            ModelError: A constant that has to be cut has an unknown shape.
+            ModelError: The shape of a constant is unknown, so nobody knows which part that is.
         """
-        if op.region is None:
-            return
-        partial = {axis: span for axis, span in enumerate(op.region.ranges) if span != (0, whole[axis])}
-        given = set(op.positions)
+        known = CONSTANT_INPUTS.get(op.type, {})
         for place, name in enumerate(node.input):
-            if place in given or name not in self._constants:
+            if place in op.positions or name not in self._constants:
                 continue
-            spans = self._spans(op, place, name, partial, whole)
-            if spans:
-                node.input[place] = self._part(op, name, spans)
+            if place not in known and f"{CONSTANT_SHAPE}{place}" not in op.attributes:
+                raise self._unknown(op, name)
+            if place in parts:
+                node.input[place] = self._part(op, name, parts[place])
 
     def cut_terms(self, node: NodeProto, op: Op) -> None:
         """Give ``node`` only what it multiplies ``op.terms`` with; what is added goes with the first of them.
@@ -110,71 +95,20 @@ class OnnxConstants:
         if op.terms[0]:
             del node.input[2:]
 
-    def _spans(
-        self, op: Op, place: int, name: str, partial: Mapping[int, tuple[int, int]], whole: Sequence[int]
-    ) -> dict[int, tuple[int, int]]:
-        """Return per axis of the constant the range that the piece needs, for the axes that are cut."""
-        if not partial:
-            return {}
-        if op.type == "ConvTranspose" and place == 1 and 1 in partial:
-            return _of_groups(self._shape(op, name), partial[1], whole[1])
-        if op.type in _CHANNEL_INPUTS:
-            axis = _CHANNEL_INPUTS[op.type].get(place)
-            if axis is None or 1 not in partial:
-                return {}
-            shape = self._shape(op, name)
-            # One scale for all channels is a scalar or a vector of one.
-            return {axis: partial[1]} if axis < len(shape) and shape[axis] == whole[1] else {}
-        if op.type in _PER_AXIS:
-            chosen = op.attributes.get("axis", 1)
-            along = chosen % len(whole) if isinstance(chosen, int) and whole else 0
-            shape = self._shape(op, name)
-            return {0: partial[along]} if along in partial and shape == (whole[along],) else {}
-        if op.type in _BROADCAST:
-            shape = self._shape(op, name)
-            offset = len(whole) - len(shape)
-            return {
-                axis - offset: span
-                for axis, span in partial.items()
-                if axis >= offset and shape[axis - offset] == whole[axis]
-            }
-        if op.type in {"Gemm", "MatMul"}:
-            return self._of_product(op, place, name, partial, whole)
-        return {}
-
-    def _of_product(
-        self, op: Op, place: int, name: str, partial: Mapping[int, tuple[int, int]], whole: Sequence[int]
-    ) -> dict[int, tuple[int, int]]:
-        """Return the rows of a first factor, the columns of a second, and those of what is added to their product."""
-        shape, last = self._shape(op, name), len(whole) - 1
-        offset = len(whole) - len(shape)
-        # Axes of a stack of matrices follow the output's, where they are not broadcast.
-        found = {axis: axis + offset for axis in range(len(shape) - 2)}
-        if place == 2:
-            found = {axis: axis + offset for axis in range(len(shape))}
-        elif len(shape) >= 2:
-            rows, columns = len(shape) - 2, len(shape) - 1
-            if place == 0:
-                found[columns if op.attributes.get("transA") else rows] = last - 1
-            else:
-                found[rows if op.attributes.get("transB") else columns] = last
-        return {
-            axis: partial[output]
-            for axis, output in found.items()
-            if output in partial and shape[axis] == whole[output]
-        }
-
     def _shape(self, op: Op, name: str) -> tuple[int, ...]:
         if name not in self._lengths:
             self._lengths[name] = self._find_shape(name)
         shape = self._lengths[name]
         if shape is None:
-            raise ModelError(
-                f"constant '{name}' of op '{op.name}' has no known shape, so it cannot be cut in pieces",
-                location=self._path,
-                code="cannot-cut",
-            )
+            raise self._unknown(op, name)
         return shape
+
+    def _unknown(self, op: Op, name: str) -> ModelError:
+        return ModelError(
+            f"constant '{name}' of op '{op.name}' has no known shape, so it cannot be cut in pieces",
+            location=self._path,
+            code="cannot-cut",
+        )
 
     def _find_shape(self, name: str) -> tuple[int, ...] | None:
         if name in self._stored:
@@ -288,20 +222,3 @@ class OnnxConstants:
         name = f"{base}_{number}"
         self._taken.add(name)
         return name
-
-
-def _of_groups(shape: Sequence[int], span: tuple[int, int], channels: int) -> dict[int, tuple[int, int]]:
-    """Return the part of a transposed convolution's weights that output channels ``span`` of ``channels`` need.
-
-    Their axes are the input channels of all groups, and the output channels of one.
-    """
-    each = shape[1]
-    if not each or channels % each:
-        return {}
-    inputs = shape[0] // (channels // each)
-    first, last = span[0] // each, -(-span[1] // each)
-    found = {0: (first * inputs, last * inputs)}
-    if last - first == 1:
-        found[1] = (span[0] - first * each, span[1] - first * each)
-    lengths = {axis: (0, size) for axis, size in enumerate(shape)}
-    return {axis: part for axis, part in found.items() if part != lengths[axis]}

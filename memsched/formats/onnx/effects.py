@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from memsched.ops.effects import Effects
+from memsched.graph.effects import Effects
 from memsched.ops.onnx import TRAINING_INPUT, by_type, in_training
 
 if TYPE_CHECKING:

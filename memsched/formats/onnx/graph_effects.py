@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from memsched.formats.onnx.effects import false_names, is_pure_type, node_effects
 from memsched.formats.onnx.structure import FalseNames, Scope, graphs_of, op_type
-from memsched.ops.effects import PURE, Effects, joined, spread
+from memsched.graph.effects import PURE, Effects, joined, spread
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, NodeProto

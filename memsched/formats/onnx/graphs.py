@@ -11,13 +11,21 @@ from typing import TYPE_CHECKING, Final
 from memsched.errors import ModelError
 from memsched.formats.module import Body
 from memsched.formats.onnx import macs as onnx_macs
-from memsched.formats.onnx.attributes import CONSTANT_INPUTS, ConstantValues, Values, attributes_of, constant_shapes
+from memsched.formats.onnx.attributes import (
+    CONSTANT_INPUTS,
+    SOFTMAXES,
+    ConstantValues,
+    Values,
+    attributes_of,
+    constant_shapes,
+    with_one_axis,
+)
 from memsched.formats.onnx.open_dimensions import OpenValue, open_sizes
 from memsched.formats.onnx.shapes import Shapes
 from memsched.formats.onnx.structure import BRANCHES, Scope, unique_names
 from memsched.formats.onnx.types import ValueType, element_name, tensor_bytes
+from memsched.graph.effects import PURE, Effects
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
-from memsched.ops.effects import PURE, Effects
 
 if TYPE_CHECKING:
     pass
@@ -53,11 +61,14 @@ class ParsedGraphs:
     open: list[OpenValue] = field(default_factory=list)
 
 
-def build(scopes: Sequence[Scope], shapes: Shapes, effects: Sequence[Mapping[int, Effects]]) -> ParsedGraphs:
+def build(
+    scopes: Sequence[Scope], shapes: Shapes, effects: Sequence[Mapping[int, Effects]], version: int
+) -> ParsedGraphs:
     """Return the graphs of all scopes, in their order.
 
     Args:
         effects: Per scope those of its nodes that are not pure.
+        version: Of the operator set.
 
     Raises:
         UnknownShapeError: A value that counts has dimensions that nothing states.
@@ -68,7 +79,7 @@ def build(scopes: Sequence[Scope], shapes: Shapes, effects: Sequence[Mapping[int
     constants = [ConstantValues(scope.graph) for scope in scopes]
     op_of_node: list[dict[int, int]] = []
     for index, scope in enumerate(scopes):
-        builder = _GraphBuilder(scopes, shapes, constants, index, built, names[index], effects[index])
+        builder = _GraphBuilder(scopes, shapes, constants, index, built, names[index], effects[index], version)
         built.graphs.append(builder.graph())
         built.nodes.append(tuple(builder.nodes))
         op_of_node.append({node: op for op, node in enumerate(builder.nodes)})
@@ -92,9 +103,10 @@ class _GraphBuilder:
         built: ParsedGraphs,
         names: Sequence[str],
         effects: Mapping[int, Effects],
+        version: int,
     ) -> None:
         self.scopes, self.shapes, self.constants, self.index, self.built = scopes, shapes, constants, index, built
-        self.scope, self.names, self.effects = scopes[index], names, effects
+        self.scope, self.names, self.effects, self.version = scopes[index], names, effects, version
         self.nodes = [node for node, constant in enumerate(self.scope.constant_node) if not constant]
         self.tensors: list[Tensor] = []
         self.index_of: dict[str, int] = {}
@@ -105,7 +117,7 @@ class _GraphBuilder:
         # Those of ops that read all inputs, by their number.
         self.firsts: dict[int, tuple[int, ...]] = {}
         # Operators of which nothing is to be known but what they read and write, unless they have attributes.
-        self.bare = {kind for kind in self.scope.kinds if kind not in CONSTANT_INPUTS and kind not in onnx_macs.COUNTED}
+        self.bare = set(self.scope.kinds) - CONSTANT_INPUTS.keys() - onnx_macs.COUNTED.keys() - SOFTMAXES
 
     def graph(self) -> Graph:
         scope = self.scope
@@ -229,6 +241,7 @@ class _GraphBuilder:
         attributes = _NO_ATTRIBUTES
         if kind in CONSTANT_INPUTS or position in scope.attributed:
             attributes = attributes_of(scope.graph.node[position], self._value)
+        attributes = with_one_axis(kind, attributes, self.version)
         if reads_constants:
             node = scope.graph.node[position]
             attributes = {**attributes, **constant_shapes(node, self._constant_shape, attributes)}

@@ -10,6 +10,7 @@ from memsched.formats.onnx.attributes import CONSTANT_INPUTS
 from memsched.formats.onnx.constants import INPUT_SLICES, OnnxConstants
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op
+from memsched.ops.ranges import constant_parts
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -75,10 +76,8 @@ class NodeFactory:
             node.output[place] = renamed.get(name, "" if op.origin is not None else name)
         self._set_attributes(node, op, origin, constants)
         if op.region is not None:
-            shape = given[origin.outputs[0]].shape
-            if shape is None:
-                raise InternalError(f"op '{op.name}' is a piece of an output without a shape", code="no-shape")
-            constants.cut(node, op, shape)
+            parts = constant_parts(self._given, self._op[origin.name], op.region)
+            constants.cut(node, op, parts)
         if op.terms is not None:
             constants.cut_terms(node, op)
         return node

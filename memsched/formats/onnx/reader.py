@@ -100,7 +100,7 @@ def _read(data: bytes, path: str, options: LoadOptions) -> Module:
     shapes = onnx_shapes.infer(light, scopes, options)
     give_back(len(data))
     effects = effects_of(scopes, light.functions, opset(light))
-    built = onnx_graphs.build(scopes, shapes, effects)
+    built = onnx_graphs.build(scopes, shapes, effects, opset(light))
     for graph in built.graphs:
         dag.validate(graph)
     notes = [*external.notes(), *shapes.notes, *_notes(scopes, built)]

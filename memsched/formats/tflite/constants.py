@@ -15,18 +15,9 @@ from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot, element
 from memsched.formats.tflite.tables import copied
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import AttributeValue, Op
+from memsched.ops.ranges import ConstantParts
 
 __all__ = ["TfliteConstants", "zero_point"]
-
-# Operator -> input position -> the constant's axis that runs along the output's channels (the last axis).
-_CHANNEL_INPUTS: Final[Mapping[str, Mapping[int, int]]] = {
-    "CONV_2D": {1: 0, 2: 0},
-    "DEPTHWISE_CONV_2D": {1: 3, 2: 0},
-    "FULLY_CONNECTED": {1: 0, 2: 0},
-    "TRANSPOSE_CONV": {1: 0, 3: 0},
-}
-_BROADCAST: Final = frozenset({"ADD", "DIV", "MAXIMUM", "MINIMUM", "MUL", "POW", "PRELU", "SQUARED_DIFFERENCE", "SUB"})
-
 
 _CODES: Final = {"int8": "b", "uint8": "B", "int16": "h", "int32": "i", "float32": "f"}
 
@@ -134,24 +125,19 @@ class TfliteConstants:
             raise InternalError(f"constant '{given.name}' cannot be replaced by {list(values)}", code="cannot-replace")
         return self.integers(values, given.shape)
 
-    def cut(self, op: Op, operator: FileOperator, inputs: list[int], whole: Sequence[int]) -> None:
-        """Replace the constants in ``inputs`` of which ``op``, a piece of an output of that shape, needs a part.
+    def cut(self, op: Op, operator: FileOperator, inputs: list[int], parts: ConstantParts) -> None:
+        """Replace the constants in ``inputs`` of which ``op``, a piece, needs ``parts`` alone.
 
         Raises:
             ModelError: One cannot be cut, such as one that is computed when the model runs.
         """
         if op.region is None:
             return
-        partial = {axis: span for axis, span in enumerate(op.region.ranges) if span != (0, whole[axis])}
-        given = set(op.positions)
-        for place, tensor in enumerate(operator.inputs):
-            if tensor < 0 or place in given:
-                continue
-            spans = self._spans(op, place, self._subgraph.tensors[tensor].shape, partial, whole)
-            if spans:
-                inputs[place] = self._part(tensor, spans)
-        if op.type == "TRANSPOSE_CONV" and partial and operator.inputs[0] >= 0:
-            inputs[0] = self.integers([end - begin for begin, end in op.region.ranges], (len(whole),))
+        for place, spans in parts.items():
+            inputs[place] = self._part(operator.inputs[place], spans)
+        if op.type == "TRANSPOSE_CONV" and operator.inputs[0] >= 0:
+            lengths = [end - begin for begin, end in op.region.ranges]
+            inputs[0] = self.integers(lengths, (len(lengths),))
 
     def cut_terms(self, op: Op, inputs: list[int]) -> None:
         """Let a convolution multiply only ``op.terms``, input channels; what is added goes with the first of them.
@@ -168,28 +154,6 @@ class TfliteConstants:
             # LiteRT wants something to be added.
             added = self._subgraph.tensors[inputs[2]]
             inputs[2] = self.of_type(inputs[2], added.shape, bytes(added.size))
-
-    def _spans(
-        self,
-        op: Op,
-        place: int,
-        shape: Sequence[int],
-        partial: Mapping[int, tuple[int, int]],
-        whole: Sequence[int],
-    ) -> dict[int, tuple[int, int]]:
-        """Return per axis of a constant the range that the piece needs, for the axes that are cut."""
-        last = len(whole) - 1
-        axis = _CHANNEL_INPUTS.get(op.type, {}).get(place)
-        if axis is not None:
-            return {axis: partial[last]} if last in partial and shape[axis] == whole[last] else {}
-        if op.type in _BROADCAST:
-            offset = len(whole) - len(shape)
-            return {
-                along - offset: span
-                for along, span in partial.items()
-                if along >= offset and shape[along - offset] == whole[along]
-            }
-        return {}
 
     def _part(self, tensor: int, spans: Mapping[int, tuple[int, int]]) -> int:
         key = ("part", tensor, *sorted(spans.items()))

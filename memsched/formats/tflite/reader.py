@@ -19,8 +19,8 @@ from memsched.formats.tflite.own_tensors import own_tensors
 from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
 from memsched.frozen import FrozenValue
 from memsched.graph import dag
+from memsched.graph.effects import Effects
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
-from memsched.ops.effects import Effects
 from memsched.suggestions import did_you_mean
 
 __all__ = ["GraphMapping", "TfliteNative", "read"]

@@ -54,6 +54,7 @@ from memsched.formats.tflite.tables import copied, moved_root
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.loop import Loop
 from memsched.graph.model import AttributeValue, Graph, Op
+from memsched.ops.ranges import constant_parts
 
 __all__ = ["GraphRewriter", "dialect", "serialize"]
 
@@ -298,7 +299,8 @@ class GraphRewriter:
         fields = _with_options(op, table, changes)
         whole = self._given.tensors[origin.outputs[0]].shape or () if origin.outputs else ()
         if op.region is not None:
-            self._constants.cut(op, operator, inputs, whole)
+            parts = constant_parts(self._given, number, op.region)
+            self._constants.cut(op, operator, inputs, parts)
         if op.terms is not None:
             self._constants.cut_terms(op, inputs)
         shape = self._graph.tensors[op.outputs[0]].shape or () if op.outputs else ()

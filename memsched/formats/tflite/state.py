@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
-from memsched.ops.effects import PURE, Effects, joined, spread
+from memsched.graph.effects import PURE, Effects, joined, spread
 from memsched.ops.tflite import HANDLES, READERS, RESOURCES, WRITERS, by_type
 
 __all__ = ["dependencies", "operator_effects", "together"]

@@ -19,7 +19,7 @@ from memsched.formats.module import LoadOptions
 from memsched.formats.onnx.reader import all_sizes_follow, sizes_that_follow
 from memsched.formats.onnx.stated import declare
 from memsched.formats.onnx.structure import initializers, op_type, values_of
-from memsched.regions import movement, values, windows
+from memsched.ops import movement, values, windows
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.onnxruntime.executed_names import BLOCKED
 from memsched.runtimes.onnxruntime.observation import observe
@@ -34,7 +34,7 @@ LEVELS: Final[Mapping[str, Level]] = {"default": "all", "all": "all", "extended"
 """Levels of graph optimisation by the sessions that have them; one without options has the highest."""
 
 _BY_OPERANDS: Final = frozenset(
-    {*(movement.RULES.keys() - {"Concat"}), *(name for name in values.RULES if name.startswith("Reduce")), "Split"}
+    {*(movement.RULES.keys() - {"Concat"}), *(name for name in values.RULES if name.startswith("Reduce"))}
 )
 """Operators whose outputs' sizes follow from their first input's and from the values of the others."""
 

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx.folded import folded
+from memsched.graph.effects import PURE, UNKNOWN, Effects
 from memsched.graph.model import Op
-from memsched.ops.effects import PURE, UNKNOWN, Effects
 from tests.effect_nets import draws_of, onnx_model
 from tests.small_models import floats, model_of
 

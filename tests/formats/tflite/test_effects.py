@@ -7,8 +7,8 @@ from collections import Counter
 from memsched.formats.module import LoadOptions
 from memsched.formats.tflite import reader
 from memsched.formats.tflite.model import parse
+from memsched.graph.effects import PURE, UNKNOWN, Effects
 from memsched.graph.model import Graph
-from memsched.ops.effects import PURE, UNKNOWN, Effects
 from memsched.runtimes.litert.draws import draw_mismatch, with_same_seeds
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options, unpack
 

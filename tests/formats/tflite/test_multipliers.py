@@ -10,7 +10,7 @@ import pytest
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.formats.tflite import rewriter
-from memsched.regions.rules import Refusal
+from memsched.ops.rules import Refusal
 from memsched.runtimes.litert.runner import LiteRtRunner
 from memsched.runtimes.tflm.runner import TflmRunner
 from memsched.tiling.pieces import TilingGroup

@@ -1,1 +1,1 @@
-"""Which cuts of which operators give the same bits: makes the table in memsched/regions/cuts.toml."""
+"""Which cuts of which operators give the same bits: makes the table in memsched/ops/cuts.toml."""

@@ -6,7 +6,7 @@ import argparse
 from collections import defaultdict
 from pathlib import Path
 
-from memsched.regions.cuts import TABLE
+from memsched.ops.cuts import TABLE
 from tests.tools.cuts.case import Case
 from tests.tools.cuts.judge import judge
 from tests.tools.cuts.models import cases_for, sessions

@@ -14,10 +14,10 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx import rewriter as onnx_rewriter
 from memsched.formats.tflite import rewriter as tflite_rewriter
 from memsched.graph.model import Graph, Region
-from memsched.regions.cuts import Verdict, role
-from memsched.regions.geometry import described
-from memsched.regions.ranges import PieceNeeds, deduce
-from memsched.regions.rules import Geometry, Refusal
+from memsched.ops.cuts import Verdict, role
+from memsched.ops.geometry import described
+from memsched.ops.ranges import PieceNeeds, deduce
+from memsched.ops.rules import Geometry, Refusal
 from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
 from memsched.tiling.rewrite import rewrite
 from tests.tools.cuts.case import SETS, Case, Sets, draw

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from memsched.regions import values
+from memsched.ops import values
 from tests.tools.cuts.case import Case, Operand
 
 __all__ = ["cases"]
@@ -130,7 +130,7 @@ def _reductions() -> Iterator[Case]:
 
 def _normalizations() -> Iterator[Case]:
     for dtype in FLOATS:
-        for shape in ((2, 6, 9, 7), (1, 8, 33, 16), (3, 5, 64)):
+        for shape in ((2, 6, 9, 7), (1, 8, 33, 16), (3, 5, 64), (2, 5, 200)):
             x, channels = Operand(shape, dtype), shape[1]
             vectors = [_weights(channels, dtype=dtype, seed=one) for one in range(3)]
             positive = constant(np.abs(np.asarray(vectors[2].value)) + 0.5, dtype)
@@ -143,6 +143,7 @@ def _normalizations() -> Iterator[Case]:
                 whole = [_weights(*shape[axis:], dtype=dtype, seed=one) for one in range(2)]
                 yield Case("LayerNormalization", (x, *whole), {"axis": axis})
                 yield Case("RMSNormalization", (x, whole[0]), {"axis": axis}, opset=23)
+                yield Case("SimplifiedLayerNormalization", (x, whole[0]), {"axis": axis})
             yield Case("Softmax", (x,), {"axis": 1}, opset=11)
             yield Case("InstanceNormalization", (x, *vectors[:2]))
             if len(shape) == 4:
@@ -163,6 +164,25 @@ def _products() -> Iterator[Case]:
             stated = {"transA": 1, "transB": 1}
             yield Case("Gemm", (Operand((k, m), dtype), _weights(n, k, dtype=dtype), _weights(n, dtype=dtype)), stated)
             yield Case("Gemm", (Operand((m, k), dtype), Operand((n, k), dtype)), {"transB": 1, "alpha": 0.5})
+    yield from _quantized_products()
+
+
+def _quantized_products() -> Iterator[Case]:
+    for dtype in ("int8", "uint8"):
+        zero, scale, result = constant(3, dtype), constant(0.05, "float32"), constant(0.3, "float32")
+        for m, k, n in ((5, 7, 3), (33, 40, 17), (64, 300, 48), (130, 640, 37), (16, 16, 16)):
+            x, weights = Operand((m, k), dtype), _weights(k, n, dtype="int8")
+            zeros = constant(np.arange(n) % 5, "int8")
+            batch = Operand((3, m, k), dtype), Operand((3, k, n), dtype)
+            yield Case("MatMulInteger", (x, weights))
+            yield Case("MatMulInteger", (x, weights, zero, zeros))
+            yield Case("MatMulInteger", (batch[0], weights, zero))
+            yield Case("MatMulInteger", (*batch, zero, zero))
+            per = constant(np.linspace(0.01, 0.03, n), "float32")
+            yield Case("QLinearMatMul", (x, scale, zero, weights, scale, constant(1, "int8"), result, zero))
+            yield Case("QLinearMatMul", (x, scale, zero, weights, per, zeros, result, zero))
+            yield Case("QLinearMatMul", (batch[0], scale, zero, weights, scale, constant(1, "int8"), result, zero))
+            yield Case("QLinearMatMul", (batch[0], scale, zero, batch[1], scale, zero, result, zero))
 
 
 _CONVOLUTIONS: Sequence[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = (
@@ -254,6 +274,7 @@ def _moved() -> Iterator[Case]:
         x = Operand((2, 4, 6, 8), dtype)
         yield Case("Concat", (x, Operand((2, 3, 6, 8), dtype), x), {"axis": 1})
         yield Case("Concat", (x, Operand((2, 4, 6, 5), dtype)), {"axis": 3})
+        yield Case("Split", (x,), {"axis": 1, "num_outputs": 1})
         yield Case("Transpose", (x,), {"perm": r.sample(range(4), 4)})
         yield Case("Reshape", (x, constant([2, 24, 8], "int64")))
         yield Case("Reshape", (x, constant([2, 2, 2, 48], "int64")))

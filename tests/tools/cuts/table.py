@@ -6,14 +6,14 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from memsched.regions.cuts import LONG, VERDICTS, Cuts, table
+from memsched.ops.cuts import LONG, VERDICTS, Cuts, table
 from memsched.targets.text import parse_toml
 from tests.tools.cuts.models import Runtime
 
 __all__ = ["RUNTIMES", "merged", "read", "spread", "text_of"]
 
 RUNTIMES: tuple[Runtime, ...] = ("onnxruntime", "litert", "tflm")
-_HEAD = "# Made by `make cuts`, which compares operators whole and in pieces; see memsched/regions/cuts.py.\n"
+_HEAD = "# Made by `make cuts`, which compares operators whole and in pieces; see memsched/ops/cuts.py.\n"
 
 
 def read(path: Path) -> dict[str, Cuts]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from memsched.regions import values
+from memsched.ops import values
 from tests.tools.cuts.case import Case, Operand
 
 __all__ = ["cases"]

@@ -13,11 +13,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from memsched.formats.onnx.blocks.cuts import Cut, Needs, is_cheap, needs
+from memsched.formats.onnx.blocks.open_rules import OpenRules
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.structure import op_type
 from memsched.formats.onnx.types import element_bits
 from memsched.frozen import FrozenValue
+from memsched.ops.table import class_of
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
@@ -35,8 +37,6 @@ _LONG: Final = 64
 
 _FROM_WHOLE: Final = frozenset({"ConstantOfShape", "Expand"})
 """What makes a block without one of its inputs: it is told the block's shape."""
-
-_MULTIPLIES: Final = frozenset({"MatMul", "Gemm", "Einsum"})
 
 
 class BlockRegion(FrozenValue, frozen=True):
@@ -83,6 +83,7 @@ class OpenGraph:
     def __init__(self, graph: GraphProto, values: OpenValues, sizes: Mapping[str, int]) -> None:
         self.nodes: Sequence[NodeProto] = list(graph.node)
         self.values = values
+        self.rules = OpenRules(graph, values)
         self.sizes = sizes
         self.anchors = frozenset(name for name, _ in values.places.values())
         self.results = frozenset(value.name for value in graph.output)
@@ -128,7 +129,7 @@ class OpenGraph:
         node = self.nodes[place]
         if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
             return None
-        return needs(op_type(node), node, cut, self.values)
+        return needs(node, cut, self.rules)
 
     def is_cheap(self, place: int) -> bool:
         """Whether a node may be computed again."""
@@ -149,7 +150,7 @@ def find(graph: OpenGraph, least: int) -> list[Nest]:
     seeds = [
         name
         for name, place in graph.maker.items()
-        if graph.bytes_of(name) >= least and op_type(graph.nodes[place]) in _MULTIPLIES
+        if graph.bytes_of(name) >= least and class_of(op_type(graph.nodes[place])) == "product"
     ]
     seeds.sort(key=lambda name: (-graph.bytes_of(name), graph.maker[name]))
     found: list[Nest] = []
@@ -283,7 +284,7 @@ class BlockGrowth:
         return True
 
     def follow(self) -> None:
-        """Take in what reads large values of the group for the same block, until nothing more does."""
+        """Take in what reads large values of the group, or makes such of others, until nothing more does."""
         waiting = list(self.core)
         seen: set[int] = set()
         while waiting:
@@ -292,8 +293,14 @@ class BlockGrowth:
                 continue
             seen.add(place)
             for name in self.graph.nodes[place].output:
-                if self.graph.bytes_of(name) >= self.least or self.cuts[name].merged:
+                if self._is_large(name) or self.cuts[name].merged:
                     waiting.extend(reader for reader in self.graph.readers.get(name, ()) if self._take(reader, name))
+
+    def _is_large(self, name: str) -> bool:
+        """Whether a value is large, or a cheap reader makes a large one of it, as dequantising does."""
+        cheap = (reader for reader in self.graph.readers.get(name, ()) if self.graph.is_cheap(reader))
+        made = (other for reader in cheap for other in self.graph.nodes[reader].output)
+        return any(self.graph.bytes_of(one) >= self.least for one in (name, *made))
 
     def _take(self, reader: int, name: str) -> bool:
         if reader in self.core:

@@ -59,6 +59,20 @@ class Layers:
         """Multiply by a matrix and add a vector."""
         return self.op("Add", self.op("MatMul", x, self.weight(rows, columns)), self.weight(columns))
 
+    def quantised(self, x: str) -> str:
+        """Quantise and dequantise again."""
+        scale, zero = self.constant(np.float32(0.0625)), self.constant(np.int8(3))
+        return self.op("DequantizeLinear", self.op("QuantizeLinear", x, scale, zero), scale, zero)
+
+    def integer_linear(self, x: str, rows: int, columns: int) -> str:
+        """Multiply as dynamically quantised models do: by integers, and by the scale of all tokens."""
+        names = [f"quantised_{len(self.nodes)}_{part}" for part in ("x", "scale", "zero")]
+        self.nodes.append(helper.make_node("DynamicQuantizeLinear", [x], names, name=f"{names[0]}_op"))
+        weights = self.constant(self._numbers.integers(-99, 99, (rows, columns)).astype(np.int8))
+        product = self.op("MatMulInteger", names[0], weights, names[2], self.constant(np.int8(1)))
+        whole = self.op("Cast", product, to=TensorProto.FLOAT)
+        return self.op("Mul", whole, self.op("Mul", names[1], self.constant(np.float32(0.01 / rows))))
+
     def flat_linear(self, x: str, rows: int, columns: int) -> str:
         """Do the same as Gemm on all tokens of all texts in one axis."""
         flat = self.op("Reshape", x, self.integers(-1, rows))

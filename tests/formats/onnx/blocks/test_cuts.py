@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 
 from memsched.formats.blocks import Range
 from memsched.formats.onnx.blocks.cuts import Cut, needs
+from memsched.formats.onnx.blocks.open_rules import OpenRules
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial, fit
 
@@ -38,7 +39,7 @@ def _needs(
     lengths = {name: tuple(map(_length, told.split())) for name, told in shapes.items()}
     known = {inputs[-1]: tuple(_length(str(one)) if one else Polynomial(()) for one in integers)} if integers else {}
     values = OpenValues(_RANGES, {}, lengths, elements or {}, known, frozenset(), {})
-    return needs(kind, node, cut, values)
+    return needs(node, cut, OpenRules(helper.make_graph([node], "g", [], []), values))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from memsched.formats.onnx.attributes import attribute_of
 from memsched.formats.onnx.blocks.cuts import SHAPED, Cut, integers_of, needs
+from memsched.formats.onnx.blocks.open_rules import OpenRules
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.structure import op_type
@@ -86,9 +87,9 @@ def is_image(name: str, values: OpenValues) -> bool:
     return rows is not None and rows.constant() is None and values.elements.get(name) == TensorProto.FLOAT
 
 
-def rule_of(node: NodeProto, values: OpenValues) -> RowRule | None:
+def rule_of(node: NodeProto, rules: OpenRules) -> RowRule | None:
     """Return how rows of a node's outputs follow; None where that is not known, or they have no rows."""
-    kind = op_type(node)
+    kind, values = op_type(node), rules.values
     outputs = [name for name in node.output if name]
     if not outputs or not all(is_image(name, values) for name in outputs):
         return None
@@ -99,11 +100,11 @@ def rule_of(node: NodeProto, values: OpenValues) -> RowRule | None:
         return found if found is None or _follows(found, node, values) else None
     if kind in SHAPED:
         return None
-    return _pointwise(node, kind, values)
+    return _pointwise(node, rules)
 
 
-def _pointwise(node: NodeProto, kind: str, values: OpenValues) -> RowRule | None:
-    wanted = needs(kind, node, Cut(ROWS), values)
+def _pointwise(node: NodeProto, rules: OpenRules) -> RowRule | None:
+    wanted, values = needs(node, Cut(ROWS), rules), rules.values
     if wanted is None:
         return None
     images = tuple(number for number, cut in enumerate(wanted) if cut is not None)

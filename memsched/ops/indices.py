@@ -6,10 +6,10 @@ every other axis can be cut. Constants among the operands stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from memsched.regions.rules import FULL, POINTWISE, AxisMap, Geometry, RefusedError, ShapedOp, same, whole
+from memsched.ops.rules import FULL, POINTWISE, AxisMap, Geometry, OpRule, RefusedError, ShapedOp, ruled, same, whole
 
 __all__ = ["RULES"]
 
@@ -81,12 +81,10 @@ def _unlike(data: Sequence[int], indices: Sequence[int]) -> dict[int, str]:
     return {axis: "it has fewer indices than elements" for axis, (given, told) in pairs if given != told}
 
 
-RULES: Final[Mapping[str, Callable[[ShapedOp], Geometry]]] = {
-    "Gather": _gather,
-    "GATHER": _gather,
-    "GatherND": _gather_nd,
-    "GATHER_ND": _gather_nd,
-    "GatherElements": _gather_elements,
-    "ScatterND": _scatter_nd,
-    "ScatterElements": _scatter_elements,
+RULES: Final[Mapping[str, OpRule]] = {
+    **ruled("gather", _gather, "Gather", "GATHER"),
+    **ruled("gather", _gather_nd, "GatherND", "GATHER_ND"),
+    **ruled("gather", _gather_elements, "GatherElements"),
+    **ruled("gather", _scatter_nd, "ScatterND"),
+    **ruled("gather", _scatter_elements, "ScatterElements"),
 }

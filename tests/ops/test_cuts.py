@@ -11,9 +11,10 @@ from onnx import helper, numpy_helper
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.graph.model import Graph, Op, Tensor
-from memsched.regions.cuts import TABLE, VERDICTS, table, verdict
-from memsched.regions.geometry import RULES, describe, described
-from memsched.regions.rules import Geometry, Refusal
+from memsched.ops.cuts import TABLE, VERDICTS, table, verdict
+from memsched.ops.geometry import describe, described
+from memsched.ops.rules import Geometry, Refusal
+from memsched.ops.table import OPERATORS
 from memsched.targets.text import parse_toml
 from tests.small_models import floats, model_of
 from tests.tools.cuts import onnx_cases, tflite_cases
@@ -34,13 +35,13 @@ WITHOUT_KERNEL = {"HardSwish", "Mish"}
 
 def test_every_operator_with_a_rule_is_in_the_table() -> None:
     known = {kind for cuts in read(TABLE).values() for kind, _, _ in cuts}
-    assert set(RULES) - known == WITHOUT_KERNEL
-    assert known <= set(RULES)
+    assert set(OPERATORS) - known == WITHOUT_KERNEL
+    assert known <= set(OPERATORS)
 
 
 def test_every_operator_with_a_rule_has_a_case() -> None:
     made = {case.kind for case in (*onnx_cases.cases(), *tflite_cases.cases())}
-    assert made == set(RULES)
+    assert made == set(OPERATORS)
 
 
 def test_the_table_is_written_as_it_is_read() -> None:

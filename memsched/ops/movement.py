@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
-from memsched.regions.rules import (
+from memsched.ops.rules import (
     FULL,
     POINTWISE,
     AxisMap,
     Geometry,
     Merge,
     Operands,
+    OpRule,
     Reflection,
     RefusedError,
     Resampling,
@@ -25,7 +26,9 @@ from memsched.regions.rules import (
     Subdivision,
     Window,
     ratio,
+    ruled,
     same,
+    whole,
 )
 
 __all__ = ["RULES"]
@@ -53,6 +56,15 @@ def _concat(layer: ShapedOp) -> Geometry:
     for extra in sorted(layer.shapes):
         operands.setdefault(extra, (*same(rank)[:axis], AxisMap(axis, Shift(offset)), *same(rank)[axis + 1 :]))
     return layer.geometry(operands)
+
+
+def _split(layer: ShapedOp) -> Geometry:
+    rank = len(layer.data)
+    axis = layer.axis(layer.number("axis"))
+    maps = same(rank)
+    maps[axis] = AxisMap(-1, FULL)
+    operands: Operands = {0: tuple(maps), **({1: whole(1)} if 1 in layer.shapes else {})}
+    return layer.geometry(operands, {axis: "its outputs lie one behind the other along it"})
 
 
 def _transpose(layer: ShapedOp) -> Geometry:
@@ -191,8 +203,10 @@ def _pad(layer: ShapedOp) -> Geometry:
 
 
 def _slice(layer: ShapedOp) -> Geometry:
-    layer.only(0)
     rank = len(layer.data)
+    if "starts" not in layer.op.attributes:
+        return _moving_slice(layer)
+    layer.only(0)
     starts = layer.ints("starts")
     if (3 in layer.shapes and "axes" not in layer.op.attributes) or (
         4 in layer.shapes and "steps" not in layer.op.attributes
@@ -208,6 +222,15 @@ def _slice(layer: ShapedOp) -> Geometry:
         begin = max(0, min(begin, length if step > 0 else length - 1))
         maps[axis] = AxisMap(axis, Stride(begin, step))
     return layer.geometry({0: tuple(maps)})
+
+
+def _moving_slice(layer: ShapedOp) -> Geometry:
+    """A Slice that is told at run time where it begins: along other axes than its own it is known."""
+    axes = {layer.axis(axis) for axis in layer.ints("axes")}
+    maps = [AxisMap(-1, FULL) if axis in axes else one for axis, one in enumerate(same(len(layer.data)))]
+    operands: Operands = {position: whole(len(shape)) for position, shape in layer.shapes.items()}
+    reason = "it is told at run time where it begins"
+    return layer.geometry({**operands, 0: tuple(maps)}, dict.fromkeys(sorted(axes), reason))
 
 
 def _tflite_slice(layer: ShapedOp) -> Geometry:
@@ -328,30 +351,18 @@ def _tflite_resize(layer: ShapedOp) -> Geometry:
     return layer.geometry({0: tuple(maps)}, fixed)
 
 
-RULES: Final[Mapping[str, Callable[[ShapedOp], Geometry]]] = {
-    "Concat": _concat,
-    "CONCATENATION": _concat,
-    "Transpose": _transpose,
-    "TRANSPOSE": _transpose,
-    **dict.fromkeys(
-        ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "RESHAPE", "SQUEEZE", "EXPAND_DIMS"),
-        _reshape,
-    ),
-    "Expand": _expand,
-    "BROADCAST_TO": _expand,
-    "DepthToSpace": _depth_to_space,
-    "DEPTH_TO_SPACE": _depth_to_space,
-    "SpaceToDepth": _space_to_depth,
-    "SPACE_TO_DEPTH": _space_to_depth,
-    "Pad": _pad,
-    "PAD": _pad,
-    "PADV2": _pad,
-    "MIRROR_PAD": _pad,
-    "Slice": _slice,
-    "SLICE": _tflite_slice,
-    "STRIDED_SLICE": _strided_slice,
-    "Resize": _resize,
-    "Upsample": _resize,
-    "RESIZE_BILINEAR": _tflite_resize,
-    "RESIZE_NEAREST_NEIGHBOR": _tflite_resize,
+RULES: Final[Mapping[str, OpRule]] = {
+    **ruled("movement", _concat, "Concat", "CONCATENATION"),
+    **ruled("movement", _split, "Split", alike=True),
+    **ruled("movement", _transpose, "Transpose", "TRANSPOSE"),
+    **ruled("movement", _reshape, "Reshape", "Flatten", "Squeeze", "Unsqueeze", "RESHAPE", "SQUEEZE", "EXPAND_DIMS"),
+    **ruled("movement", _expand, "Expand", "BROADCAST_TO"),
+    **ruled("movement", _depth_to_space, "DepthToSpace", "DEPTH_TO_SPACE"),
+    **ruled("movement", _space_to_depth, "SpaceToDepth", "SPACE_TO_DEPTH"),
+    **ruled("movement", _pad, "Pad", "PAD", "PADV2", "MIRROR_PAD"),
+    **ruled("movement", _slice, "Slice"),
+    **ruled("movement", _tflite_slice, "SLICE"),
+    **ruled("movement", _strided_slice, "STRIDED_SLICE"),
+    **ruled("window", _resize, "Resize", "Upsample"),
+    **ruled("window", _tflite_resize, "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"),
 }

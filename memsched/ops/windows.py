@@ -6,17 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from memsched.regions.rules import (
+from memsched.ops.rules import (
     FULL,
     POINTWISE,
     AxisMap,
     ChannelGroups,
     Geometry,
     Operands,
+    OpRule,
     RefusedError,
     ShapedOp,
     TransposedWindow,
     Window,
+    ruled,
     whole,
 )
 
@@ -220,22 +222,16 @@ def _pool_2d(layer: ShapedOp) -> Geometry:
     return layer.geometry({0: (AxisMap(0, POINTWISE), *_plane(layer, kernel, (1, 1)), AxisMap(3, POINTWISE))})
 
 
-RULES: Final[Mapping[str, Callable[[ShapedOp], Geometry]]] = {
-    "Conv": _convolution(1, (2,)),
-    "ConvInteger": _convolution(1, (3,)),
-    "QLinearConv": _convolution(3, (4, 5, 8)),
-    "com.microsoft.FusedConv": _fused,
-    "ConvTranspose": _transposed,
-    "MaxPool": _pool,
-    "AveragePool": _pool,
-    "LpPool": _pool,
-    "GlobalAveragePool": _global,
-    "GlobalMaxPool": _global,
-    "GlobalLpPool": _global,
-    "CONV_2D": _conv_2d,
-    "DEPTHWISE_CONV_2D": _depthwise,
-    "TRANSPOSE_CONV": _transpose_conv,
-    "AVERAGE_POOL_2D": _pool_2d,
-    "MAX_POOL_2D": _pool_2d,
-    "L2_POOL_2D": _pool_2d,
+RULES: Final[Mapping[str, OpRule]] = {
+    **ruled("window", _convolution(1, (2,)), "Conv"),
+    **ruled("window", _convolution(1, (3,)), "ConvInteger"),
+    **ruled("window", _convolution(3, (4, 5, 8)), "QLinearConv"),
+    **ruled("window", _fused, "com.microsoft.FusedConv"),
+    **ruled("window", _transposed, "ConvTranspose"),
+    **ruled("window", _pool, "MaxPool", "AveragePool", "LpPool"),
+    **ruled("reduction", _global, "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"),
+    **ruled("window", _conv_2d, "CONV_2D"),
+    **ruled("window", _depthwise, "DEPTHWISE_CONV_2D"),
+    **ruled("window", _transpose_conv, "TRANSPOSE_CONV"),
+    **ruled("window", _pool_2d, "AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"),
 }

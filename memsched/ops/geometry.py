@@ -6,15 +6,12 @@ without a rule is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final
 
 from memsched.graph.model import Graph
-from memsched.regions import indices, movement, values, windows
-from memsched.regions.cuts import Verdict, role, verdict
-from memsched.regions.rules import (
+from memsched.ops.cuts import Verdict, role, verdict
+from memsched.ops.rules import (
     ChannelGroups,
     Geometry,
     Merge,
@@ -31,15 +28,9 @@ from memsched.regions.rules import (
     TransposedWindow,
     Window,
 )
+from memsched.ops.table import OPERATORS
 
-__all__ = ["RULES", "describe", "described", "has_windows"]
-
-RULES: Final[Mapping[str, Callable[[ShapedOp], Geometry]]] = {
-    **windows.RULES,
-    **movement.RULES,
-    **indices.RULES,
-    **values.RULES,
-}
+__all__ = ["describe", "described", "has_windows"]
 
 
 def has_windows(graph: Graph) -> bool:
@@ -71,7 +62,7 @@ def describe(graph: Graph, op: int, *, exact: bool = False) -> Geometry | Refusa
 
 def described(graph: Graph, op: int) -> Geometry | Refusal:
     """Return what `describe` does, whatever values pieces give."""
-    rule = RULES.get(graph.ops[op].type)
+    rule = OPERATORS.get(graph.ops[op].type)
     name = graph.ops[op].name
     if rule is None:
         return Refusal(f"op '{name}' ({graph.ops[op].type}): there is no rule for this operator")
@@ -80,7 +71,7 @@ def described(graph: Graph, op: int) -> Geometry | Refusal:
     if any(tensor in graph.variables for tensor in graph.ops[op].inputs):
         return Refusal(f"op '{name}' ({graph.ops[op].type}): it reads a state")
     try:
-        found = rule(ShapedOp(graph, op))
+        found = rule.geometry(ShapedOp(graph, op))
         _check_lengths(found)
         return found
     except RefusedError as error:

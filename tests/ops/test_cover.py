@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memsched.graph.model import Region
-from memsched.regions.cover import PartConcat, PartSlice, cover, hull, leaves
+from memsched.ops.cover import PartConcat, PartSlice, cover, hull, leaves
 
 
 def region(*ranges: tuple[int, int]) -> Region:

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from types import MappingProxyType
 
+from memsched.errors import InternalError
 from memsched.frozen import FrozenValue
 from memsched.graph.model import AttributeValue, Graph, Op, Region
-from memsched.regions.geometry import describe
-from memsched.regions.rules import (
+from memsched.ops.geometry import describe, described
+from memsched.ops.rules import (
     AxisMap,
     ChannelGroups,
     Geometry,
@@ -39,7 +40,7 @@ from memsched.regions.rules import (
     Window,
 )
 
-__all__ = ["NeededInput", "PieceNeeds", "WeightSlice", "backward", "deduce", "whole"]
+__all__ = ["ConstantParts", "NeededInput", "PieceNeeds", "WeightSlice", "backward", "constant_parts", "deduce", "whole"]
 
 
 class NeededInput(FrozenValue, frozen=True):
@@ -53,6 +54,10 @@ class NeededInput(FrozenValue, frozen=True):
 
     region: Region | None
     pads: tuple[tuple[int, int], ...]
+
+
+ConstantParts = Mapping[int, Mapping[int, tuple[int, int]]]
+"""Per operator's position, per axis of the constant there, a half-open range of elements."""
 
 
 class WeightSlice(FrozenValue, frozen=True):
@@ -165,6 +170,27 @@ def _deduce(geometry: Geometry, op: Op, region: Region) -> PieceNeeds:
         tuple(inputs), weights, tuple(crop), MappingProxyType(_attributes(geometry, op, region, spans)),
         _macs(geometry, op, region, spans),
     )  # fmt: skip
+
+
+def constant_parts(graph: Graph, op: int, region: Region) -> ConstantParts:
+    """Return the parts of op ``op``'s constants that ``region`` of its output needs, of those that it needs in part.
+
+    Raises:
+        InternalError: The region is no piece.
+    """
+    geometry, name = described(graph, op), graph.ops[op].name
+    if isinstance(geometry, Refusal):
+        raise InternalError(f"op '{name}' is in pieces: {geometry.reason}", code="no-piece")
+    read = frozenset(graph.ops[op].positions)
+    found: dict[int, dict[int, tuple[int, int]]] = {}
+    try:
+        for position, maps in geometry.operands.items():
+            if position not in read:
+                sliced = _sliced(geometry.shapes[position], maps, _spans(geometry, position, maps, region))
+                found[position] = {axis: (start, stop) for axis, start, stop in sliced}
+    except RefusedError as error:
+        raise InternalError(f"op '{name}' is in pieces: {error}", code="no-piece") from error
+    return {position: parts for position, parts in found.items() if parts}
 
 
 _Spans = dict[int, "tuple[_PaddedRange, ...] | None"]

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memsched.graph.model import AttributeValue, Graph, Op, Region, Tensor
-from memsched.regions.geometry import described
-from memsched.regions.ranges import PieceNeeds, WeightSlice, backward, deduce, whole
-from memsched.regions.rules import Geometry, Refusal
-from memsched.regions.windows import same_padding
+from memsched.ops.geometry import described
+from memsched.ops.ranges import PieceNeeds, WeightSlice, backward, deduce, whole
+from memsched.ops.rules import Geometry, Refusal
+from memsched.ops.windows import same_padding
 from tests.tiling.graphs import one, region
 
 

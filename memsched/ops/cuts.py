@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
-from memsched.regions.rules import ChannelGroups, Geometry, Pointwise, TransposedWindow, WholeAxis, Window
+from memsched.ops.rules import ChannelGroups, Geometry, Pointwise, TransposedWindow, WholeAxis, Window
 from memsched.targets.text import parse_toml
 
 __all__ = ["LONG", "TABLE", "VERDICTS", "Cuts", "Verdict", "role", "table", "verdict"]

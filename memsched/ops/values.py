@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from memsched.regions.rules import (
+from memsched.ops.rules import (
     FULL,
+    ONE_AXIS,
     POINTWISE,
     AxisMap,
     Geometry,
     Operands,
+    OpRule,
     RefusedError,
     ShapedOp,
+    ruled,
     same,
     whole,
 )
@@ -120,7 +123,7 @@ def _softmax(layer: ShapedOp) -> Geometry:
     rank = len(layer.data)
     stated = layer.op.attributes.get("axis")
     first = layer.axis(layer.number("axis")) if stated is not None else min(1, rank - 1)
-    return _normalised(layer, set(range(first, rank)))
+    return _normalised(layer, {first} if layer.number(ONE_AXIS) else set(range(first, rank)))
 
 
 def _last_axis(layer: ShapedOp) -> Geometry:
@@ -219,6 +222,28 @@ def _matmul(layer: ShapedOp) -> Geometry:
     return layer.geometry(_factors(layer, 1))
 
 
+def _matmul_integer(layer: ShapedOp) -> Geometry:
+    """MatMulInteger: zero points at 2 and 3, one for all, or one per row of the left factor or column of the right."""
+    return _quantized_product(layer, 1, rows=(2,), columns=(3,))
+
+
+def _qlinear_matmul(layer: ShapedOp) -> Geometry:
+    """QLinearMatMul: scales and zero points behind each factor, and those of the output."""
+    return _quantized_product(layer, 3, rows=(1, 2), columns=(4, 5), others=(6, 7))
+
+
+def _quantized_product(
+    layer: ShapedOp, right: int, rows: tuple[int, ...], columns: tuple[int, ...], others: tuple[int, ...] = ()
+) -> Geometry:
+    operands, rank = _factors(layer, right), len(layer.output)
+    if any(len(layer.shapes.get(position, ())) > 1 for position in (*rows, *columns, *others)):
+        raise RefusedError("it has zero points per matrix")
+    _along(layer, operands, rows, rank - 2, layer.output[-2])
+    _along(layer, operands, columns, rank - 1, layer.output[-1])
+    _along(layer, operands, others, 0, -1)
+    return layer.geometry(operands)
+
+
 def _batch_matmul(layer: ShapedOp) -> Geometry:
     return layer.geometry(_factors(layer, 1, ("adj_x", "adj_y")))
 
@@ -252,6 +277,7 @@ def _fully_connected(layer: ShapedOp) -> Geometry:
 _ELEMENTWISE: Final = (
     "Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater", "GreaterOrEqual",
     "Less", "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "PRelu", "Pow", "Sub", "Sum", "Where", "Xor",
+    "com.microsoft.BiasGelu",
     "ADD", "ADD_N", "ATAN2", "BITWISE_XOR", "DIV", "EQUAL", "FLOOR_DIV", "FLOOR_MOD", "GREATER", "GREATER_EQUAL",
     "LESS", "LESS_EQUAL", "LOGICAL_AND", "LOGICAL_OR", "MAXIMUM", "MINIMUM", "MUL", "NOT_EQUAL", "POW", "PRELU",
     "RIGHT_SHIFT", "SELECT_V2", "SQUARED_DIFFERENCE", "SUB",
@@ -272,33 +298,30 @@ _REDUCTIONS: Final = (
     "MEAN", "SUM", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL",
 )  # fmt: skip
 
-RULES: Final[Mapping[str, Callable[[ShapedOp], Geometry]]] = {
-    **dict.fromkeys(_ELEMENTWISE, _elementwise),
-    **dict.fromkeys(_UNARY, _unary),
-    **dict.fromkeys(_REDUCTIONS, _reduction),
-    **dict.fromkeys(("ArgMax", "ArgMin", "ARG_MAX", "ARG_MIN"), _arg_reduction),
-    "Dropout": _unary,
-    "SELECT": _select,
-    "BatchNormalization": _batch_normalization,
-    "QuantizeLinear": _linear_quantization,
-    "DequantizeLinear": _linear_quantization,
-    "com.microsoft.QLinearAdd": _qlinear_binary,
-    "com.microsoft.QLinearMul": _qlinear_binary,
-    "com.microsoft.QLinearSigmoid": _first_only,
-    "com.microsoft.QLinearLeakyRelu": _first_only,
-    "Softmax": _softmax,
-    "LogSoftmax": _softmax,
-    "SOFTMAX": _last_axis,
-    "LOG_SOFTMAX": _last_axis,
-    "L2_NORMALIZATION": _last_axis,
-    "LayerNormalization": _layer_normalization,
-    "RMSNormalization": _layer_normalization,
-    "InstanceNormalization": _instance_normalization,
-    "GroupNormalization": _group_normalization,
-    "LpNormalization": _lp_normalization,
-    "LRN": _lrn,
-    "MatMul": _matmul,
-    "Gemm": _gemm,
-    "BATCH_MATMUL": _batch_matmul,
-    "FULLY_CONNECTED": _fully_connected,
+RULES: Final[Mapping[str, OpRule]] = {
+    **ruled("elementwise", _elementwise, *_ELEMENTWISE),
+    **ruled("elementwise", _unary, *_UNARY),
+    **ruled("movement", _unary, "Dropout", alike=True),
+    **ruled("elementwise", _select, "SELECT"),
+    **ruled("channelwise", _batch_normalization, "BatchNormalization"),
+    **ruled("channelwise", _linear_quantization, "QuantizeLinear", "DequantizeLinear"),
+    **ruled("channelwise", _qlinear_binary, "com.microsoft.QLinearAdd", "com.microsoft.QLinearMul"),
+    **ruled("channelwise", _first_only, "com.microsoft.QLinearSigmoid", "com.microsoft.QLinearLeakyRelu"),
+    **ruled("reduction", _reduction, *_REDUCTIONS),
+    **ruled("reduction", _arg_reduction, "ArgMax", "ArgMin", "ARG_MAX", "ARG_MIN"),
+    **ruled("reduction", _softmax, "Softmax", "LogSoftmax"),
+    **ruled("reduction", _last_axis, "SOFTMAX", "LOG_SOFTMAX", "L2_NORMALIZATION"),
+    **ruled(
+        "reduction", _layer_normalization, "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"
+    ),
+    **ruled("reduction", _instance_normalization, "InstanceNormalization"),
+    **ruled("reduction", _group_normalization, "GroupNormalization"),
+    **ruled("reduction", _lp_normalization, "LpNormalization"),
+    **ruled("reduction", _lrn, "LRN"),
+    **ruled("product", _matmul, "MatMul"),
+    **ruled("product", _matmul_integer, "MatMulInteger"),
+    **ruled("product", _qlinear_matmul, "QLinearMatMul"),
+    **ruled("product", _gemm, "Gemm"),
+    **ruled("product", _batch_matmul, "BATCH_MATMUL"),
+    **ruled("product", _fully_connected, "FULLY_CONNECTED"),
 }

@@ -6,11 +6,11 @@ All ranges are half-open and in elements.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 from memsched.frozen import FrozenValue
 from memsched.graph.dialect import CONSTANT_SHAPE
@@ -19,11 +19,14 @@ from memsched.graph.model import AttributeValue, Graph
 __all__ = [
     "CONSTANT_SHAPE",
     "FULL",
+    "ONE_AXIS",
     "POINTWISE",
     "AxisMap",
     "ChannelGroups",
     "Geometry",
     "Merge",
+    "OpClass",
+    "OpRule",
     "Operands",
     "Pointwise",
     "Reflection",
@@ -39,6 +42,7 @@ __all__ = [
     "WholeAxis",
     "Window",
     "ratio",
+    "ruled",
     "same",
     "whole",
 ]
@@ -178,6 +182,9 @@ Rule = (
     | ChannelGroups
     | Resampling
 )
+ONE_AXIS: Final = "one_axis"
+"""Attribute of a Softmax or LogSoftmax that normalises along its axis alone, not along those behind it as well."""
+
 FULL: Final = WholeAxis()
 POINTWISE: Final = Pointwise()
 
@@ -209,6 +216,38 @@ class Geometry:
     operands: Mapping[int, tuple[AxisMap, ...]]
     fixed: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
     group: tuple[int, int] | None = None
+
+
+OpClass = Literal["elementwise", "channelwise", "window", "reduction", "product", "movement", "gather"]
+"""What an op does to its elements.
+
+"elementwise": it computes each from those at the same place of its operands, which are broadcast. "channelwise": the
+same, where some operands are vectors along one axis. "window": from those around. "reduction": from all along some
+axes; normalisations are of this class. "product": it sums products along an axis. "movement": each is one of an
+operand's, at a place that the op states. "gather": at a place that another operand states.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class OpRule:
+    """What is known of an operator.
+
+    Attributes:
+        kind: Its class.
+        geometry: Describes what an op of it needs.
+        alike: The rule holds for each of several outputs by itself.
+    """
+
+    kind: OpClass
+    geometry: Callable[[ShapedOp], Geometry]
+    alike: bool = False
+
+
+def ruled(
+    kind: OpClass, geometry: Callable[[ShapedOp], Geometry], *operators: str, alike: bool = False
+) -> dict[str, OpRule]:
+    """Return the entries of operators that have the same rule."""
+    return dict.fromkeys(operators, OpRule(kind, geometry, alike))
 
 
 class ShapedOp:
