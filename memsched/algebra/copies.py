@@ -7,13 +7,11 @@ from typing import Final
 from memsched.algebra.draft import AlgebraDraft, Editor
 from memsched.graph.dag import producers
 from memsched.graph.model import Graph
+from memsched.ops.table import families
 
 __all__ = ["copied", "growing"]
 
-_GROWING: Final = frozenset(
-    {"Cast", "DequantizeLinear", "Expand", "Resize", "Tile", "Upsample"}
-    | {"BROADCAST_TO", "CAST", "DEQUANTIZE", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR", "TILE"}
-)
+_GROWING: Final = families("expansion", "interpolation", "quantization", "repetition", "resize", "unary")
 """Ops that repeat elements, lay others between them or say them in more bytes, and always alike."""
 
 

@@ -11,24 +11,17 @@ from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op
 from memsched.ops.geometry import describe
 from memsched.ops.rules import Refusal, Resampling
+from memsched.ops.table import families
 
 __all__ = ["UNARY", "crossed", "mergeable", "merged", "rearranges", "unary"]
 
-UNARY: Final = frozenset(
-    {"Abs", "Ceil", "Cos", "Elu", "Erf", "Exp", "Floor", "HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Mish", "Neg"}
-    | {"Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus", "Softsign", "Sqrt", "Tanh", "ThresholdedRelu"}
-    | {"Cast", "Gelu", "Not", "Reciprocal", "DequantizeLinear", "QuantizeLinear"}
-    | {"ABS", "ELU", "EXP", "GELU", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "NEG", "RELU", "RELU6", "RELU_N1_TO_1"}
-    | {"TANH", "QUANTIZE", "DEQUANTIZE", "CAST"}
-)
+UNARY: Final = families("unary", "quantization")
 """Ops that make of each element one."""
 
-_REARRANGING: Final = frozenset(
-    {"EXPAND_DIMS", "Flatten", "RESHAPE", "Reshape", "SQUEEZE", "Squeeze", "TRANSPOSE", "Transpose", "Unsqueeze"}
-)
+_REARRANGING: Final = families("reshape", "transpose")
 """Ops that only say where elements lie."""
 
-_REPEATING: Final = frozenset({"BROADCAST_TO", "Expand", "RESIZE_NEAREST_NEIGHBOR", "Resize", "Upsample"})
+_REPEATING: Final = families("expansion", "resize", "repetition")
 
 
 def unary(draft: AlgebraDraft, number: int) -> bool:

@@ -12,16 +12,17 @@ from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.model import Op
 from memsched.ops.geometry import describe
 from memsched.ops.rules import POINTWISE, Refusal, Stride, Window
+from memsched.ops.table import families
 
 __all__ = ["FLOATS", "crop_at", "moves", "row_above", "shifted", "subsamples"]
 
-_CROPS: Final = frozenset({"Slice", "SLICE", "STRIDED_SLICE"})
-_PADS: Final = frozenset({"Pad", "PAD"})
+_CROPS: Final = families("slice")
+_PADS: Final = families("pad")
 FLOATS: Final = frozenset({"float16", "float32", "float64"})
 _CLAMPING: Final = frozenset({"AVERAGE_POOL_2D", "MAX_POOL_2D"})
 """Pools that make of infinities the largest finite floats, even over windows of one element."""
 
-_POOLS: Final = frozenset({"AVERAGE_POOL_2D", "AveragePool", "MAX_POOL_2D", "MaxPool"})
+_POOLS: Final = families("pool")
 
 
 class _AxisShift(FrozenValue, frozen=True):

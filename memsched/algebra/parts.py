@@ -12,15 +12,12 @@ from memsched.graph.model import Graph, Op, Region
 from memsched.ops.geometry import describe
 from memsched.ops.ranges import PieceNeeds, deduce
 from memsched.ops.rules import FULL, ChannelGroups, Geometry, Pointwise, Refusal, Shift, Window
+from memsched.ops.table import families
 
 __all__ = ["joined", "split", "summed"]
 
-_JOINS: Final = frozenset({"Concat", "CONCATENATION"})
-_DIVIDED: Final = UNARY | frozenset(
-    {"Add", "AveragePool", "Clip", "Conv", "Div", "Max", "MaxPool", "Min", "Mul", "PRelu", "Pad", "Pow", "Slice", "Sub"}
-    | {"ADD", "AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "DIV", "L2_POOL_2D", "MAXIMUM", "MAX_POOL_2D"}
-    | {"MINIMUM", "MUL", "PAD", "PRELU", "SLICE", "STRIDED_SLICE", "SUB"}
-)
+_JOINS: Final = families("concatenation")
+_DIVIDED: Final = UNARY | families("broadcast", "convolution", "norm pool", "pad", "pool", "slice")
 """Ops of which a range of channels may be computed apart from others, if the table of cuts says so."""
 
 _SUMS: Final = frozenset({"CONV_2D", "Conv", "MatMul"})

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from memsched.errors import InternalError
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op, Tensor
+from memsched.ops.table import families
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,24 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["check_algebra"]
 
-_CROPS: Final = frozenset({"Slice", "SLICE", "STRIDED_SLICE"})
-_PADS: Final = frozenset({"Pad", "PAD"})
-_JOINS: Final = frozenset({"Concat", "CONCATENATION"})
-_GATHERS: Final = frozenset(
-    {"BROADCAST_TO", "Expand", "Resize", "RESIZE_NEAREST_NEIGHBOR", "TILE", "Tile", "Upsample"}
-    | {"EXPAND_DIMS", "Flatten", "RESHAPE", "Reshape", "SQUEEZE", "Squeeze", "TRANSPOSE", "Transpose", "Unsqueeze"}
-)
-_POOLS: Final = frozenset({"AVERAGE_POOL_2D", "AveragePool", "L2_POOL_2D", "LpPool", "MAX_POOL_2D", "MaxPool"})
-_CONVOLUTIONS: Final = frozenset({"CONV_2D", "Conv", "DEPTHWISE_CONV_2D"})
+_CROPS: Final = families("slice")
+_PADS: Final = families("pad")
+_JOINS: Final = families("concatenation")
+_GATHERS: Final = families("expansion", "repetition", "reshape", "resize", "transpose")
+_POOLS: Final = families("norm pool", "pool")
+_CONVOLUTIONS: Final = families("convolution")
 _SUMS: Final = frozenset({"ADD", "Add"})
-_ELEMENTWISE: Final = frozenset(
-    {"Abs", "BatchNormalization", "Cast", "Ceil", "Clip", "Cos", "DequantizeLinear", "Div", "Elu", "Erf", "Exp"}
-    | {"Floor", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Max", "Min", "Mish", "Mul", "Neg", "Not"}
-    | {"PRelu", "Pow", "QuantizeLinear", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus"}
-    | {"Softsign", "Sqrt", "Sub", "Tanh", "ThresholdedRelu"}
-    | {"ABS", "CAST", "DEQUANTIZE", "DIV", "ELU", "EXP", "GELU", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "MAXIMUM"}
-    | {"MINIMUM", "MUL", "NEG", "PRELU", "QUANTIZE", "RELU", "RELU6", "RELU_N1_TO_1", "SUB", "TANH"}
-)
+_ELEMENTWISE: Final = families("batch normalization", "broadcast", "quantization", "unary") - _SUMS
 _CHEAP: Final = _CROPS | _PADS | _JOINS | _GATHERS | _POOLS | _ELEMENTWISE
 """Ops that are executed wherever they stand before what differs."""
 

@@ -137,6 +137,17 @@ def _expand(layer: ShapedOp) -> Geometry:
     return layer.geometry({0: tuple(maps)})
 
 
+def _tile(layer: ShapedOp) -> Geometry:
+    """Tile: along an axis that is repeated, element i is element i modulo its length."""
+    layer.only(0)
+    maps, fixed = same(len(layer.data)), {}
+    for axis, (given, made) in enumerate(zip(layer.data, layer.output, strict=True)):
+        if given != made:
+            maps[axis] = AxisMap(-1, FULL)
+            fixed[axis] = "it is repeated along it"
+    return layer.geometry({0: tuple(maps)}, fixed)
+
+
 def _depth_to_space(layer: ShapedOp) -> Geometry:
     onnx = layer.kind == "DepthToSpace"
     size = layer.number("blocksize" if onnx else "block_size")
@@ -352,17 +363,26 @@ def _tflite_resize(layer: ShapedOp) -> Geometry:
 
 
 RULES: Final[Mapping[str, OpRule]] = {
-    **ruled("movement", _concat, "Concat", "CONCATENATION"),
+    **ruled("movement", _concat, "Concat", "CONCATENATION", family="concatenation"),
     **ruled("movement", _split, "Split", alike=True),
-    **ruled("movement", _transpose, "Transpose", "TRANSPOSE"),
-    **ruled("movement", _reshape, "Reshape", "Flatten", "Squeeze", "Unsqueeze", "RESHAPE", "SQUEEZE", "EXPAND_DIMS"),
-    **ruled("movement", _expand, "Expand", "BROADCAST_TO"),
+    **ruled("movement", _transpose, "Transpose", "TRANSPOSE", family="transpose"),
+    **ruled(
+        "movement",
+        _reshape,
+        *("Reshape", "Flatten", "Squeeze", "Unsqueeze", "RESHAPE", "SQUEEZE", "EXPAND_DIMS"),
+        family="reshape",
+    ),
+    **ruled("movement", _expand, "Expand", "BROADCAST_TO", family="expansion"),
+    **ruled("movement", _tile, "Tile", "TILE", family="repetition"),
     **ruled("movement", _depth_to_space, "DepthToSpace", "DEPTH_TO_SPACE"),
     **ruled("movement", _space_to_depth, "SpaceToDepth", "SPACE_TO_DEPTH"),
-    **ruled("movement", _pad, "Pad", "PAD", "PADV2", "MIRROR_PAD"),
-    **ruled("movement", _slice, "Slice"),
-    **ruled("movement", _tflite_slice, "SLICE"),
-    **ruled("movement", _strided_slice, "STRIDED_SLICE"),
-    **ruled("window", _resize, "Resize", "Upsample"),
-    **ruled("window", _tflite_resize, "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"),
+    **ruled("movement", _pad, "Pad", "PAD", family="pad"),
+    **ruled("movement", _pad, "PADV2", family="valued pad"),
+    **ruled("movement", _pad, "MIRROR_PAD", family="mirror pad"),
+    **ruled("movement", _slice, "Slice", family="slice"),
+    **ruled("movement", _tflite_slice, "SLICE", family="slice"),
+    **ruled("movement", _strided_slice, "STRIDED_SLICE", family="slice"),
+    **ruled("window", _resize, "Resize", "Upsample", family="resize"),
+    **ruled("window", _tflite_resize, "RESIZE_BILINEAR", family="interpolation"),
+    **ruled("window", _tflite_resize, "RESIZE_NEAREST_NEIGHBOR", family="resize"),
 }

@@ -23,6 +23,7 @@ __all__ = [
     "POINTWISE",
     "AxisMap",
     "ChannelGroups",
+    "Family",
     "Geometry",
     "Merge",
     "OpClass",
@@ -228,6 +229,32 @@ operand's, at a place that the op states. "gather": at a place that another oper
 """
 
 
+Family = Literal[
+    "batch normalization",
+    "broadcast",
+    "concatenation",
+    "convolution",
+    "expansion",
+    "interpolation",
+    "mirror pad",
+    "norm pool",
+    "pad",
+    "pool",
+    "product",
+    "quantization",
+    "repetition",
+    "reshape",
+    "resize",
+    "slice",
+    "softmax",
+    "transpose",
+    "unary",
+    "valued pad",
+]
+"""What operators of all formats do that rewrites ask for: "pad" fills with zeros or a constant that attributes state,
+"valued pad" with one that an operand holds; a "norm pool" computes a norm of each window."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpRule:
     """What is known of an operator.
@@ -236,18 +263,24 @@ class OpRule:
         kind: Its class.
         geometry: Describes what an op of it needs.
         alike: The rule holds for each of several outputs by itself.
+        family: Operators that do the same; None of one for which nobody asks.
     """
 
     kind: OpClass
     geometry: Callable[[ShapedOp], Geometry]
     alike: bool = False
+    family: Family | None = None
 
 
 def ruled(
-    kind: OpClass, geometry: Callable[[ShapedOp], Geometry], *operators: str, alike: bool = False
+    kind: OpClass,
+    geometry: Callable[[ShapedOp], Geometry],
+    *operators: str,
+    alike: bool = False,
+    family: Family | None = None,
 ) -> dict[str, OpRule]:
     """Return the entries of operators that have the same rule."""
-    return dict.fromkeys(operators, OpRule(kind, geometry, alike))
+    return dict.fromkeys(operators, OpRule(kind, geometry, alike, family))
 
 
 class ShapedOp:

@@ -7,9 +7,9 @@ from types import MappingProxyType
 from typing import Final
 
 from memsched.ops import indices, movement, values, windows
-from memsched.ops.rules import OpClass, OpRule
+from memsched.ops.rules import Family, OpClass, OpRule
 
-__all__ = ["OPERATORS", "class_of"]
+__all__ = ["OPERATORS", "class_of", "families"]
 
 OPERATORS: Final[Mapping[str, OpRule]] = MappingProxyType(
     {**windows.RULES, **movement.RULES, **indices.RULES, **values.RULES}
@@ -20,3 +20,8 @@ def class_of(kind: str) -> OpClass | None:
     """Return the class of an operator; None of one that has no rule."""
     rule = OPERATORS.get(kind)
     return None if rule is None else rule.kind
+
+
+def families(*names: Family) -> frozenset[str]:
+    """Return the operators of some families, of all formats."""
+    return frozenset(kind for kind, rule in OPERATORS.items() if rule.family in names)

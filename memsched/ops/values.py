@@ -299,17 +299,17 @@ _REDUCTIONS: Final = (
 )  # fmt: skip
 
 RULES: Final[Mapping[str, OpRule]] = {
-    **ruled("elementwise", _elementwise, *_ELEMENTWISE),
-    **ruled("elementwise", _unary, *_UNARY),
+    **ruled("elementwise", _elementwise, *_ELEMENTWISE, family="broadcast"),
+    **ruled("elementwise", _unary, *_UNARY, family="unary"),
     **ruled("movement", _unary, "Dropout", alike=True),
     **ruled("elementwise", _select, "SELECT"),
-    **ruled("channelwise", _batch_normalization, "BatchNormalization"),
-    **ruled("channelwise", _linear_quantization, "QuantizeLinear", "DequantizeLinear"),
+    **ruled("channelwise", _batch_normalization, "BatchNormalization", family="batch normalization"),
+    **ruled("channelwise", _linear_quantization, "QuantizeLinear", "DequantizeLinear", family="quantization"),
     **ruled("channelwise", _qlinear_binary, "com.microsoft.QLinearAdd", "com.microsoft.QLinearMul"),
     **ruled("channelwise", _first_only, "com.microsoft.QLinearSigmoid", "com.microsoft.QLinearLeakyRelu"),
     **ruled("reduction", _reduction, *_REDUCTIONS),
     **ruled("reduction", _arg_reduction, "ArgMax", "ArgMin", "ARG_MAX", "ARG_MIN"),
-    **ruled("reduction", _softmax, "Softmax", "LogSoftmax"),
+    **ruled("reduction", _softmax, "Softmax", "LogSoftmax", family="softmax"),
     **ruled("reduction", _last_axis, "SOFTMAX", "LOG_SOFTMAX", "L2_NORMALIZATION"),
     **ruled(
         "reduction", _layer_normalization, "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"
@@ -318,7 +318,7 @@ RULES: Final[Mapping[str, OpRule]] = {
     **ruled("reduction", _group_normalization, "GroupNormalization"),
     **ruled("reduction", _lp_normalization, "LpNormalization"),
     **ruled("reduction", _lrn, "LRN"),
-    **ruled("product", _matmul, "MatMul"),
+    **ruled("product", _matmul, "MatMul", family="product"),
     **ruled("product", _matmul_integer, "MatMulInteger"),
     **ruled("product", _qlinear_matmul, "QLinearMatMul"),
     **ruled("product", _gemm, "Gemm"),

@@ -11,10 +11,11 @@ from memsched.graph.model import Graph, Op
 from memsched.graph.replacement import names_of, rebuilt
 from memsched.ops.geometry import describe
 from memsched.ops.rules import Geometry, Window
+from memsched.ops.table import families
 
 __all__ = ["fold_pads"]
 
-_CONVOLUTIONS = frozenset({"CONV_2D", "Conv", "DEPTHWISE_CONV_2D"})
+_CONVOLUTIONS = families("convolution")
 
 
 def fold_pads(graph: Graph, dialect: Dialect) -> Graph:

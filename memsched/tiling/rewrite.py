@@ -19,6 +19,7 @@ from memsched.graph.replacement import names_of, rebuilt, unused_name
 from memsched.ops.geometry import describe
 from memsched.ops.ranges import whole
 from memsched.ops.rules import Geometry, Pointwise, Refusal, WholeAxis, Window
+from memsched.ops.table import families
 from memsched.tiling.join_levels import join_levels
 from memsched.tiling.pieces import Piece, Pieces
 from memsched.tiling.runs import OpPiece, shape_attributes
@@ -26,7 +27,7 @@ from memsched.tiling.runs import OpPiece, shape_attributes
 __all__ = ["RANGED", "TiledGraph", "rewrite"]
 
 
-RANGED = frozenset({"SLICE", "STRIDED_SLICE", "Slice"})
+RANGED = families("slice")
 """Ops whose attributes state what part of their input they take."""
 
 

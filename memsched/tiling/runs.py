@@ -10,6 +10,7 @@ from memsched.graph.dialect import CONSTANT_SHAPE, Attributes, Dialect
 from memsched.graph.model import Op, Region
 from memsched.ops.ranges import PieceNeeds, deduce
 from memsched.ops.rules import Geometry, Reflection, Refusal, RefusedError, TransposedWindow, Window
+from memsched.ops.table import families
 from memsched.tiling.spill import spilled
 
 __all__ = ["OpPiece", "run_of", "shape_attributes"]
@@ -37,7 +38,7 @@ class OpPiece(FrozenValue, frozen=True):
     macs: int = 0
 
 
-_PADS = frozenset({"MIRROR_PAD", "PAD", "PADV2", "Pad"})
+_PADS = families("mirror pad", "pad", "valued pad")
 
 
 def run_of(

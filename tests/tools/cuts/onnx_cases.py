@@ -282,6 +282,7 @@ def _moved() -> Iterator[Case]:
         yield Case("Squeeze", (Operand((2, 1, 6), dtype), constant([1], "int64")))
         yield Case("Unsqueeze", (x, constant([1], "int64")))
         yield Case("Expand", (Operand((1, 4, 1, 8), dtype), constant([2, 4, 6, 8], "int64")))
+        yield Case("Tile", (x, constant([1, 2, 1, 1], "int64")))
         yield Case("DepthToSpace", (x,), {"blocksize": 2})
         yield Case("DepthToSpace", (Operand((1, 8, 3, 5), dtype),), {"blocksize": 2, "mode": "CRD"})
         yield Case("SpaceToDepth", (x,), {"blocksize": 2})

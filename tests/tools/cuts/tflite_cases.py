@@ -305,6 +305,7 @@ def _moved() -> Iterator[Case]:
         yield Case("SQUEEZE", (t(2, 1, 6),), {"squeezeDims": [1]}, t(2, 6), "SqueezeOptions")
         yield Case("EXPAND_DIMS", (x, ints(1)), {}, t(2, 1, 4, 6, 8), "ExpandDimsOptions")
         yield Case("BROADCAST_TO", (t(1, 4, 1, 8), ints(2, 4, 6, 8)), {}, x, "BroadcastToOptions")
+        yield Case("TILE", (x, ints(1, 2, 1, 1)), {}, t(2, 8, 6, 8), "TileOptions")
         yield Case("DEPTH_TO_SPACE", (x,), {"blockSize": 2}, t(2, 8, 12, 2), "DepthToSpaceOptions")
         yield Case("SPACE_TO_DEPTH", (x,), {"blockSize": 2}, t(2, 2, 3, 32), "SpaceToDepthOptions")
         pads = ints([0, 0], [1, 2], [2, 1], [0, 3])
