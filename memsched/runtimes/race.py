@@ -26,7 +26,7 @@ _AT_REST: Final = 0.1
 
 _TICK: Final = 1e-6
 _MOST_RUNS: Final = 500
-"""Of a turn: those of the smallest models take a few microseconds each, and outlast the steps of the clock."""
+"""Runs of a turn: the smallest models take a few microseconds each, and so many outlast the steps of the clock."""
 
 _KNOWN: Final = 0.02
 """Relative error up to which a median ratio counts as known: what is said of times shall hold within 5 %."""
