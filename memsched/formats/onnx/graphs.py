@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
 from memsched.formats.module import Body
-from memsched.formats.onnx import macs as onnx_macs
 from memsched.formats.onnx.attributes import (
     CONSTANT_INPUTS,
     SOFTMAXES,
@@ -26,6 +25,7 @@ from memsched.formats.onnx.structure import BRANCHES, Scope, unique_names
 from memsched.formats.onnx.types import ValueType, element_name, tensor_bytes
 from memsched.graph.effects import PURE, Effects
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
+from memsched.ops.macs import COUNTED, macs_of
 
 if TYPE_CHECKING:
     pass
@@ -117,7 +117,7 @@ class _GraphBuilder:
         # Those of ops that read all inputs, by their number.
         self.firsts: dict[int, tuple[int, ...]] = {}
         # Operators of which nothing is to be known but what they read and write, unless they have attributes.
-        self.bare = set(self.scope.kinds) - CONSTANT_INPUTS.keys() - onnx_macs.COUNTED.keys() - SOFTMAXES
+        self.bare = set(self.scope.kinds) - CONSTANT_INPUTS.keys() - COUNTED.keys() - SOFTMAXES
 
     def graph(self) -> Graph:
         scope = self.scope
@@ -246,11 +246,11 @@ class _GraphBuilder:
             node = scope.graph.node[position]
             attributes = {**attributes, **constant_shapes(node, self._constant_shape, attributes)}
         macs = 0
-        if kind in onnx_macs.COUNTED:
+        if kind in COUNTED:
             shapes, scopes, index = self.shapes, self.scopes, self.index
             given = [shapes.of(scopes, index, read).lengths() if read else None for read in reads]
             made = [shapes.of(scopes, index, output).lengths() if output else None for output in scope.writes[position]]
-            macs = onnx_macs.count(kind, attributes, given, made)
+            macs = macs_of(kind, attributes, given, made)
         positions = tuple(places)
         return Op(
             *(self.names[position], kind, tuple(inputs), outputs),

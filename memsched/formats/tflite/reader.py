@@ -13,7 +13,6 @@ from memsched.formats.module import Body, LoadOptions, Module
 from memsched.formats.staging import describe
 from memsched.formats.tflite import metadata, state
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
-from memsched.formats.tflite.macs import macs
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor, parse
 from memsched.formats.tflite.own_tensors import own_tensors
 from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
@@ -21,6 +20,7 @@ from memsched.frozen import FrozenValue
 from memsched.graph import dag
 from memsched.graph.effects import Effects
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
+from memsched.ops.macs import macs_of
 from memsched.suggestions import did_you_mean
 
 __all__ = ["GraphMapping", "TfliteNative", "read"]
@@ -279,7 +279,7 @@ def _ops(
                     }
                 ),
                 positions=tuple(position for _, position in read),
-                macs=macs(
+                macs=macs_of(
                     operator.type,
                     operator.attributes,
                     _shapes(subgraph, operator.inputs),
