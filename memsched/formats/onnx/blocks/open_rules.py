@@ -37,11 +37,12 @@ class OpenRules:
     Args:
         graph: A main graph.
         values: What its values are.
+        sizes: Lengths at which rules are applied; None for generic ones, which hold no convolution together.
     """
 
-    def __init__(self, graph: GraphProto, values: OpenValues) -> None:
+    def __init__(self, graph: GraphProto, values: OpenValues, sizes: Mapping[str, int] | None = None) -> None:
         self.values = values
-        self.sizes = _generic(values)
+        self.sizes = _generic(values) if sizes is None else sizes
         self._stated = ConstantValues(graph)
         self._constants = {one.name for one in graph.initializer}
         self._constants.update(name for node in graph.node if node.op_type == "Constant" for name in node.output)

@@ -220,7 +220,7 @@ def _ops(graph: OpenGraph) -> Iterator[RowOp]:
             rule = RowRule((0,))
             yield RowOp((place,), (node.input[0],), (), (node.output[0],), rule, mean, True, cost)
             continue
-        rule_found = rule_of(node, graph.rules)
+        rule_found = rule_of(node, graph.rules, graph.typical_rules)
         if rule_found is not None:
             yield _plain_op(graph, place, rule_found)
 

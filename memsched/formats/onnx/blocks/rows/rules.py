@@ -7,17 +7,18 @@ is padded, and at the ends of the image itself the node's own padding is right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from memsched.formats.onnx.attributes import attribute_of
-from memsched.formats.onnx.blocks.cuts import SHAPED, Cut, integers_of, needs
+from memsched.formats.onnx.blocks.cuts import SHAPED, Cut, needs
 from memsched.formats.onnx.blocks.open_rules import OpenRules
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.structure import op_type
 from memsched.frozen import FrozenValue
+from memsched.ops.rules import POINTWISE, Merge, Reflection, Rule, Subdivision, TransposedWindow, Window
+from memsched.ops.table import families
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -87,20 +88,22 @@ def is_image(name: str, values: OpenValues) -> bool:
     return rows is not None and rows.constant() is None and values.elements.get(name) == TensorProto.FLOAT
 
 
-def rule_of(node: NodeProto, rules: OpenRules) -> RowRule | None:
-    """Return how rows of a node's outputs follow; None where that is not known, or they have no rows."""
+def rule_of(node: NodeProto, rules: OpenRules, typical: OpenRules) -> RowRule | None:
+    """Return how rows of a node's outputs follow; None where that is not known, or they have no rows.
+
+    Args:
+        rules: At generic sizes.
+        typical: At sizes that occur, where windows fit.
+    """
     kind, values = op_type(node), rules.values
     outputs = [name for name in node.output if name]
     if not outputs or not all(is_image(name, values) for name in outputs):
         return None
     if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
         return None
-    if kind in _RULES:
-        found = _RULES[kind](node, values) if len(outputs) == 1 and is_image(node.input[0], values) else None
-        return found if found is None or _follows(found, node, values) else None
     if kind in SHAPED:
         return None
-    return _pointwise(node, rules)
+    return _pointwise(node, rules) or _spatial(node, typical)
 
 
 def _pointwise(node: NodeProto, rules: OpenRules) -> RowRule | None:
@@ -130,56 +133,60 @@ def _rows(name: str, values: OpenValues) -> Polynomial | None:
     return values.shapes[name][ROWS]
 
 
-def _kernel(node: NodeProto, values: OpenValues) -> Sequence[int] | None:
-    kernel: Sequence[int] | None = attribute_of(node, "kernel_shape", None)
-    if kernel is not None or len(node.input) < 2:
-        return kernel
-    lengths = [None if one is None else one.constant() for one in values.shapes.get(node.input[1], ())[ROWS:]]
-    return [one for one in lengths if one is not None] or None
-
-
-def _windowed(node: NodeProto, values: OpenValues) -> RowRule | None:
-    """Return the rule of convolutions and pools."""
-    kernel = _kernel(node, values)
-    if not kernel:
+def _spatial(node: NodeProto, rules: OpenRules) -> RowRule | None:
+    """Return the rule of a node that reads rows around those that it makes."""
+    image, values = node.input[0], rules.values
+    if len(node.output) != 1 or not is_image(image, values):
         return None
-    stride = _first(node, "strides", 1)
-    window = (kernel[0] - 1) * _first(node, "dilations", 1) + 1
-    padding = _padding(node, window, stride, len(kernel))
-    return None if padding is None else RowRule((0,), down=stride, padding=padding, window=window)
+    found = _resized(node, values) if op_type(node) in families("resize") else _of_window(node, rules)
+    return found if found is None or _follows(found, node, values) else None
 
 
-def _padding(node: NodeProto, window: int, stride: int, axes: int) -> tuple[int, int] | None:
-    automatic = attribute_of(node, "auto_pad", b"NOTSET")
-    if automatic == b"VALID":
-        return 0, 0
-    if automatic in {b"SAME_UPPER", b"SAME_LOWER"}:
-        less, more = (window - 1) // 2, window - 1 - (window - 1) // 2
-        # With a stride, the padding would depend on the number of rows.
-        return None if stride > 1 else (less, more) if automatic == b"SAME_UPPER" else (more, less)
-    pads = attribute_of(node, "pads", None) or [0] * (2 * axes)
-    return pads[0], pads[axes]
-
-
-def _first(node: NodeProto, name: str, default: int) -> int:
-    found: Sequence[int] | None = attribute_of(node, name, None)
-    return found[0] if found else default
-
-
-def _transposed(node: NodeProto, values: OpenValues) -> RowRule | None:
-    kernel = _kernel(node, values)
-    automatic = attribute_of(node, "auto_pad", b"NOTSET")
-    if not kernel or automatic != b"NOTSET" or attribute_of(node, "output_shape", None):
+def _of_window(node: NodeProto, rules: OpenRules) -> RowRule | None:
+    geometries = rules.of(node)
+    if not geometries or ROWS in geometries[0].fixed:
         return None
-    up = _first(node, "strides", 1)
-    window = (kernel[0] - 1) * _first(node, "dilations", 1) + 1
-    pads = attribute_of(node, "pads", None) or [0] * (2 * len(kernel))
-    above, below = pads[0], pads[len(kernel)]
+    geometry = geometries[0]
+    along = [place for place, maps in geometry.operands.items() if any(one.output == ROWS for one in maps)]
+    if along != [0] or geometry.operands[0][ROWS].output != ROWS:
+        return None
+    rule = geometry.operands[0][ROWS].rule
+    if isinstance(rule, Window):
+        # With a stride, the padding that SAME means would depend on the number of rows.
+        same = attribute_of(node, "auto_pad", b"NOTSET").startswith(b"SAME") and rule.stride > 1
+        return None if same else RowRule((0,), down=rule.stride, padding=_pads(rule), window=_reach(rule))
+    if isinstance(rule, TransposedWindow):
+        return _transposed(rule, geometry.shapes[0][ROWS], geometry.shape[ROWS])
+    return _moved(rule)
+
+
+def _pads(rule: Window | Reflection) -> tuple[int, int]:
+    return rule.pad_before, rule.pad_after
+
+
+def _reach(rule: Window | TransposedWindow) -> int:
+    return (rule.kernel - 1) * rule.dilation + 1
+
+
+def _transposed(rule: TransposedWindow, given: int, made: int) -> RowRule:
+    up, window, above = rule.stride, _reach(rule), rule.pad_before
+    below = (given - 1) * up + window - above - made
     if up == 1:
         # As of a convolution with the kernel turned round.
         return RowRule((0,), padding=(window - 1 - above, window - 1 - below), window=window, spare=window)
-    missing = up + above + below - window - _first(node, "output_padding", 0)
+    missing = up + above + below - window
     return RowRule((0,), up=up, wrong=(max(window - up - above, 0), max(above, missing, 0)))
+
+
+def _moved(rule: Rule) -> RowRule | None:
+    if isinstance(rule, Reflection):
+        # The body has more rows than are reflected.
+        return RowRule((0,), padding=_pads(rule), spare=sum(_pads(rule)) + 1)
+    if isinstance(rule, Merge):
+        return RowRule((0,), down=rule.size, window=rule.size, whole=True)
+    if isinstance(rule, Subdivision):
+        return RowRule((0,), up=rule.size)
+    return RowRule((0,)) if rule == POINTWISE else None
 
 
 def _resized(node: NodeProto, values: OpenValues) -> RowRule | None:
@@ -221,45 +228,3 @@ def enlargement(before: Polynomial | None, after: Polynomial | None) -> int | No
     }
     ratio = ratios.pop()
     return int(ratio) if not ratios and ratio.denominator == 1 and ratio > 0 else None
-
-
-def _spread(node: NodeProto, values: OpenValues) -> RowRule | None:
-    del values
-    return RowRule((0,), up=attribute_of(node, "blocksize", 1))
-
-
-def _gathered(node: NodeProto, values: OpenValues) -> RowRule | None:
-    del values
-    size = attribute_of(node, "blocksize", 1)
-    return RowRule((0,), down=size, window=size, whole=True)
-
-
-def _scaled(node: NodeProto, values: OpenValues) -> RowRule | None:
-    del values
-    return None if attribute_of(node, "training_mode", 0) else RowRule((0,))
-
-
-def _padded(node: NodeProto, values: OpenValues) -> RowRule | None:
-    rank = len(values.shapes[node.input[0]])
-    pads = integers_of(node, 1, values)
-    if pads is None or len(pads) != 2 * rank or (len(node.input) > 3 and node.input[3]):
-        return None
-    above, below = pads[ROWS], pads[rank + ROWS]
-    if min(above, below) < 0 or attribute_of(node, "mode", b"constant") == b"wrap":
-        return None
-    # The body has more rows than are reflected.
-    return RowRule((0,), padding=(above, below), spare=above + below + 1 if above or below else 0)
-
-
-_RULES: Final[dict[str, Callable[[NodeProto, OpenValues], RowRule | None]]] = {
-    "Conv": _windowed,
-    "MaxPool": _windowed,
-    "AveragePool": _windowed,
-    "LpPool": _windowed,
-    "ConvTranspose": _transposed,
-    "Resize": _resized,
-    "DepthToSpace": _spread,
-    "SpaceToDepth": _gathered,
-    "Pad": _padded,
-    "BatchNormalization": _scaled,
-}

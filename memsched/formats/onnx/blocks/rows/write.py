@@ -39,6 +39,8 @@ def write_rows(model: ModelProto, field: RowField, plan: RowPlan, block_bytes: i
     """
     written = ModelProto()
     written.CopyFrom(model)
+    if not plan.loops:
+        return written
     lengths = Lengths(field.graph.values, names_of(model.graph))
     opset = next((one.version for one in model.opset_import if one.domain in {"", "ai.onnx"}), 1)
     heights = _heights(field, plan, lengths, block_bytes)

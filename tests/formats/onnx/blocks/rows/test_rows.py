@@ -28,7 +28,7 @@ from tests.formats.onnx.blocks.rows.compare import compare, differences, field_o
 from tests.formats.onnx.blocks.rows.images import LAYERS, Images
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", [*range(24), 205])  # 205: nothing is worth a loop
 def test_random_networks_compute_the_same_at_every_size(seed: int) -> None:
     numbers = random.Random(seed)
     compare(seed, [(numbers.randint(1, 3), 12 * numbers.randint(1, 8), 12 * numbers.randint(1, 5)) for _ in range(3)])
