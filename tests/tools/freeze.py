@@ -6,7 +6,8 @@
 Every command runs once, on the models of ``models/`` and ``models/networks/`` among others, where its search ends by
 itself or by ``--effort``: the result does not depend on the machine. Models, reports, headers, tables, pages, exit
 codes and what is printed count; seconds do not. ``--keep FOLDER`` keeps the files to look at, ``--checkout DIR``
-freezes another checkout's memsched, ``--only PART`` takes commands in which that occurs. Ten minutes on one core.
+freezes another checkout's memsched, ``--only PART`` takes commands in which that occurs. Ten minutes on one core;
+``--folder`` adds the models of a folder, ``--random 200`` so many that nobody wrote: ten more.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
 
 from scripts.bench.runner.models import light_model
+from tests.strangers.generated import generate
 from tests.tools.written import ROOT, Case, World, cases, fix_time, outcome, run
 
 __all__ = ["differences", "frozen_cases"]
@@ -64,6 +66,8 @@ def main() -> int:
     parser.add_argument("--checkout", type=Path, default=ROOT, help="whose memsched runs; default: this one's")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="commands side by side; default: 1")
     parser.add_argument("--only", default="", metavar="PART", help="only commands in which this occurs")
+    parser.add_argument("--folder", type=Path, action="append", default=[], metavar="FOLDER", help="of further models")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="generated models")
     args = parser.parse_args()
     before: Frozen = json.loads(args.compare.read_text(encoding="utf-8")) if args.compare else {}
     after: dict[str, Mapping[str, str]] = {}
@@ -72,7 +76,7 @@ def main() -> int:
         world = World("plain", root=args.checkout.resolve())
         commands = {
             shlex.join(case.arguments): case
-            for case in frozen_cases(Path(base), world)
+            for case in (*frozen_cases(Path(base), world), *_further(Path(base), args.folder, args.random))
             if args.only in shlex.join(case.arguments)
         }
         kept = [args.keep and args.keep / f"{number:03d}" for number in range(len(commands))]
@@ -153,6 +157,18 @@ def frozen_cases(base: Path, world: World) -> Iterator[Case]:
     yield from _shared_out(models)
     yield from _told(base, models, world)
     yield from _refused(base, models)
+
+
+def _further(base: Path, folders: Sequence[Path], generated: int) -> Iterator[Case]:
+    """Yield models of folders, by default and with everything permitted, and generated ones."""
+    given = [path for folder in folders for path in sorted(folder.iterdir()) if path.suffix in {".onnx", ".tflite"}]
+    for number in range(generated):
+        path = base / f"generated_{number:03}.onnx"
+        path.write_bytes(generate(number).model)
+        given.append(path)
+    for path in given:
+        yield _optimize(path)
+        yield _optimize(path, *_ALL)
 
 
 def _analyze(model: Path, *more: str) -> Case:
