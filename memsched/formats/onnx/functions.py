@@ -16,12 +16,12 @@ from memsched.formats.onnx.structure import domain_of, graphs_of, initializers, 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
-__all__ = ["calls_functions", "inline", "takes_apart"]
+__all__ = ["FUNCTIONS", "calls_functions", "inline", "takes_apart"]
 
 _Identifier = tuple[str, str, str]
 _MOST_NODES: Final = 2_000_000
 
-_STEPS: Final[Mapping[str, tuple[tuple[str, dict[str, Any]], ...]]] = {
+FUNCTIONS: Final[Mapping[str, tuple[tuple[str, dict[str, Any]], ...]]] = {
     "HardSwish": (("HardSigmoid", {"alpha": 1 / 6, "beta": 0.5}),),
     "Mish": (("Softplus", {}), ("Tanh", {})),
 }
@@ -61,7 +61,7 @@ def calls_functions(model: ModelProto) -> bool:
 
 def takes_apart(data: bytes, model: ModelProto) -> bool:
     """Return whether a graph or a function of ``model``, read from ``data``, holds a function of ONNX's own."""
-    if not any(name.encode() in data for name in _STEPS):
+    if not any(name.encode() in data for name in FUNCTIONS):
         return False
     holders = (model.graph.node, *(function.node for function in model.functions))
     return any(_is_own(node) for nodes in holders for node in nodes_of(nodes))
@@ -90,7 +90,7 @@ def inline(model: ModelProto) -> ModelProto:
 
 
 def _is_own(node: NodeProto) -> bool:
-    return node.op_type in _STEPS and not domain_of(node) and len(node.input) == len(node.output) == 1
+    return node.op_type in FUNCTIONS and not domain_of(node) and len(node.input) == len(node.output) == 1
 
 
 def _names(graph: GraphProto) -> Iterator[str]:
@@ -111,7 +111,7 @@ def _take_apart(graph: GraphProto, names: FreeNames) -> None:
             nodes.append(node)
             continue
         read = node.input[0]
-        for kind, attributes in _STEPS[node.op_type]:
+        for kind, attributes in FUNCTIONS[node.op_type]:
             made = names.new(f"{node.output[0]}.{kind}")
             nodes.append(helper.make_node(kind, [read], [made], made, **attributes))
             read = made

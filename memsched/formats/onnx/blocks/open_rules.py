@@ -14,11 +14,12 @@ from memsched.formats.onnx.attributes import ConstantValues, Values, attributes_
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.effects import false_names, node_effects
+from memsched.formats.onnx.functions import FUNCTIONS
 from memsched.formats.onnx.raised import LEAST_OPSET
 from memsched.formats.onnx.structure import op_type
 from memsched.formats.onnx.types import element_name
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
-from memsched.ops.geometry import describe
+from memsched.ops.geometry import describe, described
 from memsched.ops.rules import Geometry, Refusal
 from memsched.ops.table import OPERATORS
 
@@ -65,7 +66,9 @@ class OpenRules:
             return ()
         attributes = self._attributes(node, kind)
         graphs = [self._alone(node, kind, attributes, name) for name in outputs]
-        found = [describe(graph, 0) for graph in graphs if graph is not None]
+        # Functions have no kernels that were compared: runtimes execute their parts.
+        rules = described if kind in FUNCTIONS else describe
+        found = [rules(graph, 0) for graph in graphs if graph is not None]
         geometries = tuple(one for one in found if not isinstance(one, Refusal))
         return geometries if len(geometries) == len(outputs) else ()
 

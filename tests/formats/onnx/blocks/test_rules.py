@@ -34,6 +34,10 @@ def _of_integers(net: Layers) -> str:
     return net.linear(net.op("HardSigmoid", wide), 12 * net.width, net.width)
 
 
+def _functions(net: Layers) -> str:
+    return net.linear(net.op("HardSwish", net.linear("x", net.width, 12 * net.width)), 12 * net.width, net.width)
+
+
 def _ranked(net: Layers) -> str:
     place = net.op("ArgMax", net.linear("x", net.width, 12 * net.width), axis=-1, keepdims=1)
     return net.op("Mul", "x", net.op("Cast", place, to=TensorProto.FLOAT))
@@ -49,6 +53,7 @@ def _ranked_softly(net: Layers) -> str:
     [
         (_quantised, {"MatMul", "Relu", "QuantizeLinear", "DequantizeLinear"}),
         (_of_integers, {"MatMulInteger", "Celu", "HardSigmoid", "MatMul"}),
+        (_functions, {"MatMul", "HardSwish"}),
         (_ranked, {"MatMul", "ArgMax"}),
         (_ranked_softly, {"MatMul", "Softsign", "LogSoftmax", "ReduceLogSumExp"}),
     ],
