@@ -93,9 +93,12 @@ class CompiledOrders:
         self._arrays = known = _Arrays()
         apart = list(itertools.chain.from_iterable(conflicts.apart))
         self._blocks = _GreedyArrays(
-            *(known.longs([block.size for block in blocks]), known.longs([block.alignment for block in blocks])),
-            *(*known.lists(conflicts.near), *known.lists([[other for other, _, _ in one] for one in conflicts.apart])),
-            *(known.longs([low for _, low, _ in apart]), known.longs([high for _, _, high in apart])),
+            known.longs([block.size for block in blocks]),
+            known.longs([block.alignment for block in blocks]),
+            *known.lists(conflicts.near),
+            *known.lists([[other for other, _, _ in one] for one in conflicts.apart]),
+            known.longs([low for _, low, _ in apart]),
+            known.longs([high for _, _, high in apart]),
         )
 
     def place(self, order: Sequence[int], first: Sequence[int], *, tight: bool) -> list[int]:
@@ -144,11 +147,20 @@ class CompiledAttempts:
         self._core, self._items = core, len(problem.widths)
         self._arrays = known = _Arrays()
         self._problem = _PackingArrays(
-            *(len(problem.widths), problem.section_count, problem.irregular),
-            *(known.longs(problem.shifts), known.longs(problem.widths), known.longs(problem.above)),
-            *(known.longs(problem.lowest), known.longs(problem.highest), known.longs(problem.alignments)),
-            *(known.longs(problem.slack), known.ints(problem.fixed)),
-            *(*known.lists(problem.sections), *known.lists(problem.meets), *known.lists(problem.twins)),
+            len(problem.widths),
+            problem.section_count,
+            problem.irregular,
+            known.longs(problem.shifts),
+            known.longs(problem.widths),
+            known.longs(problem.above),
+            known.longs(problem.lowest),
+            known.longs(problem.highest),
+            known.longs(problem.alignments),
+            known.longs(problem.slack),
+            known.ints(problem.fixed),
+            *known.lists(problem.sections),
+            *known.lists(problem.meets),
+            *known.lists(problem.twins),
         )
 
     def run(
@@ -170,9 +182,15 @@ class CompiledAttempts:
         least, made = ctypes.c_int64(), ctypes.c_int64()
         status = _STATUSES[
             self._core.memsched_packing_attempt(
-                *(ctypes.byref(self._problem), ctypes.c_int64(capacity), ctypes.c_int32(rule)),
-                *((ctypes.c_double * self._items)(*prefer), ctypes.c_int64(nodes), callback.pointer),
-                *(positions, ctypes.byref(least), ctypes.byref(made)),
+                ctypes.byref(self._problem),
+                ctypes.c_int64(capacity),
+                ctypes.c_int32(rule),
+                (ctypes.c_double * self._items)(*prefer),
+                ctypes.c_int64(nodes),
+                callback.pointer,
+                positions,
+                ctypes.byref(least),
+                ctypes.byref(made),
             )
         ]
         callback.raise_again()
@@ -213,16 +231,28 @@ def rebuilt(
     ranges = [_ranges(live) for live in problem.sections]
     begins = itertools.accumulate((len(one) for one in ranges), initial=0)
     arrays = _RebuildArrays(
-        *(count, problem.section_count, known.longs(problem.widths), known.longs(problem.above)),
-        *(known.longs(problem.lowest), known.ints(ranks[0]), known.ints(ranks[1]), known.ints(list(begins))),
-        *(known.ints([end for one in ranges for pair in one for end in pair]), *known.lists(problem.meets)),
+        count,
+        problem.section_count,
+        known.longs(problem.widths),
+        known.longs(problem.above),
+        known.longs(problem.lowest),
+        known.ints(ranks[0]),
+        known.ints(ranks[1]),
+        known.ints(list(begins)),
+        known.ints([end for one in ranges for pair in one for end in pair]),
+        *known.lists(problem.meets),
     )
     callback = StopCallback(stop)
     positions, made = (ctypes.c_int64 * count)(), ctypes.c_int64()
     status = _STATUSES[
         core.memsched_rebuild(
-            *(ctypes.byref(arrays), ctypes.c_int64(capacity), ctypes.c_uint64(chance), ctypes.c_int64(nodes)),
-            *(callback.pointer, positions, ctypes.byref(made)),
+            ctypes.byref(arrays),
+            ctypes.c_int64(capacity),
+            ctypes.c_uint64(chance),
+            ctypes.c_int64(nodes),
+            callback.pointer,
+            positions,
+            ctypes.byref(made),
         )
     ]
     callback.raise_again()

@@ -30,19 +30,17 @@ _INTERRUPTED = 130
 )
 @options_of(
     DistributeOptions,
-    *(
-        "method",
-        "metric",
-        "drop",
-        "home",
-        "input_shapes",
-        "dims",
-        "time_limit",
-        "effort",
-        "memory_limit",
-        "seed",
-        "workers",
-    ),
+    "method",
+    "metric",
+    "drop",
+    "home",
+    "input_shapes",
+    "dims",
+    "time_limit",
+    "effort",
+    "memory_limit",
+    "seed",
+    "workers",
 )
 @click.option(
     "--run/--no-run",

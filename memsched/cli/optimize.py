@@ -246,7 +246,8 @@ def _print(result: OptimizeResult, display: Display, outputs: _Outputs) -> None:
     console = display.console(stderr=outputs.print_report or outputs.model == _STANDARD)
     report, detailed = result.report.values, display.detailed
     print_summary(
-        *(console, report),
+        console,
+        report,
         report_path=outputs.report,
         html_path=outputs.files.html,
         withheld=result.withheld,

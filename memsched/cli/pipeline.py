@@ -25,14 +25,31 @@ _INTERRUPTED = 130
 @click.argument("model")
 @options_of(
     PipelineOptions,
-    *("stages", "scheduler", "balance", "profile", "cut_after", "never_cut", "children_together", "skips"),
+    "stages",
+    "scheduler",
+    "balance",
+    "profile",
+    "cut_after",
+    "never_cut",
+    "children_together",
+    "skips",
 )
 @click.option("-o", "--output", metavar="DIR", help="Folder for the segments; by default beside MODEL.")
 @click.option("--report", metavar="FILE", help="The report to write; by default <stem>_pipeline.json, '-': to stdout.")
 @options_of(
     PipelineOptions,
-    *("annotate", "target", "input_shapes", "dims", "allow", "max_extra_macs", "time_limit", "effort", "memory_limit"),
-    *("verify", "seed", "workers"),
+    "annotate",
+    "target",
+    "input_shapes",
+    "dims",
+    "allow",
+    "max_extra_macs",
+    "time_limit",
+    "effort",
+    "memory_limit",
+    "verify",
+    "seed",
+    "workers",
 )
 @output_options
 def command(**options: Any) -> int:

@@ -99,9 +99,7 @@ def compare(
     )
     runner = runner_named(runtime, given.name)
     borders = _borders_between((one, one_path), (other, other_path), options)
-    close, found = runner.compare(
-        *(before, after, options), runs=runs, rtol=rtol, atol=atol, seed=seed, borders=borders
-    )
+    close, found = runner.compare(before, after, options, runs=runs, rtol=rtol, atol=atol, seed=seed, borders=borders)
     return ModelComparison(close, rtol, atol, replace(found, notes=(*border_notes(borders), *found.notes)))
 
 

@@ -117,7 +117,10 @@ def undivided(op: Op, extents: tuple[Extents, ...], weights: Iterable[int]) -> D
     """Return the division in which one device computes all of an op and needs all of its inputs."""
     tensors = tuple(dict.fromkeys(op.inputs))
     return Division(
-        *("whole", 1, 1, tensors),
+        "whole",
+        1,
+        1,
+        tensors,
         tuple(((0, extents[tensor].channels),) for tensor in tensors),
         tuple(((0, extents[tensor].rows),) for tensor in tensors),
         tuple(WeightPart(size) for size in weights),
@@ -160,7 +163,10 @@ def divide(
             return None
         parts.append(part)
     result = Division(
-        *(axis, length, unit, tuple(found)),
+        axis,
+        length,
+        unit,
+        tuple(found),
         tuple(tuple(channels) for channels, _ in found.values()),
         tuple(tuple(rows) for _, rows in found.values()),
         tuple(parts),

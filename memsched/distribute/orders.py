@@ -113,7 +113,9 @@ class _SharesTask(FrozenValue, frozen=True):
     ) -> Distribution | NoPlanFitsError:
         try:
             return search(
-                *(self.graph, self.cluster, run),
+                self.graph,
+                self.cluster,
+                run,
                 method=self.method,
                 order=order,
                 weights=self.weights,

@@ -242,7 +242,9 @@ class _SearchGoal(FrozenValue, frozen=True):
         if len(self.cluster.devices) == 1:
             return []
         found = choose(
-            *(self.space, self.cluster, self._tables(lambda: False)),
+            self.space,
+            self.cluster,
+            self._tables(lambda: False),
             width=_WIDTH,
             home=self.home,
             price=math.inf,

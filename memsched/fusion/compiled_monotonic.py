@@ -107,9 +107,17 @@ def _by_core(
     sizes, top = array("q", storage.sizes), array("q", first_excesses(storage))
     kept, created = array("i", storage.kept), array("i", [one for takes in storage.takes for one, _ in takes])
     given = _OpArrays(
-        *(ops, buffers, ops <= reachability_limit, budget, *map(_address, (sizes, top, kept))),
-        *(*preds.pointers(), *creates.pointers(), *reads.pointers(), *pairs.pointers()[:1]),
-        *(_address(created), _address(pairs.numbers)),
+        ops,
+        buffers,
+        ops <= reachability_limit,
+        budget,
+        *map(_address, (sizes, top, kept)),
+        *preds.pointers(),
+        *creates.pointers(),
+        *reads.pointers(),
+        *pairs.pointers()[:1],
+        _address(created),
+        _address(pairs.numbers),
     )
     edges, uses = len(preds.numbers), len(reads.numbers)
     rooms = [_NumberLists.room(ops, most) for most in (ops, edges, edges)]

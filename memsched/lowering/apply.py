@@ -59,8 +59,23 @@ def apply_target(graph: Graph, target: Target) -> Graph:
 def _ruled(op: Op, seen: Views, in_place: tuple[tuple[int, int], ...], workspace: int) -> Op:
     # Not `replace`, which takes five times as long.
     return Op(
-        *(op.name, op.type, op.inputs, op.outputs, workspace, seen.pairs, in_place, op.attributes, op.positions),
-        *(op.macs, op.origin, op.region, seen.offsets, op.loop, op.chain, op.terms, op.effects),
+        op.name,
+        op.type,
+        op.inputs,
+        op.outputs,
+        workspace,
+        seen.pairs,
+        in_place,
+        op.attributes,
+        op.positions,
+        op.macs,
+        op.origin,
+        op.region,
+        seen.offsets,
+        op.loop,
+        op.chain,
+        op.terms,
+        op.effects,
     )
 
 

@@ -254,7 +254,10 @@ def plan_together(
             run.on_progress(dataclasses.replace(progress, best_peak=schedule.peak, lower_bound=schedule.lower_bound))
 
         improved = improve(
-            *(plan.graph, storage, schedule, addresses),
+            plan.graph,
+            storage,
+            schedule,
+            addresses,
             dataclasses.replace(run, on_progress=tell),
             alignment=alignment,
             reorder=reorder,

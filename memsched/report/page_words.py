@@ -297,10 +297,12 @@ def _peak(report: OptimizeReport, data: PageData) -> PeakWords:
     place = {name: index for index, name in _drawn_names(report, data)}
     rows = [
         _fault(
-            *(shortened(fault.tensor, _COLUMNS), place.get(fault.tensor)),
+            shortened(fault.tensor, _COLUMNS),
+            place.get(fault.tensor),
             "an input" if fault.producer is None else shortened(fault.producer, _COLUMNS),
             f"{fault.first_step:,} to {fault.last_step:,}",
-            *(fault.size_bytes, peak),
+            fault.size_bytes,
+            peak,
         )
         for fault in faults[:_FAULTS_SHOWN]
     ]
@@ -479,10 +481,8 @@ def _target(report: OptimizeReport) -> list[tuple[str, str]]:
         ("in-place writes", "permitted where the target does them" if target.in_place else "not permitted"),
         ("runtime's own order", "the file's" if target.default_order == "file" else "ONNX Runtime's"),
     ]
-    guarantee = report.order_guarantee
-    if guarantee is not None:
-        rows.append(("what holds the order", guarantee.kind.replace("_", " ")))
-    return rows
+    held = report.order_guarantee
+    return [*rows, ("what holds the order", held.kind.replace("_", " "))] if held is not None else rows
 
 
 def _files(report: OptimizeReport) -> list[tuple[str, str]]:
@@ -496,5 +496,4 @@ def _files(report: OptimizeReport) -> list[tuple[str, str]]:
         rows.append(("its SHA-256", output.sha256))
         held = output.fixed_dimensions
         rows += [("holds for", ", ".join(f"{one.dimension} = {one.size}" for one in held))] if held else []
-    found = report.result.method
-    return [*rows, ("order found by", found), ("addresses found by", report.allocation.method)]
+    return [*rows, ("order found by", report.result.method), ("addresses found by", report.allocation.method)]

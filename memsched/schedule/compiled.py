@@ -179,9 +179,22 @@ def _problem(moves: Moves, residue: int, events: Events, excess: Any, stop: Any)
     shared = [one for of_task in moves.shared for one in of_task]
     meeting = [one for of_task in events.meeting for one in of_task]
     return _OrderProblem(
-        *(tasks, words, moves.last_reader, sets(moves.needs), sets([bitset(later) for later in moves.unlocks])),
-        *(sets([events.risers]), begins(moves.shared), sets([others for others, _ in shared])),
-        *(numbers([size for _, size in shared]), numbers(moves.change), numbers(events.rise), numbers(events.above)),
-        *(sets(events.needed), begins(meeting), sets([before for of_buffer in meeting for before in of_buffer])),
-        *(residue, excess, stop),
+        tasks,
+        words,
+        moves.last_reader,
+        sets(moves.needs),
+        sets([bitset(later) for later in moves.unlocks]),
+        sets([events.risers]),
+        begins(moves.shared),
+        sets([others for others, _ in shared]),
+        numbers([size for _, size in shared]),
+        numbers(moves.change),
+        numbers(events.rise),
+        numbers(events.above),
+        sets(events.needed),
+        begins(meeting),
+        sets([before for of_buffer in meeting for before in of_buffer]),
+        residue,
+        excess,
+        stop,
     ), kept

@@ -294,7 +294,8 @@ class _SegmentOrders:
             _spend(run, states, ops)
 
         found = excerpts.raise_bound(
-            *(self.search.tasks.storage, self.best.order),
+            self.search.tasks.storage,
+            self.best.order,
             lower_bound=self.lower_bound,
             states_per_window=_EXCERPT_STATES,
             stop=run.until(share).over,

@@ -76,7 +76,11 @@ class _Floor:
         self._loops: list[list[LoopFloor]] = [[]] * len(graph.ops)
         if self._looped and len(graph.ops) <= MOST_OPS:
             floors = LoopFloors(
-                *(graph, target, dialect, geometries, needs.readers),
+                graph,
+                target,
+                dialect,
+                geometries,
+                needs.readers,
                 prices=prices,
                 size=needs.size,
                 together=needs.together,

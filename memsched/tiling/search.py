@@ -170,7 +170,8 @@ class TilingSearch:
 
     def _trail(self, *, streaming: bool) -> TilingTrail:
         trail = TilingTrail(
-            *(self._ground, self._asked),
+            self._ground,
+            self._asked,
             TilingPoints(self._ground.footprints, self._prices, self._most, self._most_time),
             most_macs=self._most,
             budget=self._budget,

@@ -148,7 +148,7 @@ class _BatchState:
         self._on_event(Event(index, "begins"))
         model = self._models[index]
         job = BatchJob(
-            *(model.path, model.path, self._folder, model.output, model.report, model.name), options=self._options
+            model.path, model.path, self._folder, model.output, model.report, model.name, options=self._options
         )
         return self._runner.run(job, lambda news: self._on_event(Event(index, "news", news=news)))
 

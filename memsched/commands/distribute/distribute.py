@@ -241,7 +241,9 @@ def _planned(
     for attempt in range(_ATTEMPTS):
         try:
             ordered = plan_in_best_order(
-                *(graph, left, search),
+                graph,
+                left,
+                search,
                 method=request.method,
                 metric=request.metric,
                 weights=weights,
@@ -337,7 +339,8 @@ def _too_small(name: str, cluster: Cluster, memory: Sequence[int]) -> NoPlanFits
     return NoPlanFitsError(
         f"no plan found for '{name}' fits the memory of cluster '{cluster.name}': with what the runtime copies beside "
         f"the plan, '{device.name}' needs {used:,} B and has {device.memory:,} B",
-        *(tuple(memory), max(memory)),
+        tuple(memory),
+        max(memory),
         proven=False,
     )
 

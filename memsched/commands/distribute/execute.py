@@ -119,7 +119,11 @@ def execute(
     if not throttles:
         return found
     throttled = time_cluster(
-        *(programs, given_sends(followed), part, feeds[whole.value["feed"]], throttles),
+        programs,
+        given_sends(followed),
+        part,
+        feeds[whole.value["feed"]],
+        throttles,
         runtime=runner.parts,
         slower=_slow_motion(followed.plan, run.seconds, throttles),
         patience_seconds=patience_seconds,

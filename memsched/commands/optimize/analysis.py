@@ -147,7 +147,12 @@ def analyze(
         helpful = suggested(asked_of, facts=facts)
     figures = figures_of(runtime, (needed, needed))
     outcome = Outcome(
-        *("analyze", module, prepared, plans, allocation, budget_bytes),
+        "analyze",
+        module,
+        prepared,
+        plans,
+        allocation,
+        budget_bytes,
         notes=(
             *budget_notes,
             *(() if found is None or found.finished else (_FRONTIER_ENDED,)),

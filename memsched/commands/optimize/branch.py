@@ -113,7 +113,11 @@ def _best(found: FinishedModel, asked: FinishRequest, slowdown: float | None) ->
     model, row = best
     written = dataclasses.replace(found.written, model=model, unchanged=False)
     verification, _ = verify_written(
-        *(found.final.module, asked.data, written, asked.options, found.final.prepared.target),
+        found.final.module,
+        asked.data,
+        written,
+        asked.options,
+        found.final.prepared.target,
         seed=asked.seed,
         tolerance=TOLERANCE if found.final.rewrites.inexact else 0.0,
     )

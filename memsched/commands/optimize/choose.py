@@ -243,7 +243,8 @@ def _in_one(
     if chains:
         run = RewriteRun(
             functools.partial(ChainRewrite, chains),
-            *(base_of(given), request.within(_CHAIN_SHARE) if more or permitted.io else request),
+            base_of(given),
+            request.within(_CHAIN_SHARE) if more or permitted.io else request,
             percent=0.0,
             budget=budget,
             what="one operator for a chain (fuse)",

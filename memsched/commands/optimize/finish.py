@@ -197,7 +197,10 @@ def _write(final: FinalModel, asked: FinishRequest) -> tuple[ModelBytes, TflmFac
     module, opening = asked.module, asked.opening
     plans, chosen = final.placed.plans, final.placed.chosen
     written = write_model(
-        *(final.module, final.data, plans, final.options),
+        final.module,
+        final.data,
+        plans,
+        final.options,
         guarantee=opening.guarantee,
         control_dependencies=asked.control_dependencies,
         target=final.prepared.target.name,
@@ -210,9 +213,7 @@ def _write(final: FinalModel, asked: FinishRequest) -> tuple[ModelBytes, TflmFac
         written = dataclasses.replace(_with_fixed_dimensions(module, written), borders=final.borders)
     given = module if final.rewritten else None
     runtime = runtime_of(final.module, final.prepared.target, opening)
-    return runtime.finish(
-        *(final.module, written, plans, final.options, asked.run), plan=opening.memory_plan, given=given
-    )
+    return runtime.finish(final.module, written, plans, final.options, asked.run, plan=opening.memory_plan, given=given)
 
 
 def _run_both(
@@ -227,7 +228,11 @@ def _run_both(
         schedule = final.placed.plans[0].schedule
         asked.run.tell("verification", schedule.peak, None if final.rewritten else schedule.lower_bound)
         verification, notes = verify_written(
-            *(final.module, asked.data, written, asked.options, final.prepared.target),
+            final.module,
+            asked.data,
+            written,
+            asked.options,
+            final.prepared.target,
             seed=asked.seed,
             tolerance=tolerance,
             predicted=predicted,

@@ -75,7 +75,9 @@ class LoopRewrite:
         prices = base.prices(request, budget)
         self._pause = math.inf
         self._search = LoopSearch(
-            *(self.graph, target, self._dialect),
+            self.graph,
+            target,
+            self._dialect,
             prices=prices,
             most_macs=most_macs,
             known=self._start.groups,

@@ -109,7 +109,12 @@ class ModelMaker(Generic[_Part]):
         request.go_on()
         base = self._base
         again, data = read_back(
-            *(self._plain, graph, base.options, base.prepared.target, request.go_on, self._builder.borders(way)),
+            self._plain,
+            graph,
+            base.options,
+            base.prepared.target,
+            request.go_on,
+            self._builder.borders(way),
             proven=self._builder.proven,
             opening=request.opening,
         )
@@ -149,7 +154,12 @@ class ModelMaker(Generic[_Part]):
         placed = place(written.module, written.prepared, alone, None if stored is None else stored.placed)
         placed = self._weighed(written.module, placed, request)
         made = RewrittenModel(
-            *(written.module, written.data, written.prepared, placed, written.extra_macs, written.work),
+            written.module,
+            written.data,
+            written.prepared,
+            placed,
+            written.extra_macs,
+            written.work,
             self._builder.borders(way),
         )
         return made, alone.run.meter.done + (stored.work if stored else 0.0)

@@ -201,9 +201,7 @@ def optimize(
     asked = budget_of(budget)
     data, path, sized = sized_source(source, input_shapes)
     fixed, ranges = split_ranges(dims)
-    asked_for = Permissions(
-        *(tile, remat, io, max_extra_macs, fuse, free_pieces and verify, algebra, reassociate, branch)
-    )
+    asked_for = Permissions(tile, remat, io, max_extra_macs, fuse, free_pieces and verify, algebra, reassociate, branch)
     told = {"budget_for": budget_for, "tflm_plan": tflm_plan, "control_dependencies": control_dependencies}
     if ranges:
         refuse_for_range(
@@ -213,7 +211,10 @@ def optimize(
         )
         return hold_to_budget(
             optimize_over_sizes(
-                *(data, path, stated(input_shapes, fixed), Request(search_of(run), solver, partitions)),
+                data,
+                path,
+                stated(input_shapes, fixed),
+                Request(search_of(run), solver, partitions),
                 RangeRequest(ranges, target, in_place, fuse, reassociate, asked, max_slowdown, verify, seed, output),
             ),
             keep_best,
@@ -245,7 +246,12 @@ def optimize(
         final,
         request,
         FinishRequest(
-            *(module, data, prepared, options, opening, run),
+            module,
+            data,
+            prepared,
+            options,
+            opening,
+            run,
             control_dependencies=control_dependencies,
             budget=budget_bytes,
             verify=verify,
@@ -267,21 +273,19 @@ def optimize(
         source_read = SessionSource(data, path, options, "default", rules, in_place, permitted, None, seed)
         helpful = suggested(tried, done, source_read, facts=done.facts, named=order_guarantee is not None or branch)
     outcome = Outcome(
-        *(
-            "optimize",
-            module,
-            final.prepared,
-            final.placed.plans,
-            final.placed.allocation,
-            budget_bytes,
-            dataclasses.replace(done.written, unchanged=done.written.unchanged and not sized),
-            output,
-            verification,
-            (
-                *budget_notes,
-                *done.notes,
-                *(() if permitted.tile == tile else (_NOT_CUT,)),
-            ),
+        "optimize",
+        module,
+        final.prepared,
+        final.placed.plans,
+        final.placed.allocation,
+        budget_bytes,
+        dataclasses.replace(done.written, unchanged=done.written.unchanged and not sized),
+        output,
+        verification,
+        (
+            *budget_notes,
+            *done.notes,
+            *(() if permitted.tile == tile else (_NOT_CUT,)),
         ),
         interrupted=interrupted or done.ended,
         tflm=done.facts,

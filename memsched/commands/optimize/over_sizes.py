@@ -151,7 +151,14 @@ def optimize_over_sizes(
         allocation = plan_allocation(plans[0], known, alignment)
     budget = asked.budget.of(given) if isinstance(asked.budget, Percentage) else asked.budget
     outcome = Outcome(
-        *("optimize", module, prepared, plans, allocation, budget, written, asked.output),
+        "optimize",
+        module,
+        prepared,
+        plans,
+        allocation,
+        budget,
+        written,
+        asked.output,
         verification=_verification(measured),
         failures=request.failures.found,
         notes=(*measured.notes, *orders.notes),

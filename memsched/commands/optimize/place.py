@@ -276,7 +276,10 @@ def place(module: Module, prepared: TargetModule, request: Request, stored: Modu
     plans = chosen.plans if chosen else plans
     # A runtime that chooses orders takes no addresses.
     main, allocation = plan_together(
-        *(plans[0], prepared.baselines, prepared.target.alignment_bytes, run),
+        plans[0],
+        prepared.baselines,
+        prepared.target.alignment_bytes,
+        run,
         reorder=chosen is None and request.solver != "file",
     )
     plans = (main, *plans[1:])

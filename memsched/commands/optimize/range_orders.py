@@ -229,7 +229,8 @@ def _run(file: OpenFile, module: Module, model: bytes, plans: Sequence[GraphPlan
     for sizes in distinct([*smaller, dict(file.large)]):
         options = file.options(sizes)
         seen = verify(
-            *(file.data, model),
+            file.data,
+            model,
             expected_order=names,
             guarantee="default",
             seed=seed,

@@ -247,8 +247,13 @@ class _Models(Generic[Part]):
 
         if isinstance(rewrite, AheadRewrite) and ModelsAhead.permitted(self._base, request.run):
             self._ahead = ModelsAhead(
-                *(rewrite, self._base, self._budget, request.run.limits.workers),
-                *(asked, self._at_most, self._requires),
+                rewrite,
+                self._base,
+                self._budget,
+                request.run.limits.workers,
+                asked,
+                self._at_most,
+                self._requires,
             )
         try:
             yield

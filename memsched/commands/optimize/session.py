@@ -95,7 +95,7 @@ def optimize_for_session(
     # Operators cost from the first one on: the process is what the session is judged by.
     request = dataclasses.replace(request, free_ops=0)
     source = SessionSource(
-        *(data, path, options, asked.session, asked.rules, asked.in_place, asked.permitted, asked.budget, asked.seed)
+        data, path, options, asked.session, asked.rules, asked.in_place, asked.permitted, asked.budget, asked.seed
     )
     plain, chosen = candidates(source, request, maker)
     module, prepared = plain.module, plain.prepared
@@ -123,7 +123,15 @@ def optimize_for_session(
         needed, verification = given, None
     main = placed.plans[0]
     outcome = Outcome(
-        *("optimize", module, prepared, placed.plans, placed.allocation, budget, written, asked.output, verification),
+        "optimize",
+        module,
+        prepared,
+        placed.plans,
+        placed.allocation,
+        budget,
+        written,
+        asked.output,
+        verification,
         notes=notes,
         interrupted=request.stopped(),
         requirement=(Requirement(given), Requirement(needed)),
@@ -257,7 +265,11 @@ def _run(
     data, path, options = source.data, source.path, source.options
     folder = None if path == STANDARD_STREAM else Path(path).absolute().parent
     verification = maker.verify(
-        *(data, folder, written.model, options, executed.level),
+        data,
+        folder,
+        written.model,
+        options,
+        executed.level,
         expected=written.guarantee.executed,
         predicted=predicted,
         seed=asked.seed,

@@ -425,5 +425,5 @@ def _group_row(graph: Graph, group: Group, dialect: Dialect, axes: Sequence[str]
     pieces = plan_pieces(graph, group, dialect)
     macs = pieces.macs if isinstance(pieces, Pieces) else sum(graph.ops[op].macs for op in group.ops)
     return group_row(
-        *(graph, group.ops, group.axes, axes, group.counts, macs), form="pieces", kept=group.kept, padded=group.padded
+        graph, group.ops, group.axes, axes, group.counts, macs, form="pieces", kept=group.kept, padded=group.padded
     )

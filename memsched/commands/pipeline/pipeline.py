@@ -240,7 +240,9 @@ def pipeline(
         schedule = _as_measured(schedule, segments, rewriting=tile or remat)
         check_stages(network, schedule, constraints)
     simulation = simulate(
-        *(timed.network, schedule, timed.rules),
+        timed.network,
+        schedule,
+        timed.rules,
         skips=skips,
         activations=[segment.arena for segment in segments],
         computing=timed.computing,

@@ -358,7 +358,10 @@ def _verified(
     try:
         segments = [one.segment for one in files]
         found = rules.execute(
-            *(cut.module, data, segments, models),
+            cut.module,
+            data,
+            segments,
+            models,
             seed=options.seed,
             tolerance=allowed,
             seconds=seconds,

@@ -142,7 +142,12 @@ class _Roles:
         ]
         dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
         return Cache(
-            *(found.past, found.present, found.axis, tuple(lengths), dtype.name, dtype.itemsize),
+            found.past,
+            found.present,
+            found.axis,
+            tuple(lengths),
+            dtype.name,
+            dtype.itemsize,
             by_kernel=not found.new,
         )
 

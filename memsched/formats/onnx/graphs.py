@@ -221,7 +221,10 @@ class _GraphBuilder:
         positions = self.firsts.get(count) or self.firsts.setdefault(count, tuple(range(count)))
         effects = self.effects.get(position, PURE)
         return Op(
-            *(self.names[position], kind, inputs, outputs),
+            self.names[position],
+            kind,
+            inputs,
+            outputs,
             attributes=_NO_ATTRIBUTES,
             positions=positions,
             effects=effects,
@@ -253,7 +256,10 @@ class _GraphBuilder:
             macs = macs_of(kind, attributes, given, made)
         positions = tuple(places)
         return Op(
-            *(self.names[position], kind, tuple(inputs), outputs),
+            self.names[position],
+            kind,
+            tuple(inputs),
+            outputs,
             attributes=attributes,
             positions=self.places.setdefault(positions, positions),
             macs=macs,

@@ -31,7 +31,8 @@ def with_special_values(found: Verification, request: CompareRequest, tolerance:
         return found
     alone = msgspec.structs.replace(request, after=request.before, borders=[])
     return compared_on(
-        *(found, _EXECUTE),
+        found,
+        _EXECUTE,
         {"request": msgspec.structs.asdict(request), "tolerance": tolerance},
         {"request": msgspec.structs.asdict(alone), "tolerance": tolerance},
         "LiteRT",

@@ -74,7 +74,10 @@ def verify_executed(
     found = dataclasses.replace(_judged(answer, runtime, predicted, runs), feeds=options.feeds)
     found = dataclasses.replace(found, at_stated_sizes=at_stated_sizes(found, given, options))
     return with_special_values(
-        *(found, given, written, [SpecialSession(SessionPoint(level), EXECUTED, "", EXECUTED_TOLERANCE)]),
+        found,
+        given,
+        written,
+        [SpecialSession(SessionPoint(level), EXECUTED, "", EXECUTED_TOLERANCE)],
         seed=seed,
         input_shapes=options.input_shapes,
         dims=options.dims,

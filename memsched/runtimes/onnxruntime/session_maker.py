@@ -53,7 +53,7 @@ class OnnxRuntimeSessions:
         from memsched.runtimes.onnxruntime.executed_check import verify_executed
 
         return verify_executed(
-            *(given, folder, written, options, level), expected=expected, predicted=predicted, seed=seed
+            given, folder, written, options, level, expected=expected, predicted=predicted, seed=seed
         )
 
     def draw_feeds(self, data: bytes, folder: Path | None, options: LoadOptions, file: Path, *, seed: int) -> None:

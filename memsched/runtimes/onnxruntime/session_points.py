@@ -75,7 +75,8 @@ EXECUTED: Final = SessionPoint("disabled", "file", reuse=False, pattern=False)
 """For files that hold what is executed, in its order."""
 
 LISTED: Final = SessionPoint(
-    *("basic", "file"),
+    "basic",
+    "file",
     reuse=False,
     pattern=False,
     # They merge what was computed again on purpose, or number nodes anew.
