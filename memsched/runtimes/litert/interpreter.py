@@ -35,11 +35,12 @@ def measure(request: Mapping[str, Any]) -> dict[str, int]:
         Bytes beyond the process before the interpreter: "private" (growth of anonymous memory after the last run),
         "peak" (of resident memory, which mapped files are part of); "runs".
     """
-    from ai_edge_litert.interpreter import Interpreter  # loaded before the first figure is read
+    from ai_edge_litert.interpreter import Interpreter
 
+    draw = _drawing(request["seed"])  # this and the runtime are loaded before the first figure is read
     private, resident = process_bytes("RssAnon:"), process_bytes("VmRSS:")
     forget_highest()
-    run = _opened(Interpreter, request["path"], request["seed"])
+    run = _opened(Interpreter, request["path"], draw)
     seen = run_until_steady(lambda _: run(), resident)
     return {"private": max(0, seen.private - private), "peak": max(0, seen.peak - resident), "runs": seen.runs}
 
@@ -57,7 +58,7 @@ def take_turns(request: Mapping[str, Any]) -> dict[str, Any]:
     from ai_edge_litert.interpreter import Interpreter
 
     ended = time.monotonic() + request["seconds"]
-    first, second = (_opened(Interpreter, path, request["seed"]) for path in request["paths"])
+    first, second = (_opened(Interpreter, path, _drawing(request["seed"])) for path in request["paths"])
     found = race(
         first,
         second,
@@ -75,22 +76,31 @@ def _undecided(limit: float, ratios: Sequence[float]) -> bool:
     return low <= limit <= high
 
 
-def _opened(interpreter_type: Any, path: str, seed: int) -> Callable[[], None]:
-    """Open a file as people do; return what runs it once, each time on the same inputs."""
+_Draw = Callable[[Any], Any]
+"""Gives an array for an input, of which an interpreter says the details."""
+
+
+def _drawing(seed: int) -> _Draw:
     import numpy as np
 
     from memsched.runtimes.inputs import random_values
 
+    rng = np.random.default_rng(seed)
+
+    def draw(one: Any) -> Any:
+        text = np.dtype(one["dtype"]).kind in "OSU"
+        # Integers that are not quantised are 0: they may be indices into an axis of any length.
+        quantized = one["quantization"][0] != 0
+        return random_values("S4" if text else one["dtype"], one["shape"], rng, full_range=quantized, high=1)
+
+    return draw
+
+
+def _opened(interpreter_type: Any, path: str, draw: _Draw) -> Callable[[], None]:
+    """Open a file as people do; return what runs it once, each time on the same inputs."""
     interpreter = interpreter_type(model_path=path)
     interpreter.allocate_tensors()
-    rng = np.random.default_rng(seed)
-    inputs = []
-    for one in interpreter.get_input_details():
-        text = np.dtype(one["dtype"]).kind in "OSU"
-        quantized = one["quantization"][0] != 0
-        # Other integers are 0: they may be indices into an axis of any length.
-        values = random_values("S4" if text else one["dtype"], one["shape"], rng, full_range=quantized, high=1)
-        inputs.append((one["index"], values))
+    inputs = [(one["index"], draw(one)) for one in interpreter.get_input_details()]
 
     def run() -> None:
         for index, values in inputs:
