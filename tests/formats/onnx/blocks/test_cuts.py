@@ -82,6 +82,9 @@ def _needs(
         ("ReduceSum", {"x": "B 4 N", "a": "1", "y": "B 4 1"}, Cut(2), None, {"integers": (2,)}),
         ("Concat", {"x": "B N 8", "z": "B N 8", "y": "B N 16"}, Cut(1), (Cut(1), Cut(1)), {"axis": 2}),
         ("Concat", {"x": "B N 8", "z": "B N 8", "y": "B 2N 8"}, Cut(1), None, {"axis": 1}),
+        ("MatMul", {"x": "B 4 BN 8", "w": "B 4 8 6", "y": "B 4 BN 6"}, Cut(2, True), (Cut(2, True), None), {}),
+        ("Transpose", {"x": "4 BN 8", "y": "4 8 BN"}, Cut(2, True), None, {"perm": [0, 2, 1]}),
+        ("Relu", {"x": "B N", "y": "B N"}, Cut(2), None, {}),
         ("CumSum", {"x": "B N", "a": "1", "y": "B N"}, Cut(1), None, {}),
     ],
 )
