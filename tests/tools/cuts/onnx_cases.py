@@ -74,6 +74,9 @@ def _elementwise() -> Iterator[Case]:
                 if kind == "Where":
                     condition = Operand(shape, "bool")
                     yield Case(kind, (condition, first, Operand(shape, dtype)))
+                    wide = Operand((*(1 for _ in shape[:-1]), shape[-1]), "bool")
+                    yield Case(kind, (wide, first, Operand((), dtype)))
+                    yield Case(kind, (condition, first, constant(0, dtype)))
                     continue
                 yield Case(kind, (first, Operand(shape, dtype, **limits)), attributes)
                 vector = (*shape[-3:-2], *(1 for _ in shape[-2:])) if len(shape) > 2 else shape[-1:]

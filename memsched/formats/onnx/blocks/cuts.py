@@ -103,8 +103,9 @@ def _follows(one: AxisMap, axis: int) -> bool:
 
 def _in_order(maps: Sequence[AxisMap], axis: int, output: int) -> bool:
     """Whether the axes before one of an operand are those before it in the output, as far as they are in both."""
-    before = all(one.output in {-1, place + output - axis} for place, one in enumerate(maps[:axis]))
-    return before and all(one.output == -1 or one.output > output for one in maps[axis + 1 :])
+    before = [one.output for one in maps[:axis] if one.output >= 0]
+    after = [one.output for one in maps[axis + 1 :] if one.output >= 0]
+    return before == sorted(before) and max(before, default=-1) < output < min(after, default=output + 1)
 
 
 def _reshaped(node: NodeProto, output: Sequence[Polynomial | None], cut: Cut, rules: OpenRules) -> Needs | None:

@@ -85,6 +85,13 @@ def _needs(
         ("MatMul", {"x": "B 4 BN 8", "w": "B 4 8 6", "y": "B 4 BN 6"}, Cut(2, True), (Cut(2, True), None), {}),
         ("Transpose", {"x": "4 BN 8", "y": "4 8 BN"}, Cut(2, True), None, {"perm": [0, 2, 1]}),
         ("Relu", {"x": "B N", "y": "B N"}, Cut(2), None, {}),
+        (
+            "Unsqueeze",
+            {"x": "B BN", "a": "2", "y": "B 1 1 BN"},
+            Cut(3, True),
+            (Cut(1, True), None),
+            {"integers": (1, 2)},
+        ),
         ("CumSum", {"x": "B N", "a": "1", "y": "B N"}, Cut(1), None, {}),
     ],
 )
