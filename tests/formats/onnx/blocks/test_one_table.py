@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 
 import numpy as np
 import onnx
@@ -69,7 +70,7 @@ def _open(graph: GraphProto, axis: int, followers: Mapping[int, int]) -> OpenVal
         shapes[value.name] = [_number(dim.dim_value) for dim in value.type.tensor_type.shape.dim]
     for tensor in graph.initializer:
         shapes[tensor.name] = [_number(length) for length in tensor.dims]
-    length = Polynomial(((("N",), 1),))
+    length = Polynomial(((("N",), Fraction(1)),))
     shapes[node.output[0]][axis] = length
     for position, place in followers.items():
         shapes[node.input[position]][place] = length
@@ -81,7 +82,7 @@ def _open(graph: GraphProto, axis: int, followers: Mapping[int, int]) -> OpenVal
 
 
 def _number(length: int) -> Polynomial:
-    return Polynomial((((), length),)) if length else Polynomial(())
+    return Polynomial((((), Fraction(length)),)) if length else Polynomial(())
 
 
 def test_every_operator_that_is_known_at_fixed_lengths_is_known_at_open_ones() -> None:
