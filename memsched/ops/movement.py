@@ -148,12 +148,17 @@ def _tile(layer: ShapedOp) -> Geometry:
     return layer.geometry({0: tuple(maps)}, fixed)
 
 
-def _depth_to_space(layer: ShapedOp) -> Geometry:
-    onnx = layer.kind == "DepthToSpace"
+def _blocks(layer: ShapedOp) -> tuple[int, tuple[int, int], int]:
+    """Return the length of a block, its two axes, and that of the channels."""
+    onnx = not layer.kind.isupper()
     size = layer.number("blocksize" if onnx else "block_size")
     if len(layer.data) != 4 or size < 1:
         raise RefusedError("its input has no four axes or its block size is unknown")
-    spatial, channel = ((2, 3), 1) if onnx else ((1, 2), 3)
+    return (size, (2, 3), 1) if onnx else (size, (1, 2), 3)
+
+
+def _depth_to_space(layer: ShapedOp) -> Geometry:
+    size, spatial, channel = _blocks(layer)
     maps = same(4)
     for axis in spatial:
         maps[axis] = AxisMap(axis, Subdivision(size))
@@ -164,11 +169,7 @@ def _depth_to_space(layer: ShapedOp) -> Geometry:
 
 
 def _space_to_depth(layer: ShapedOp) -> Geometry:
-    onnx = layer.kind == "SpaceToDepth"
-    size = layer.number("blocksize" if onnx else "block_size")
-    if len(layer.data) != 4 or size < 1:
-        raise RefusedError("its input has no four axes or its block size is unknown")
-    spatial, channel = ((2, 3), 1) if onnx else ((1, 2), 3)
+    size, spatial, channel = _blocks(layer)
     maps = same(4)
     for axis in spatial:
         maps[axis] = AxisMap(axis, Merge(size))
@@ -214,10 +215,8 @@ def _pad(layer: ShapedOp) -> Geometry:
 
 
 def _slice(layer: ShapedOp) -> Geometry:
-    rank = len(layer.data)
-    if "starts" not in layer.op.attributes:
-        return _moving_slice(layer)
     layer.only(0)
+    rank = len(layer.data)
     starts = layer.ints("starts")
     if (3 in layer.shapes and "axes" not in layer.op.attributes) or (
         4 in layer.shapes and "steps" not in layer.op.attributes
@@ -233,15 +232,6 @@ def _slice(layer: ShapedOp) -> Geometry:
         begin = max(0, min(begin, length if step > 0 else length - 1))
         maps[axis] = AxisMap(axis, Stride(begin, step))
     return layer.geometry({0: tuple(maps)})
-
-
-def _moving_slice(layer: ShapedOp) -> Geometry:
-    """A Slice that is told at run time where it begins: along other axes than its own it is known."""
-    axes = {layer.axis(axis) for axis in layer.ints("axes")}
-    maps = [AxisMap(-1, FULL) if axis in axes else one for axis, one in enumerate(same(len(layer.data)))]
-    operands: Operands = {position: whole(len(shape)) for position, shape in layer.shapes.items()}
-    reason = "it is told at run time where it begins"
-    return layer.geometry({**operands, 0: tuple(maps)}, dict.fromkeys(sorted(axes), reason))
 
 
 def _tflite_slice(layer: ShapedOp) -> Geometry:

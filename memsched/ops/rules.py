@@ -240,7 +240,6 @@ Family = Literal[
     "norm pool",
     "pad",
     "pool",
-    "product",
     "quantization",
     "repetition",
     "reshape",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Final
 
@@ -22,6 +23,7 @@ def class_of(kind: str) -> OpClass | None:
     return None if rule is None else rule.kind
 
 
+@cache
 def families(*names: Family) -> frozenset[str]:
     """Return the operators of some families, of all formats."""
     return frozenset(kind for kind, rule in OPERATORS.items() if rule.family in names)

@@ -318,7 +318,7 @@ RULES: Final[Mapping[str, OpRule]] = {
     **ruled("reduction", _group_normalization, "GroupNormalization"),
     **ruled("reduction", _lp_normalization, "LpNormalization"),
     **ruled("reduction", _lrn, "LRN"),
-    **ruled("product", _matmul, "MatMul", family="product"),
+    **ruled("product", _matmul, "MatMul"),
     **ruled("product", _matmul_integer, "MatMulInteger"),
     **ruled("product", _qlinear_matmul, "QLinearMatMul"),
     **ruled("product", _gemm, "Gemm"),

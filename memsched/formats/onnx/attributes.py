@@ -10,6 +10,7 @@ from memsched.formats.onnx.light import is_stripped
 from memsched.formats.onnx.structure import domain_of
 from memsched.graph.model import AttributeValue
 from memsched.ops.rules import ONE_AXIS
+from memsched.ops.table import families
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, TensorProto
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CONSTANT_INPUTS",
     "MOST_ENTRIES",
-    "SOFTMAXES",
     "ConstantValues",
     "Values",
     "attribute_of",
@@ -74,7 +74,7 @@ _WEIGHTS: Final[Mapping[str, int]] = {
     "QLinearConv": 3,
 }
 
-SOFTMAXES: Final = frozenset({"Softmax", "LogSoftmax"})
+_SOFTMAXES: Final = families("softmax")
 _SINGLE_AXIS: Final = 13
 LEGACY: Final = "legacy"
 """Attribute that marks a Resize of opset 10, whose coordinates are those of Upsample."""
@@ -130,7 +130,7 @@ def with_one_axis(kind: str, attributes: Mapping[str, AttributeValue], version: 
     From 13 on it is a single axis, by default the last; before, it is that axis and all behind it, by default all but
     the first.
     """
-    if kind not in SOFTMAXES or version < _SINGLE_AXIS:
+    if kind not in _SOFTMAXES or version < _SINGLE_AXIS:
         return attributes
     return {"axis": -1, **attributes, ONE_AXIS: 1}
 

@@ -12,7 +12,6 @@ from memsched.errors import ModelError
 from memsched.formats.module import Body
 from memsched.formats.onnx.attributes import (
     CONSTANT_INPUTS,
-    SOFTMAXES,
     ConstantValues,
     Values,
     attributes_of,
@@ -26,6 +25,7 @@ from memsched.formats.onnx.types import ValueType, element_name, tensor_bytes
 from memsched.graph.effects import PURE, Effects
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
 from memsched.ops.macs import COUNTED, macs_of
+from memsched.ops.table import families
 
 if TYPE_CHECKING:
     pass
@@ -117,7 +117,7 @@ class _GraphBuilder:
         # Those of ops that read all inputs, by their number.
         self.firsts: dict[int, tuple[int, ...]] = {}
         # Operators of which nothing is to be known but what they read and write, unless they have attributes.
-        self.bare = set(self.scope.kinds) - CONSTANT_INPUTS.keys() - COUNTED.keys() - SOFTMAXES
+        self.bare = set(self.scope.kinds) - CONSTANT_INPUTS.keys() - COUNTED.keys() - families("softmax")
 
     def graph(self) -> Graph:
         scope = self.scope

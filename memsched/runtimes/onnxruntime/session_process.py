@@ -33,6 +33,8 @@ _SHORT_TURN: Final = 0.02
 """The same of small models, whose sessions are timed for nothing but the options to recommend."""
 
 _MOST_ROUNDS: Final = 20
+"""Rounds of such turns at most; short turns have fewer, as their sessions are many."""
+
 _MOST_SHORT_ROUNDS: Final = 9
 _RACE: Final = 5.0
 """Seconds after which no round is added: long runs differ less by chance."""
@@ -144,7 +146,10 @@ def race(request: Mapping[str, Any]) -> list[dict[str, Any] | None]:
 
     def raced(one: Mapping[str, Any]) -> dict[str, Any] | None:
         try:
-            ratio = None if one is first else _ratio(onnxruntime, one, first, feed, request["rounds"], _SHORT_TURN)
+            rounds = request["rounds"]
+            ratio = (
+                None if one is first else _ratio(onnxruntime, one, first, feed, rounds, _SHORT_TURN, _MOST_SHORT_ROUNDS)
+            )
             return {"lasting": _profiled(onnxruntime, one, feed)["lasting"], "ratio": ratio}
         except Exception:  # the runtime raises classes of its own
             return None
@@ -231,6 +236,7 @@ def _ratio(
     feed: Mapping[str, Any],
     rounds: int,
     turn: float = _TURN,
+    most: int = _MOST_ROUNDS,
 ) -> float:
     """Return the median ratio of processor times of two sessions that take turns: noise meets both alike.
 
@@ -238,11 +244,11 @@ def _ratio(
     where other programs use the processors.
     """
     waited, worked = _waited_seconds(), time.process_time()
-    ratio = _ratio_of_turns(onnxruntime, (wanted, beside), feed, rounds, turn)
+    ratio = _ratio_of_turns(onnxruntime, (wanted, beside), feed, rounds, turn, most)
     if _waited_seconds() - waited <= _BUSY * (time.process_time() - worked):
         return ratio
     alone = [{**one, "options": {**one["options"], "threads": 1}} for one in (wanted, beside)]
-    return _ratio_of_turns(onnxruntime, alone, feed, rounds, turn)
+    return _ratio_of_turns(onnxruntime, alone, feed, rounds, turn, most)
 
 
 def _waited_seconds() -> float:
@@ -255,14 +261,18 @@ def _waited_seconds() -> float:
 
 
 def _ratio_of_turns(
-    onnxruntime: Any, sessions: Sequence[Mapping[str, Any]], feed: Mapping[str, Any], rounds: int, turn: float
+    onnxruntime: Any,
+    sessions: Sequence[Mapping[str, Any]],
+    feed: Mapping[str, Any],
+    rounds: int,
+    turn: float,
+    most: int,
 ) -> float:
     def runs(one: Mapping[str, Any]) -> Callable[[], object]:
         session = _opened(onnxruntime, one, _options(onnxruntime, one["options"]))
         return partial(session.run, None, feed, _run_options(onnxruntime, one["options"]))
 
     wanted, beside = map(runs, sessions)
-    most = _MOST_ROUNDS if turn == _TURN else _MOST_SHORT_ROUNDS
     late = time.monotonic() + _RACE
     found = run_in_turns(
         beside,

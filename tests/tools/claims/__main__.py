@@ -23,7 +23,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -226,28 +226,38 @@ def _child(function: str, **request: Any) -> ChildResult:
     return run_in_child(f"tests.tools.claims.sessions:{function}", request, _SECONDS)
 
 
-def _judged_process(row: Row, claimed: int, request: Mapping[str, Any], what: str) -> Row:
-    """Return what fresh processes contradict; where sessions differ by chance, each of several contradicts."""
-    found = list[int]()
-    while len(found) < _PROCESSES and not any(apart(claimed, one) <= MOST_APART_PROCESS for one in found):
-        child = _child("run_session", **request)
+def _several(function: str, is_near: Callable[[Any], bool], **request: Any) -> list[Any] | str:
+    """Return what fresh processes measure until one is near what was claimed, or why one failed.
+
+    Layouts and places in memory differ by chance, so that several have to contradict.
+    """
+    found = list[Any]()
+    while len(found) < _PROCESSES and not any(map(is_near, found)):
+        child = _child(function, **request)
         if not child.ok:
-            return dataclasses.replace(row, wrong=f"{what}: {child.reason}")
+            return str(child.reason)
         found.append(child.value)
+    return found
+
+
+def _judged_process(row: Row, claimed: int, request: Mapping[str, Any], what: str) -> Row:
+    """Return what fresh processes contradict."""
+    found = _several("run_session", lambda one: apart(claimed, one) <= MOST_APART_PROCESS, **request)
+    if isinstance(found, str):
+        return dataclasses.replace(row, wrong=f"{what}: {found}")
     nearest = min(found, key=lambda one: apart(claimed, one))
     chance = f", of {len(found)} processes that took {min(found):,} to {max(found):,} B" if len(found) > 1 else ""
     return _judged(row, claimed, nearest, f"process of {what}{chance}", MOST_APART_PROCESS)
 
 
 def _wrong_time(said: float, function: str, **request: Any) -> str:
-    """Return what contradicts a ratio of times: each of several processes, as layouts and places in memory differ."""
-    found = list[float]()
-    while len(found) < _PROCESSES and not any(100 * abs(one / said - 1) <= MOST_APART_PROCESS for one in found):
-        child = _child(function, **request)
-        if not child.ok:
-            return ""
-        found.append(child.value)
-    if any(100 * abs(one / said - 1) <= MOST_APART_PROCESS for one in found):
+    """Return what contradicts a ratio of times; nothing if it could not be measured."""
+
+    def is_near(one: float) -> bool:
+        return 100 * abs(one / said - 1) <= MOST_APART_PROCESS
+
+    found = _several(function, is_near, **request)
+    if isinstance(found, str) or any(map(is_near, found)):
         return ""
     return f"{said:.3f} x the time was said, {min(found):.3f} to {max(found):.3f} x was measured"
 

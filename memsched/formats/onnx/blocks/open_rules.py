@@ -6,6 +6,7 @@ an axis that is read element by element then holds at all lengths.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -38,17 +39,25 @@ class OpenRules:
     Args:
         graph: A main graph.
         values: What its values are.
-        sizes: Lengths at which rules are applied; None for generic ones, which hold no convolution together.
+
+    Attributes:
+        sizes: Lengths at which rules are applied: generic ones, at which no window fits.
     """
 
-    def __init__(self, graph: GraphProto, values: OpenValues, sizes: Mapping[str, int] | None = None) -> None:
+    def __init__(self, graph: GraphProto, values: OpenValues) -> None:
         self.values = values
-        self.sizes = _generic(values) if sizes is None else sizes
+        self.sizes: Mapping[str, int] = _generic(values)
         self._stated = ConstantValues(graph)
         self._constants = {one.name for one in graph.initializer}
         self._constants.update(name for node in graph.node if node.op_type == "Constant" for name in node.output)
         self._false = false_names(graph.node, graph.initializer, graph.input)
         self._known: dict[str, tuple[Geometry, ...]] = {}
+
+    def at(self, sizes: Mapping[str, int]) -> OpenRules:
+        """Return the same at other lengths, such as some that occur: what is said then holds there alone."""
+        other = copy.copy(self)
+        other.sizes, other._known = sizes, {}
+        return other
 
     def of(self, node: NodeProto) -> tuple[Geometry, ...]:
         """Return what each of a node's outputs needs; nothing where that is not known of all of them."""

@@ -84,7 +84,7 @@ class OpenGraph:
         self.nodes: Sequence[NodeProto] = list(graph.node)
         self.values = values
         self.rules = OpenRules(graph, values)
-        self.typical_rules = OpenRules(graph, values, values.typical)
+        self.typical_rules = self.rules.at(values.typical)
         self.sizes = sizes
         self.anchors = frozenset(name for name, _ in values.places.values())
         self.results = frozenset(value.name for value in graph.output)
