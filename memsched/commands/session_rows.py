@@ -77,6 +77,7 @@ class _SessionFiles(FrozenValue, frozen=True):
 
 
 _Again = Callable[[Sequence[SessionRow], int], bool]
+_Told = Callable[[Sequence[int]], int]
 
 
 def measured_sessions(
@@ -88,21 +89,23 @@ def measured_sessions(
     *,
     seed: int,
     again: _Again | None = None,
+    told: _Told = statistics.median_high,
 ) -> tuple[SessionRow, ...]:
     """Return a row per session that ran; each takes turns with one without options on the file as given.
 
     Args:
         options: What is stated of the sizes of inputs.
         seed: Of the inputs.
-        again: Tells of the rows, after so many processes of each, whether one more is run: the least counts, as what a
-            process takes, and how long it computes, is partly chance. None: one of each.
+        again: Tells of the rows, after so many processes of each, whether one more is run, as what a process
+            takes, and how long it computes, is partly chance. None: one of each.
+        told: What is told of the bytes of several processes.
     """
     with _files(given, written) as files:
         try:
             maker.draw_feeds(given.data, given.folder, options, files.feeds, seed=seed)
         except (ModelError, UsageError):
             return ()
-        return _rows(lambda: [_measured(maker, files, one) for one in sessions], again)
+        return _rows(lambda: [_measured(maker, files, one) for one in sessions], again, told)
 
 
 def raced_sessions(
@@ -136,7 +139,9 @@ def raced_sessions(
         return _rows(race, again)
 
 
-def _rows(measure: Callable[[], Sequence[SessionRow | None]], again: _Again | None) -> tuple[SessionRow, ...]:
+def _rows(
+    measure: Callable[[], Sequence[SessionRow | None]], again: _Again | None, told: _Told = statistics.median_high
+) -> tuple[SessionRow, ...]:
     """Return the rows of sessions that ran, each as all times that ``again`` had them measured show it together."""
     first = measure()
     rows = tuple(row for row in first if row is not None)
@@ -148,7 +153,7 @@ def _rows(measure: Callable[[], Sequence[SessionRow | None]], again: _Again | No
         if None in more:
             break
         seen.append(tuple(row for row in more if row is not None))
-        rows = tuple(_together(several) for several in zip(*seen, strict=True))
+        rows = tuple(_together(several, told) for several in zip(*seen, strict=True))
     return rows
 
 
@@ -176,13 +181,13 @@ def _raced_row(one: SessionFile, found: RacedSession) -> SessionRow:
     return msgspec.structs.replace(row, measured_bytes=found.requested, cpu_ratio=_rounded(found.ratio))
 
 
-def _together(rows: Sequence[SessionRow]) -> SessionRow:
-    """Return one row of several of a session: medians, since a process may take less by chance as well as more."""
+def _together(rows: Sequence[SessionRow], told: _Told) -> SessionRow:
+    """Return one row of several of a session, with the median of the times."""
     processes = [row.process_bytes for row in rows if row.process_bytes is not None]
     ratios = [row.cpu_ratio for row in rows if row.cpu_ratio is not None]
     return msgspec.structs.replace(
         rows[0],
-        process_bytes=statistics.median_high(processes) if processes else None,
+        process_bytes=told(processes) if processes else None,
         cpu_ratio=_rounded(statistics.median(ratios)) if ratios else None,
     )
 

@@ -1,0 +1,49 @@
+"""What is told of several processes of a session, some of which take less by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from memsched.commands.session_rows import GivenModel, SessionFile, measured_sessions
+from memsched.formats.module import LoadOptions
+from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
+from memsched.runtimes.onnxruntime.session_points import DEFAULT, MeasuredSession
+
+
+class _Maker:
+    def __init__(self, sizes: Sequence[int], ratios: Sequence[float]) -> None:
+        self.left = list(zip(sizes, ratios, strict=True))
+
+    def draw_feeds(self, *_: object, **__: object) -> None:
+        """Draw nothing."""
+
+    def measure(self, *_: object, **__: object) -> MeasuredSession:
+        size, ratio = self.left.pop(0)
+        return MeasuredSession(1_000, size, size, 0.01, ratio)
+
+
+@pytest.mark.parametrize(
+    ("more", "process"),
+    [({}, 34_000_000), ({"told": min}, 26_000_000)],
+)
+def test_one_process_that_takes_less_by_chance_is_not_what_is_told(
+    tmp_path: Path, more: dict[str, Callable[[Sequence[int]], int]], process: int
+) -> None:
+    maker = cast(Any, _Maker([26_000_000, 34_000_000, 35_000_000], [0.85, 1.02, 1.01]))
+    files = [SessionFile("written", DEFAULT)]
+    (row,) = measured_sessions(
+        cast(OnnxRuntimeSessions, maker),
+        GivenModel(b"", str(tmp_path / "net.onnx")),
+        b"",
+        LoadOptions(),
+        files,
+        seed=0,
+        again=lambda _, done: done < 3,
+        **more,
+    )
+    assert row.process_bytes == process
+    assert row.cpu_ratio == 1.01
