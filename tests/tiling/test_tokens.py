@@ -68,9 +68,9 @@ def in_pieces(data: bytes) -> dict[str, Any]:
 
 def test_every_layer_is_cut_where_only_all_of_them_lower_the_peak() -> None:
     report = in_pieces(feed_forward(5))
-    assert len(report["tiling"]["groups"]) == 5
-    assert all(group["axes"] == [1] for group in report["tiling"]["groups"])
-    assert all(group["axis_names"] == ["axis 1"] for group in report["tiling"]["groups"])
+    along = {group["ops"][0]: group["axis_names"] for group in report["tiling"]["groups"]}
+    # A last Softmax alone may be in pieces along another axis.
+    assert {name: along[name] for name in along if name != "d4"} == {f"a{i}": ["axis 1"] for i in range(5)}
     assert report["tiling"]["extra_macs"] == 0
     hidden, given = 4 * TOKENS * HIDDEN, 4 * TOKENS * WIDTH
     assert report["tiling"]["untiled"]["peak_bytes"] >= 2 * hidden
