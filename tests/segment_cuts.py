@@ -9,8 +9,9 @@ from typing import Any
 import onnx
 import onnxruntime
 
+from memsched.formats.capabilities import Stages
 from memsched.formats.files import load_module
-from memsched.formats.known import format_of
+from memsched.formats.known import capability
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.segment import Segment
 from memsched.formats.segments import check_segments, extract
@@ -32,7 +33,7 @@ def random_stages(module: Module, count: int, rng: random.Random) -> list[int]:
         least = max((stages[one] for one in before[op]), default=0)
         by_place = sum(op >= limit for limit in limits)
         stages.append(max(least, by_place - (rng.random() < 0.2)))
-    for group in format_of(module).together(module):
+    for group in capability(module, Stages).together(module):
         # One state is one segment: everything up to its last op joins the stage of the last.
         for op in range(group[-1] + 1):
             stages[op] = 0
@@ -80,7 +81,7 @@ def segments_of(module: Module, stages: Sequence[int], *, through: bool = False)
 def cut(module: Module, segments: Sequence[Segment]) -> list[bytes]:
     """Return the segments' files, each of which was checked against the module."""
     check_segments(module, segments)
-    made = format_of(module).cutter(module)
+    made = capability(module, Stages).cutter(module)
     files = [made.cut(segment, {"stage": str(number)}) for number, segment in enumerate(segments)]
     stored = weights(module)
     values = {tensor.name: tensor for tensor in module.graph.tensors}
@@ -89,7 +90,7 @@ def cut(module: Module, segments: Sequence[Segment]) -> list[bytes]:
             assert extract(module, segment, {"stage": str(number)}) == data
         if module.format == "onnx":
             onnx.checker.check_model(onnx.load_model_from_string(data), full_check=True)
-        part = load_module(data, module.path, format_of(module).segment_options(module, segment))
+        part = load_module(data, module.path, capability(module, Stages).segment_options(module, segment))
         assert [op.name for op in part.graph.ops] == [module.graph.ops[op].name for op in segment.ops]
         assert [op.type for op in part.graph.ops] == [module.graph.ops[op].type for op in segment.ops]
         assert {part.graph.tensors[t].name for t in part.graph.outputs} == set(segment.outputs) & values.keys()

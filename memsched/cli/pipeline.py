@@ -122,7 +122,7 @@ def _names(files: _PipelineFiles, held: Format | None) -> FileNames:
 
     source, folder = files.model, files.output
     check_home(source, folder, "segments")
-    annotated = files.annotate and (held is None or held.holds_stages)
+    annotated = files.annotate and (held is None or held.traits.holds_stages)
     names = file_names(source, folder, files.stages, files.report, annotated=annotated)
     check_new_files(names.all(), source, within=folder)
     return names

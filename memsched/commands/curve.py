@@ -15,8 +15,9 @@ from memsched.commands.optimize.place import prepare, required_as_given
 from memsched.commands.range_sizes import distinct, sizes_at
 from memsched.errors import UsageError
 from memsched.formats.blocks import OpenModel, Range
+from memsched.formats.capabilities import DynamicDimensions
 from memsched.formats.files import load_module
-from memsched.formats.known import format_in
+from memsched.formats.known import capability, format_in
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.frozen import FrozenValue
@@ -172,7 +173,7 @@ def find_curve(
         )
     if isinstance(budget, Percentage):
         raise UsageError(f"--dim with a range takes a budget in bytes, not {budget}", code="option-conflict")
-    opened = format_in(data).open_model(data, path, options.dims, ranges)
+    opened = capability(format_in(data), DynamicDimensions).open_model(data, path, options.dims, ranges)
     opening = Opening("default") if rules.orders_itself else AS_TOLD
     known: dict[tuple[int, ...], int] = {}
 

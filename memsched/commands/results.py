@@ -16,7 +16,8 @@ import msgspec
 
 from memsched.arguments import checked
 from memsched.errors import BudgetError, OutputError, UsageError, VerificationError
-from memsched.formats.known import FORMATS, format_of
+from memsched.formats.capabilities import WeightFiles
+from memsched.formats.known import FORMATS, capability
 from memsched.formats.module import Module
 from memsched.formats.staging import STANDARD_STREAM, check_writable, is_regular, same_file, staged_files
 from memsched.frozen import FrozenValue
@@ -241,7 +242,8 @@ def save_outputs(
         if model_path is not None:
             _check_input(result.module.path, model_path, force=force)
             files.add(model_path, result.model)
-            files.take(format_of(result.module).copy_external_files(result.module, Path(model_path).parent))
+            external = capability(result.module, WeightFiles)
+            files.take(external.copy_external_files(result.module, Path(model_path).parent))
         if report_path is not None:
             files.add(report_path, report_pieces(result.report.values))
         if header_path is not None:

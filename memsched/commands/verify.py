@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from memsched.errors import MemschedError, RuntimeUnavailableError, UsageError
+from memsched.formats.capabilities import BorderRewrites
 from memsched.formats.files import load_module, read_source
-from memsched.formats.known import format_in, format_of
+from memsched.formats.known import capability, format_in, format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.frozen import FrozenValue
@@ -133,6 +134,6 @@ def _matching(given: Module, written: Module) -> tuple[Border, ...]:
     }
     return tuple(
         border
-        for border in format_of(given).borders(given).found
+        for border in capability(given, BorderRewrites).borders(given).found
         if known.get((border.side, border.place)) == (border.written.name, border.written.dtype, border.written.shape)
     )

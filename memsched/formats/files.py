@@ -51,8 +51,8 @@ def _read(path: str) -> bytes:
                 code="not-a-model",
                 action="check the path of the model",
             )
-        if form is not None and size > form.most_bytes:
-            most = f"{form.most_bytes:,} bytes"
+        if form is not None and size > form.traits.max_bytes:
+            most = f"{form.traits.max_bytes:,} bytes"
             raise ModelError(
                 f"{describe(path)} is larger than the {most} that a file of its format can have", code="file-too-large"
             )

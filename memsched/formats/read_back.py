@@ -36,7 +36,7 @@ def _places(module: Module) -> list[tuple[int | str, ...]]:
     """
     result: list[tuple[int | str, ...]] = [(index,) for index in range(len(module.graphs))]
     count: dict[tuple[int, int], int] = {}
-    for body in module.bodies if format_of(module).bodies_follow_ops else ():  # parents come first
+    for body in module.bodies if format_of(module).traits.bodies_follow_ops else ():  # parents come first
         number = count[body.parent, body.op] = count.get((body.parent, body.op), 0) + 1
         result[body.graph] = (*result[body.parent], module.graphs[body.parent].ops[body.op].name, number)
     return result

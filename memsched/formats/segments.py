@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from memsched.errors import InternalError
-from memsched.formats.known import format_of
+from memsched.formats.capabilities import Stages
+from memsched.formats.known import capability
 from memsched.formats.module import Module
 from memsched.formats.segment import Segment
 from memsched.graph.model import Graph
@@ -30,7 +31,7 @@ def extract(module: Module, segment: Segment, metadata: Mapping[str, str]) -> by
         ModelError: A tensor of it has a type that cannot be handed over, a state is shared with ops outside of it, or
             the file would be too large.
     """
-    return format_of(module).cutter(module).cut(segment, metadata)
+    return capability(module, Stages).cutter(module).cut(segment, metadata)
 
 
 def check_segments(module: Module, segments: Sequence[Segment]) -> None:

@@ -15,6 +15,7 @@ from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.joint.improve import improve
 from memsched.joint.layout import live_bytes
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, bodies_by_parent, bottom_up, with_bodies
+from memsched.runtimes.known import default_orders_of
 from memsched.schedule.orders import file_order, reverse_post_order
 from memsched.schedule.portfolio import ScheduleResult, schedule_graph
 from memsched.search.limits import QUICK
@@ -132,10 +133,12 @@ def _in_reverse_post_order(_: Graph, storage: Storage) -> _Order:
     return reverse_post_order(storage)
 
 
-def _in_default_order(_: Graph, storage: Storage) -> _Order:
-    from memsched.runtimes.onnxruntime.orders import default_order_of
-
-    return default_order_of(storage)
+def _default_rule(target: Target) -> OrderRule:
+    keeper = default_orders_of(target)
+    if keeper is None:
+        return _in_file_order
+    order = keeper.default_order
+    return lambda _, storage: order(storage)
 
 
 BASELINES = ("file_order", "reverse_post_order", "runtime_default_order")
@@ -157,7 +160,7 @@ def baselines(
     Args:
         stop: True ends the search for addresses with those found first.
     """
-    default = _in_default_order if target.orders_itself else _in_file_order
+    default = _default_rule(target)
     known = {
         "file_order": _in_file_order,
         "reverse_post_order": _in_reverse_post_order,

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from memsched.check.border import check_border, check_interface
 from memsched.check.rewrite import check_rewrite, check_written
 from memsched.errors import InternalError
-from memsched.formats.known import format_of
+from memsched.formats.capabilities import ScaledWeights
+from memsched.formats.known import capability, format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import load_again
 from memsched.graph.border import Border
@@ -77,17 +78,20 @@ def read_back(
     elif not proven:
         check_rewrite(module.graphs[0], graph)
     form = format_of(module)
-    if runtime_of(module, target, opening).multiplies_scales and any(op.origin is not None for op in graph.ops):
-        data, merged = form.rewrite_scaled(module, graph)
-        graph = without_merged(graph, merged)
-    else:
+    multiplied = runtime_of(module, target, opening).traits.multiplies_scales
+    multiplied = multiplied and any(op.origin is not None for op in graph.ops)
+    scaled = capability(form, ScaledWeights).rewrite_scaled(module, graph) if multiplied else None
+    if scaled is None:
         data = form.rewrite(module, graph)
+    else:
+        data, merged = scaled
+        graph = without_merged(graph, merged)
     go_on()
     again = load_again(module, data, restated(options, borders), "rewritten")
     go_on()
     runtime_of(again, target).check_kernels(module, again)
     found = again.graphs[0]
-    check_written(graph, range(len(graph.ops)), found, named=form.names_kept)
+    check_written(graph, range(len(graph.ops)), found, named=form.traits.names_kept)
     if borders:
         check_interface(borders, form.interface(module), form.interface(again))
     ops = tuple(

@@ -8,7 +8,7 @@ from numbers import Integral
 
 from memsched import __version__
 from memsched.arguments import checked
-from memsched.errors import ModelError, UsageError
+from memsched.errors import UsageError
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
 from memsched.formats.read_back import check_written
@@ -17,6 +17,7 @@ from memsched.graph import dag
 from memsched.graph.liveness import Profile, Storage
 from memsched.graph.liveness import evaluate as profile_of
 from memsched.runtimes.graph_plan import GraphPlan
+from memsched.runtimes.known import order_keeper_of
 from memsched.runtimes.output import Guarantee, ModelBytes
 
 __all__ = ["check_request", "evaluate", "reorder", "write_model"]
@@ -28,7 +29,7 @@ def check_request(module: Module, guarantee: OrderGuarantee, control_dependencie
     Raises:
         UsageError: Pins or the default order for TFLite, or control dependencies for ONNX.
     """
-    binds = format_of(module).order_binds
+    binds = format_of(module).traits.order_binds
     if binds and guarantee in {"pins", "default"}:
         raise UsageError(
             f"--order-guarantee {guarantee} is for ONNX: a TFLite file's order binds every runtime",
@@ -64,7 +65,7 @@ def write_model(
     Raises:
         InternalError: What was written, read back, is not the same ops on the same tensors in the planned order.
     """
-    if format_of(module).order_binds:
+    if format_of(module).traits.order_binds:
         return _write_binding(module, data, plans, options, control_dependencies)
     if keep:
         return ModelBytes(data, True, Guarantee(guarantee, pins=0 if guarantee == "pins" else None))
@@ -93,9 +94,7 @@ def _write_binding(
 def _write_for_sessions(
     module: Module, data: bytes, plans: Sequence[GraphPlan], options: LoadOptions, kind: OrderGuarantee, target: str
 ) -> ModelBytes:
-    from memsched.runtimes.onnxruntime.verification import session_instructions
-
-    guarantee = Guarantee(kind, tuple(session_instructions(kind)) if kind != "none" else ())
+    guarantee = Guarantee(kind, order_keeper_of(module.format).instructions(kind) if kind != "none" else ())
     if not any(plan.reordered for plan in plans):
         return ModelBytes(data, True, guarantee)
     orders = _orders(plans)
@@ -176,27 +175,9 @@ def _write_pinned(
     module: Module, data: bytes, plans: Sequence[GraphPlan], options: LoadOptions, target: str
 ) -> ModelBytes:
     """Write the orders with dependencies added that leave no other order possible."""
-    import onnx
-
-    from memsched.formats.onnx import writer as onnx_writer
-    from memsched.runtimes.onnxruntime import pins as onnx_pins
-    from memsched.runtimes.onnxruntime.verification import session_instructions
-
-    orders = _orders(plans)
-    ordered = onnx_writer.serialize(module, orders, {})
-    pinned = onnx_pins.pin(onnx.ModelProto.FromString(ordered))
-    notes = list(pinned.notes)
-    if pinned.unpinnable:
-        earlier, later = pinned.unpinnable[0]
-        notes.append(f"{len(pinned.unpinnable)} neighbours could not be pinned, such as '{earlier}' before '{later}'")
-    guarantee = Guarantee("pins", tuple(session_instructions("pins")), pinned.pins)
-    if not pinned.pins:
-        check_written(module, ordered, orders, options)
-        return ModelBytes(ordered, ordered == data, guarantee, tuple(notes))
-    onnx_writer.set_metadata(pinned.model, _metadata("pins", plans[0], target))
-    try:
-        model: bytes = pinned.model.SerializeToString(deterministic=True)
-    except ValueError as error:
-        raise ModelError(f"{module.path}: the model with pins cannot be written: {error}") from error
-    check_written(module, model, orders, options, added=True)
-    return ModelBytes(model, False, guarantee, tuple(notes))
+    keeper, orders = order_keeper_of(module.format), _orders(plans)
+    ordered = format_of(module).reorder(module, orders, {})
+    pinned = keeper.pin(ordered, module.path, _metadata("pins", plans[0], target))
+    guarantee = Guarantee("pins", keeper.instructions("pins"), pinned.pins)
+    check_written(module, pinned.data, orders, options, added=pinned.pins > 0)
+    return ModelBytes(pinned.data, not pinned.pins and ordered == data, guarantee, pinned.notes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from memsched.formats.known import format_named
 from memsched.report.requirement import needed_memory
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.sessions import SessionRow
@@ -229,9 +230,8 @@ def size_lines(report: OptimizeReport) -> list[Line]:
     held = () if report.output is None else report.output.fixed_dimensions
     if held:
         sizes = ", ".join(f"{one.dimension} = {one.size}" for one in held)
-        lines.append(
-            (f"fixed in the file, as pieces hold for one size alone: {sizes}; {_REFUSES[report.model.format]}", None)
-        )
+        refused = format_named(report.model.format).traits.other_sizes
+        lines.append((f"fixed in the file, as pieces hold for one size alone: {sizes}; {refused}", None))
     return lines + tried_lines(() if report.verification is None else report.verification.other_sizes)
 
 
@@ -257,8 +257,6 @@ def tried_lines(tried: Sequence[TriedSize]) -> list[Line]:
             lines.append((f"tried at other sizes: {', '.join(found)}: {text}", "red" if outcome == "wrong" else None))
     return lines
 
-
-_REFUSES: Final = {"onnx": "ONNX Runtime refuses others", "tflite": "its signature allows no others"}
 
 _OUTCOMES: Final = {
     "refused": "refused, as they must be",

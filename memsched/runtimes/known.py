@@ -6,19 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from memsched.errors import UsageError
+from memsched.formats.known import format_named
 from memsched.formats.module import FormatName, Module
 from memsched.formats.staging import describe
+from memsched.runtimes.firmware import FirmwareNeeds, FirmwareRules
 from memsched.runtimes.litert.default_interpreter import DefaultInterpreter
 from memsched.runtimes.litert.runner import LiteRtRunner
 from memsched.runtimes.litert.runtime import LiteRt
+from memsched.runtimes.onnxruntime.order_keeper import OnnxRuntimeOrders
 from memsched.runtimes.onnxruntime.runner import OnnxRuntimeRunner
 from memsched.runtimes.onnxruntime.runtime import OnnxRuntime
 from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
-from memsched.runtimes.runner import RowRunner, Runner, SizeObserver
+from memsched.runtimes.order_keeper import OrderKeeper
+from memsched.runtimes.runner import Resizer, RowRunner, Runner, SizeObserver
 from memsched.runtimes.runtime import AS_TOLD, Opening, Runtime
 from memsched.runtimes.target_rules import TargetRules
 from memsched.runtimes.tflm.runner import TflmRunner
-from memsched.runtimes.tflm.runtime import TensorFlowLiteMicro
+from memsched.runtimes.tflm.runtime import TensorFlowLiteMicro, TflmFirmware
 from memsched.runtimes.values import RunnerName
 from memsched.targets.load import default_target
 from memsched.targets.model import Target
@@ -27,7 +31,10 @@ __all__ = [
     "RUNNERS",
     "check_runner",
     "check_target",
+    "default_orders_of",
+    "firmware_needs",
     "observer_of",
+    "order_keeper_of",
     "resized",
     "row_runner_of",
     "runner_named",
@@ -38,8 +45,12 @@ __all__ += ["default_interpreter_of", "has_sessions", "session_maker_of"]
 
 _TFLM: Final = TflmRunner()
 _ONNXRUNTIME: Final = OnnxRuntimeRunner()
-_ROW_RUNNERS: Final[tuple[RowRunner, ...]] = (_ONNXRUNTIME, LiteRtRunner())
+_LITERT: Final = LiteRtRunner()
+_ROW_RUNNERS: Final[tuple[RowRunner, ...]] = (_ONNXRUNTIME, _LITERT)
+_RESIZERS: Final[tuple[Resizer, ...]] = (_LITERT,)
 _SESSION_MAKERS: Final = (OnnxRuntimeSessions(),)
+_FIRMWARES: Final[tuple[FirmwareRules, ...]] = (TflmFirmware(),)
+_ORDER_KEEPERS: Final[tuple[OrderKeeper, ...]] = (OnnxRuntimeOrders(),)
 _OBSERVERS: Final[tuple[SizeObserver, ...]] = (_ONNXRUNTIME,)
 
 RUNNERS: Final[tuple[Runner, ...]] = (*_ROW_RUNNERS, _TFLM)
@@ -65,11 +76,18 @@ def resized(data: bytes, name: FormatName, shapes: Mapping[str, Sequence[int]]) 
     Raises:
         UsageError: The file cannot be resized so.
     """
-    if name != "tflite" or not shapes:
-        return data
-    from memsched.runtimes.litert.resizing import resize
+    resizer = next((one for one in _RESIZERS if one.format == name), None)
+    return data if resizer is None or not shapes else resizer.resize(data, shapes)
 
-    return resize(data, shapes)
+
+def order_keeper_of(name: FormatName) -> OrderKeeper:
+    """Return what makes the runtime of a format whose files' order does not bind it keep an order."""
+    return next(one for one in _ORDER_KEEPERS if one.format == name)
+
+
+def default_orders_of(target: Target) -> OrderKeeper | None:
+    """Return what knows the default order of a target; None if the target executes the order of the file."""
+    return next((one for one in _ORDER_KEEPERS if one.name == target.default_order), None)
 
 
 def session_maker_of(name: FormatName) -> OnnxRuntimeSessions:
@@ -86,13 +104,19 @@ def session_maker_of(name: FormatName) -> OnnxRuntimeSessions:
 
 def default_interpreter_of(module: Module, target: Target) -> DefaultInterpreter | None:
     """Return the interpreter in which people open files for a target; None if that is not known, or not measured."""
-    opened = module.format == "tflite" and target.runtime == "litert" and target.default_delegate
+    opened = (module.format, target.runtime) == (_LITERT.format, _LITERT.name) and target.default_delegate
     return DefaultInterpreter() if opened else None
 
 
 def has_sessions(name: FormatName) -> bool:
     """Return whether files of a format are opened in sessions, whose processes are measured."""
     return any(maker.format == name for maker in _SESSION_MAKERS)
+
+
+def firmware_needs(module: Module, kernels: str) -> FirmwareNeeds | None:
+    """Return what a firmware with the kernels that a target names needs for ``module``; None if none loads it."""
+    rules = next((one for one in _FIRMWARES if one.format == module.format), None)
+    return None if rules is None else rules.needs(module, kernels)
 
 
 def row_runner_of(name: FormatName) -> RowRunner:
@@ -108,7 +132,7 @@ def runner_named(name: RunnerName | None, of: FormatName) -> Runner:
     """
     found = next(one for one in RUNNERS if (one.format == of if name is None else one.name == name))
     if found.format != of:
-        problem = f"{found.name} runs no {of.upper() if of == 'onnx' else 'TFLite'} models"
+        problem = f"{found.name} runs no {format_named(of).traits.title} models"
         raise UsageError(problem, code="other-format")
     return found
 
@@ -142,17 +166,14 @@ def check_target(path: str, name: FormatName, target: Target) -> None:
     Raises:
         UsageError: It is so.
     """
-    runtime = _TFLM.name if target.planner == _TFLM.name else target.runtime
-    other = next((one for one in RUNNERS if one.name == runtime and one.format != name), None)
+    other = next((one for one in RUNNERS if one.name == target.executed_by and one.format != name), None)
     if other is not None:
+        given, loaded = (format_named(one).traits.a_title for one in (name, other.format))
         raise UsageError(
-            f"{describe(path)} is {_WRITTEN[name]} model, which the runtime of target '{target.name}' does not load",
+            f"{describe(path)} is {given} model, which the runtime of target '{target.name}' does not load",
             code="other-format",
-            action=f"give {_WRITTEN[other.format]} model, or --target {default_target(name)}",
+            action=f"give {loaded} model, or --target {default_target(name)}",
         )
-
-
-_WRITTEN: Final[Mapping[FormatName, str]] = {"onnx": "an ONNX", "tflite": "a TFLite"}
 
 
 def runtime_of(module: Module, target: Target, opening: Opening = AS_TOLD) -> Runtime:

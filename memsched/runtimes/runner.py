@@ -13,7 +13,7 @@ from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.package import RuntimePackage
 from memsched.runtimes.values import RunnerName, Verification
 
-__all__ = ["RowRunner", "Runner", "SizeObserver"]
+__all__ = ["Resizer", "RowRunner", "Runner", "SizeObserver"]
 
 
 class Runner(Protocol):
@@ -111,6 +111,24 @@ class SizeObserver(Protocol):
         Raises:
             RuntimeUnavailableError: The runtime is not installed.
             UsageError: The model does not run on these inputs, or they cannot be read.
+        """
+
+
+class Resizer(Protocol):
+    """Changes the shapes of inputs in files that state every shape, before they are read.
+
+    Attributes:
+        format: Of the files that it resizes.
+    """
+
+    @property
+    def format(self) -> FormatName: ...  # noqa: D102 - above
+
+    def resize(self, data: bytes, shapes: Mapping[str, Sequence[int]]) -> bytes:
+        """Return a file with these shapes of inputs, and all that follows from them.
+
+        Raises:
+            UsageError: The file cannot be resized so.
         """
 
 

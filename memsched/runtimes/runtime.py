@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from memsched.errors import UsageError
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
 from memsched.formats.segment import Segment
 from memsched.frozen import FrozenValue
@@ -21,12 +22,14 @@ from memsched.targets.model import BudgetFor, Target
 __all__ = [
     "AS_TOLD",
     "ArenaNeeds",
+    "MemoryPlans",
     "Opening",
     "OrderChoice",
     "OrderInFile",
     "RelayRules",
     "Requirement",
     "Runtime",
+    "RuntimeTraits",
     "SearchAllowance",
 ]
 
@@ -217,22 +220,98 @@ class RelayRules(Protocol):
         """Return the calls that register the operators of all files, and the custom operators that it does not have."""
 
 
+class RuntimeTraits(FrozenValue, frozen=True):
+    """What holds for all files that a runtime executes for a target.
+
+    Attributes:
+        name: The runtime's name in reports; "" if none executes what the target describes.
+        figure: Name in reports of the bytes that it requires by the rules of its own planner; None if it has no
+            planner whose rules are known: it then requires the arena that was found.
+        multiplies_scales: Opening a file makes scales part of weights, of which each op that reads them then has its
+            own.
+        tiles_for: In words, the only sessions in which tiled layers need less memory; "" for all.
+        session_options: Options of a command line that name these sessions; () if they need no name.
+    """
+
+    name: str
+    figure: str | None = None
+    multiplies_scales: bool = False
+    tiles_for: str = ""
+    session_options: tuple[str, ...] = ()
+
+    def figures(self, needed: tuple[Requirement, Requirement]) -> Mapping[str, tuple[int, int]]:
+        """Return, by the name of the figure, what the original file and a result need; empty if it is the arena."""
+        return {} if self.figure is None else {self.figure: (needed[0].total, needed[1].total)}
+
+
+class MemoryPlans(FrozenValue, frozen=True):
+    """Memory plans in files, and what a budget limits with them; here for runtimes that take no plan.
+
+    `optimize` asks for this when it reads the options of a target with an interpreter's arena.
+
+    Attributes:
+        target: Whose rules hold.
+    """
+
+    target: Target
+
+    def wanted(self, asked: bool | None) -> bool | None:
+        """Return whether a memory plan is to be written into the file; None: if less is required with one.
+
+        Args:
+            asked: What the user said of it; None for nothing.
+
+        Raises:
+            UsageError: A plan is asked for, and the runtime takes none.
+        """
+        if asked:
+            raise _no_planner("--tflm-plan")
+        return False
+
+    def budgeted(self, what: BudgetFor | None) -> Target:
+        """Return the target with what a budget limits and memsched minimizes.
+
+        Args:
+            what: None for what the target itself says.
+
+        Raises:
+            UsageError: Something is said of it, and the runtime has no choice.
+        """
+        if what is not None:
+            raise _no_planner("--budget-for")
+        return self.target
+
+    def rules(self, plan: bool | None) -> Target:
+        """Return the target's rules that hold with a memory plan in the file, True, without one, False, or either."""
+        del plan
+        return self.target
+
+    def requires(self, module: Module, plans: Sequence[GraphPlan], run: Run) -> Requirement | None:
+        """Return what the file requires with a memory plan that it does not have yet; None if it takes none."""
+        del module, plans, run
+        return None
+
+
+def _no_planner(option: str) -> UsageError:
+    return UsageError(
+        f"{option} is for TFLite models and a target with TensorFlow Lite Micro's planner",
+        code="no-planner",
+        action="add --target tflm or --target tflm-reference",
+    )
+
+
 class Runtime(Protocol):
     """Says what a runtime executes of a module, what it requires, and what must be written so that it does so.
 
     Attributes:
-        name: What reports call the runtime; "" where none executes what the target describes.
-        has_planner: It places tensors by rules of its own, which are known, and requires what they make of an order;
-            elsewhere it requires the arena that was found.
-        figure: What reports call the bytes that it requires; None where they need no name beside the arena.
+        traits: What holds for all its files.
+        memory_plans: What it takes of memory plans in files.
     """
 
     @property
-    def name(self) -> str: ...  # noqa: D102 - above
+    def traits(self) -> RuntimeTraits: ...  # noqa: D102 - above
     @property
-    def has_planner(self) -> bool: ...  # noqa: D102 - above
-    @property
-    def figure(self) -> str | None: ...  # noqa: D102 - above
+    def memory_plans(self) -> MemoryPlans: ...  # noqa: D102 - above
 
     def lower(self, module: Module) -> tuple[LoweredGraph, ...]:
         """Return the graphs as the runtime executes them: with its target's rules, and with its kernels' own memory."""
@@ -261,44 +340,6 @@ class Runtime(Protocol):
         Raises:
             ModelError: It does; the message names the first.
         """
-
-    @property
-    def multiplies_scales(self) -> bool:
-        """Whether opening a file makes scales part of weights, of which each op that reads them then has its own."""
-
-    def wants_plan(self, asked: bool | None) -> bool | None:
-        """Return whether a memory plan is to be written into the file; None: where less is required with one.
-
-        Args:
-            asked: What the user said of it; None for nothing.
-
-        Raises:
-            UsageError: One is asked for where the runtime takes none.
-        """
-
-    def budgeted(self, what: BudgetFor | None) -> Target:
-        """Return the target with what a budget is for and what is made small.
-
-        Args:
-            what: None for what the target itself says.
-
-        Raises:
-            UsageError: Something is said of it where the runtime has no choice.
-        """
-
-    def rules(self, plan: bool | None) -> Target:
-        """Return the target's rules that hold with a memory plan in the file, True, without one, False, or either."""
-
-    def with_memory_plan(self, module: Module, plans: Sequence[GraphPlan], run: Run) -> Requirement | None:
-        """Return what the file requires with a memory plan that it does not have yet; None where it takes none."""
-
-    @property
-    def pieces_for(self) -> str:
-        """Return in words which of its sessions layers in pieces are for, as others need no less; "" for all."""
-
-    @property
-    def session_options(self) -> tuple[str, ...]:
-        """Return the options of a command line that name the sessions of `pieces_for`; () if they need no name."""
 
     def joins_quantised(self, module: Module) -> bool:
         """Whether opening the file makes quantised ops of groups that pieces take apart, and run far longer so."""

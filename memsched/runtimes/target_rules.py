@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from memsched.errors import UsageError
 from memsched.formats.module import LoadOptions, Module
 from memsched.frozen import FrozenValue
 from memsched.graph.model import Allocation
 from memsched.graph.prices import NOTHING_KEPT, Kept, Pace, Prices
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
 from memsched.runtimes.output import ModelBytes
-from memsched.runtimes.runtime import Opening, OrderChoice, OrderInFile, RelayRules, Requirement, SearchAllowance
+from memsched.runtimes.runtime import (
+    MemoryPlans,
+    Opening,
+    OrderChoice,
+    OrderInFile,
+    RelayRules,
+    Requirement,
+    RuntimeTraits,
+    SearchAllowance,
+)
 from memsched.search.run import Run
-from memsched.targets.model import BudgetFor, Target
+from memsched.targets.model import Target
 
 __all__ = ["TargetRules"]
 
@@ -31,19 +39,14 @@ class TargetRules(FrozenValue, frozen=True):
     opening: Opening
 
     @property
-    def name(self) -> str:
-        """Return the name of the runtime that can verify the figures; "" where there is none."""
-        return self.target.runtime
+    def traits(self) -> RuntimeTraits:
+        """Return the name of the runtime that can verify the figures; what is required is the arena."""
+        return RuntimeTraits(self.target.runtime)
 
     @property
-    def has_planner(self) -> bool:
-        """Return False: what is required is the arena."""
-        return False
-
-    @property
-    def figure(self) -> str | None:
-        """Return None: the arena is reported anyway."""
-        return None
+    def memory_plans(self) -> MemoryPlans:
+        """Return what holds for runtimes that take no plan."""
+        return MemoryPlans(self.target)
 
     def lower(self, module: Module) -> tuple[LoweredGraph, ...]:
         """Return the graphs with the target's rules."""
@@ -76,41 +79,9 @@ class TargetRules(FrozenValue, frozen=True):
     def check_kernels(self, given: Module, written: Module) -> None:
         """Pass: nothing is known of its kernels."""
 
-    def wants_plan(self, asked: bool | None) -> bool | None:
-        """Return False; see `Runtime.wants_plan`."""
-        if asked:
-            raise _no_planner("--tflm-plan")
-        return False
-
-    def budgeted(self, what: BudgetFor | None) -> Target:
-        """Return the target; see `Runtime.budgeted`."""
-        if what is not None:
-            raise _no_planner("--budget-for")
-        return self.target
-
-    def rules(self, plan: bool | None) -> Target:
-        """Return the target."""
-        del plan
-        return self.target
-
-    def with_memory_plan(self, module: Module, plans: Sequence[GraphPlan], run: Run) -> Requirement | None:
-        """Return None: the runtime takes no plan."""
-        del module, plans, run
-        return None
-
     def relay_rules(self) -> RelayRules | None:
         """Return None: nothing is known of blocks of memory that it is given."""
         return None
-
-    @property
-    def pieces_for(self) -> str:
-        """Return "": what an operator costs is in the target's price."""
-        return ""
-
-    @property
-    def session_options(self) -> tuple[str, ...]:
-        """Return (): pieces are for all sessions."""
-        return ()
 
     def joins_quantised(self, module: Module) -> bool:
         """Return False: ops are executed as the file has them."""
@@ -133,11 +104,6 @@ class TargetRules(FrozenValue, frozen=True):
         """Return None."""
         del module
 
-    @property
-    def multiplies_scales(self) -> bool:
-        """Return False: weights stay as the file has them."""
-        return False
-
     def finish(
         self,
         module: Module,
@@ -156,11 +122,3 @@ class TargetRules(FrozenValue, frozen=True):
 
 def _arena(allocation: Allocation, peak: int) -> Requirement:
     return Requirement(allocation.arena, (("activations", peak), ("slack", allocation.arena - peak)))
-
-
-def _no_planner(option: str) -> UsageError:
-    return UsageError(
-        f"{option} is for TFLite models and a target with TensorFlow Lite Micro's planner",
-        code="no-planner",
-        action="add --target tflm or --target tflm-reference",
-    )

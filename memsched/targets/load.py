@@ -8,7 +8,7 @@ from typing import Any
 
 from memsched.errors import TargetError, UsageError
 from memsched.suggestions import did_you_mean
-from memsched.targets.model import Pool, Target
+from memsched.targets.model import KERNELS_OF, Pool, Target
 from memsched.targets.tables import BadTableError, read_table
 from memsched.targets.text import LONGEST_FILE, parse_toml, shown_value
 
@@ -150,7 +150,7 @@ def _contradiction(target: Target) -> str | None:
     ):
         if 0 < rate < _LEAST_RATE:
             return f"key '{key}' must be 0 or at least {_LEAST_RATE:g}, not {rate!r}"
-    if (target.planner == "tflm") == (target.kernels == "litert") and target.kernels:
+    if target.kernels and target.kernels not in KERNELS_OF[target.planner]:
         return f'key \'kernels\' = "{target.kernels}" contradicts planner = "{target.planner}"'
     viewed = {name for rule in target.views for name in rule.ops}
     written = {name for rule in target.in_place for name in rule.ops}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
 __all__ = [
+    "KERNELS_OF",
     "BudgetFor",
     "CautiousPrice",
     "InPlaceRule",
@@ -36,6 +38,11 @@ PointerBits = Literal[32, 64]
 Weights = Literal["flash", "ram"]
 When = Literal["always", "axis_not_last"]
 
+KERNELS_OF: Final[Mapping[Planner, tuple[Kernels, ...]]] = {
+    "": ("litert",),
+    "tflm": ("cmsis-nn", "cmsis-nn-dsp", "cmsis-nn-mve", "esp-nn", "esp-nn-s3"),
+}
+"""Kernels that a target may name, by its planner."""
 
 LARGEST = 2**50
 """The largest size or count, also of a cluster's memory: more is a mistake, and more than searches can add up."""
@@ -271,12 +278,12 @@ class Target(Rules, frozen=True):
     @property
     def executed_by(self) -> str:
         """The runtime that executes files for this target; "" if the target names none."""
-        return self.planner if self.planner == "tflm" else self.runtime
+        return self.planner or self.runtime
 
     @property
     def kernels_keep_memory(self) -> bool:
         """Whether kernels need memory of their own by rules that are known here of single ops, as LiteRT's do."""
-        return self.kernels == "litert"
+        return bool(self.kernels) and not self.planner
 
 
 class TargetFile(Target, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from typing import Final
 
 import memsched
 from memsched.formats.blocks import Range
-from memsched.formats.onnx.format import OnnxFormat
+from memsched.formats.onnx.capabilities import OnnxDimensions, OnnxWeightPlacement
 from memsched.runtimes.onnxruntime.ranged import RangedRace, RangedRun, compare_at, draw_at, race, run_at
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional
 from scripts.networks.catalogue import OPEN, build
@@ -111,11 +111,10 @@ def _files(model: str, folder: Path, *, ways: tuple[bool, bool]) -> tuple[Path, 
         first, kernels = ways
         if first:
             spans = {name: Range(*ends, named=True) for name, ends in ranges.items()}
-            form = OnnxFormat()
-            opened = form.open_model(given.read_bytes(), str(given), {}, spans)
+            opened = OnnxDimensions().open_model(given.read_bytes(), str(given), {}, spans)
             points = [point for point in opened.points() if not point.reassociates]
             built = next(point for point in points if kernels or not point.kernels).build()
-            written.write_bytes(form.weights_first(built))
+            written.write_bytes(OnnxWeightPlacement().weights_first(built))
         else:
             written.write_bytes(memsched.optimize(given, dims=ranges, fuse=kernels).model)
     return given, written

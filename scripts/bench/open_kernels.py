@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from memsched.formats.blocks import Range
-from memsched.formats.onnx.format import OnnxFormat
+from memsched.formats.onnx.capabilities import OnnxDimensions
 from memsched.runtimes.onnxruntime.ranged import RangedRace, RangedRun, compare_at, draw_at, race, run_at
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option
 from scripts.networks.open_encoders import padding
@@ -50,7 +50,7 @@ def _measured(every: Sequence[int], *, masked: bool) -> Iterator[Part]:
         files = [Path(folder, f"{name}.onnx") for name in ("exported", "loops", "kernel")]
         given = layer(masked=masked).SerializeToString(deterministic=True)
         ranges = {"length": Range(1, _MOST, named=True)}
-        points = OnnxFormat().open_model(given, str(files[0]), {}, ranges).points()
+        points = OnnxDimensions().open_model(given, str(files[0]), {}, ranges).points()
         files[0].write_bytes(given)
         for file, kernels in zip(files[1:], (False, True), strict=True):
             file.write_bytes(next(point for point in points if point.kernels == kernels).build())

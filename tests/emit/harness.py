@@ -17,7 +17,8 @@ from memsched.emit.code import c_files
 from memsched.emit.layers import layer_codes
 from memsched.emit.program import program_of
 from memsched.errors import ModelError
-from memsched.formats.known import format_of
+from memsched.formats.capabilities import KernelContents
+from memsched.formats.known import capability
 from memsched.formats.module import Module
 from memsched.graph.kernel import LayerKernel
 from memsched.lowering.apply import apply_target
@@ -55,7 +56,7 @@ def emitted(model: bytes, target: Target, seconds: float = 30.0, **ways: Any) ->
     module = load(model)
     found = plan(module.graph, target, Limits(seconds), **ways)
     network = OnChipNetwork(apply_target(module.graph, target))
-    kernels = format_of(module).layer_kernels(module)
+    kernels = capability(module, KernelContents).layer_kernels(module)
     program = program_of(network, found, layer_codes(network, kernels))
     known = tuple(one for one in kernels if isinstance(one, LayerKernel))
     return EmittedCase(module, network, found, known, c_files(program, "model", target.name))

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from memsched.formats.known import format_of
+from memsched.formats.capabilities import Stages
+from memsched.formats.known import capability
 from memsched.formats.module import Module
 from memsched.formats.segment import Segment
 from memsched.formats.segments import check_segments
@@ -75,6 +76,6 @@ def test_an_order_that_no_tensor_states_is_checked() -> None:
 
 def test_formats_say_what_only_they_know() -> None:
     tflite = load(build(branches()))
-    assert format_of(tflite).segment_options(tflite, Segment((0,), ("x",), ("wide0",))).input_shapes == {}
-    assert (format_of(tflite).together(tflite), format_of(module()).together(module())) == ((), ())
-    assert format_of(tflite).annotate_stages(tflite, [0] * len(tflite.graph.ops)) is None
+    assert capability(tflite, Stages).segment_options(tflite, Segment((0,), ("x",), ("wide0",))).input_shapes == {}
+    assert (capability(tflite, Stages).together(tflite), capability(module(), Stages).together(module())) == ((), ())
+    assert capability(tflite, Stages).annotate_stages(tflite, [0] * len(tflite.graph.ops)) is None

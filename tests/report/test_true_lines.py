@@ -22,7 +22,7 @@ from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.rewrites import RefusalRow, TilingSection
 from memsched.report.values.runtime import RefusedOpRow
 from memsched.report.values.shared import VerificationSection
-from memsched.runtimes.tflm.arena import TflmFacts
+from memsched.runtimes.arena_facts import ArenaFacts
 from tests import small_models
 from tests.formats import tflite_builder
 from tests.formats.tflite_builder import pack, unpack
@@ -135,7 +135,7 @@ def _proof(text: str) -> str:
 
 
 def test_nothing_helps_a_model_that_is_refused() -> None:
-    facts = TflmFacts(None, words="Didn't find op for builtin opcode")
+    facts = ArenaFacts(None, words="Didn't find op for builtin opcode")
     assert suggested(cast(RunOutcome, None), facts=facts) == ()
 
 

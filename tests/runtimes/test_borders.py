@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from memsched.formats.capabilities import BorderRewrites
 from memsched.formats.files import load_module
-from memsched.formats.known import format_of
+from memsched.formats.known import capability
 from memsched.formats.module import LoadOptions
 from memsched.graph.border import BorderStep
 from memsched.runtimes.borders import BorderFormulas, told
@@ -31,7 +32,7 @@ def floats(scale: float, bound: int) -> Any:
 
 def one_border(data: bytes, side: str) -> BorderFormulas:
     module = load_module(data, "model", LoadOptions())
-    found = format_of(module).borders(module)
+    found = capability(module, BorderRewrites).borders(module)
     (border,) = [one for one in found.found if one.side == side]
     return BorderFormulas(told([border]))
 

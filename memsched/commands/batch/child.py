@@ -100,14 +100,15 @@ def _save(result: OptimizeResult, job: BatchJob, into: Path) -> SavedModel:
     A result that is withheld has figures alone.
     """
     from memsched.commands.results import Report, save_outputs
-    from memsched.formats.known import format_of
+    from memsched.formats.capabilities import WeightFiles
+    from memsched.formats.known import capability
 
     values, output = result.report.values, result.report.values.output
     if output is None:
         raise InternalError("the report of an optimised model names no output")
     if result.withheld:
         return SavedModel(output=None, report=None, figures=figures(values, output))
-    external = bool(format_of(result.module).external_files(result.module))
+    external = bool(capability(result.module, WeightFiles).external_files(result.module))
     below = PurePath(job.own_folder if external else "")
     (into / below).mkdir(exist_ok=True)
     output = msgspec.structs.replace(output, path=str(Path(job.folder) / below / job.output))

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 from memsched.commands.batch.process import BatchJob, JobProgress, JobResult, ProcessDiedError, Processes
 from memsched.commands.options import BatchOptions
 from memsched.errors import MemschedError, OutputError
+from memsched.formats.capabilities import WeightFiles
 from memsched.formats.files import read_source
-from memsched.formats.known import format_in
+from memsched.formats.known import capability, format_in
 from memsched.report.values.batch import SavedModel
 from memsched.runtimes.child import temporary_folder
 
@@ -137,7 +138,7 @@ def _carried(job: BatchJob) -> tuple[dict[str, Any], dict[str, bytes]]:
     data, _ = read_source(job.source)
     folder, name = Path(job.source).parent, Path(job.source).name
     files = {str(_BESIDE / name): data}
-    for location in format_in(data).references(data, folder):
+    for location in capability(format_in(data), WeightFiles).references(data, folder):
         with contextlib.suppress(OSError):  # missing weights are for the reader to judge
             files[str(_BESIDE / location)] = (folder / location).read_bytes()
     options = dataclasses.asdict(job.options)

@@ -10,9 +10,10 @@ from typing import Final
 
 from memsched.commands.options import DecoderOptions
 from memsched.errors import UsageError, VerificationError
+from memsched.formats.capabilities import DecoderCaches, WeightFiles
 from memsched.formats.decoders import Decoder
 from memsched.formats.files import load_module, read_source
-from memsched.formats.known import format_in, format_of
+from memsched.formats.known import capability, format_in
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.frozen import FrozenValue
@@ -128,12 +129,12 @@ def decode_in_place(source: str, options: DecoderOptions) -> DecoderModel:
         raise UsageError(f"--tokens must be above {FURTHER}", code="option-range")
     budget = parse_size(options.budget) if isinstance(options.budget, str) else options.budget
     data, path = read_source(source)
-    decoder = format_in(data).open_decoder(data, path, options.dims, options.length)
+    decoder = capability(format_in(data), DecoderCaches).open_decoder(data, path, options.dims, options.length)
     prompt = options.tokens - FURTHER
     sizes = decoder.sizes_at(0, 1 if decoder.single else prompt)
     module = load_module(data, path, LoadOptions(dims={**options.dims, **sizes}))
     written = decoder.build()
-    folder = Path(path).parent if format_of(module).external_files(module) else None
+    folder = Path(path).parent if capability(module, WeightFiles).external_files(module) else None
     with tempfile.TemporaryDirectory(prefix="memsched-") as held:
         file = Path(held, "in_place.onnx")
         file.write_bytes(written)

@@ -10,7 +10,8 @@ from memsched import __version__
 from memsched.commands.decoder.decoder import FURTHER, DecoderModel, DecoderPhase
 from memsched.commands.optimize.report import model_section
 from memsched.commands.results import Report
-from memsched.formats.known import format_of
+from memsched.formats.capabilities import WeightFiles
+from memsched.formats.known import capability
 from memsched.formats.staging import staged_files
 from memsched.report.decoder_code import python_lines
 from memsched.report.values.decoder import (
@@ -81,7 +82,7 @@ def save_decoder(model: DecoderModel, report: Report[DecoderReport], report_path
     output = report.values.output
     with staged_files() as files:
         files.add(output, model.data)
-        files.take(format_of(model.source).copy_external_files(model.source, Path(output).parent))
+        files.take(capability(model.source, WeightFiles).copy_external_files(model.source, Path(output).parent))
         if report_path is not None:
             files.add(report_path, report.to_json().encode())
         files.commit()

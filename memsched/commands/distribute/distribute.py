@@ -34,9 +34,9 @@ from memsched.distribute.orders import OrderedPlan, plan_in_best_order
 from memsched.distribute.search import Method, by_rule
 from memsched.distribute.space import NoPlanFitsError, Space
 from memsched.errors import UsageError, VerificationError
+from memsched.formats.capabilities import PartWriter, Shards, WeightFiles
 from memsched.formats.files import load_module, read_source
-from memsched.formats.format import PartWriter
-from memsched.formats.known import format_of
+from memsched.formats.known import capability, format_of
 from memsched.formats.module import Module
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.formats.stated_sizes import stated
@@ -220,7 +220,7 @@ def distribute(
     request = DistributionRequest(method, metric, limits, _number(left, home))
     data, name = read_source(source)
     module = load_module(data, name, stated(input_shapes, dims))
-    writer = format_of(module).part_writer(module)
+    writer = capability(module, Shards).part_writer(module)
     return _planned(module, data, writer, left, path, dropped, request, Run.of(request.limits, started, stop=stop))
 
 
@@ -411,7 +411,7 @@ def run_plan(
     if throttled == "cores" and runner.kernels is None:
         problem = f"{runner.name} does not say how long single operators take"
         raise UsageError(problem, code="no-operator-times", location="--calibrate")
-    beside = format_of(module).external_files(module) and module.path != STANDARD_STREAM
+    beside = capability(module, WeightFiles).external_files(module) and module.path != STANDARD_STREAM
     executed = execute(
         module,
         str(Path(module.path).absolute()) if beside else distributed.data,

@@ -31,7 +31,7 @@ from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.rewrites import OnChipSection
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.known import runtime_of
-from memsched.runtimes.runtime import AS_TOLD, Opening, Requirement, Runtime
+from memsched.runtimes.runtime import AS_TOLD, Opening
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
 from memsched.search.run import Run
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from memsched.commands.curve import Curve
     from memsched.commands.optimize.frontier import Frontier
 
-__all__ = ["Source", "analyze", "budget_in_bytes", "figures_of", "on_chip"]
+__all__ = ["Source", "analyze", "budget_in_bytes", "on_chip"]
 
 _ANALYZE_POOLS_EFFORT = 3.0
 """For each search that places the buffers of the model as it stands in a target's pools."""
@@ -141,11 +141,11 @@ def analyze(
 
         asked_for = TrialRequest(named(reorder, in_place), tuple(words), Permissions(), budget_bytes)
         as_given = ModulePlan(plans, allocation, None, needed)
-        opening = Opening(memory_plan=runtime.wants_plan(None))
+        opening = Opening(memory_plan=runtime.memory_plans.wanted(None))
         request = Request(Run(limits, started), "file", opening=opening, slowdown=OptimizeOptions().max_slowdown)
         asked_of = RunOutcome(module, rules, prepared, as_given, options, request, asked_for)
         helpful = suggested(asked_of, facts=facts)
-    figures = figures_of(runtime, (needed, needed))
+    figures = runtime.traits.figures((needed, needed))
     outcome = Outcome(
         "analyze",
         module,
@@ -163,7 +163,7 @@ def analyze(
         on_chip=on_chip(module, main, prepared.target, Limits()),
         frontier=None if found is None else found.rows(),
         requirement=(needed, needed),
-        runtime=runtime.name,
+        runtime=runtime.traits.name,
         litert=figures.get("litert"),
         session=figures.get("session"),
         suggestions=helpful,
@@ -173,10 +173,6 @@ def analyze(
     report = build(outcome, seed=seed, seconds=time.monotonic() - started, rows=rows)
     return AnalyzeResult(module, main.graph, main.schedule, allocation, report)
 
-
-def figures_of(runtime: Runtime, needed: tuple[Requirement, Requirement]) -> Mapping[str, tuple[int, int]]:
-    """Return by the runtime's name for it what the file as given and a result need; empty where that is the arena."""
-    return {} if runtime.figure is None else {runtime.figure: (needed[0].total, needed[1].total)}
 
 
 def on_chip(module: Module, main: GraphPlan, target: Target, limits: Limits) -> OnChipSection | None:

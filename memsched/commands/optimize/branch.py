@@ -18,7 +18,8 @@ from memsched.commands.optimize.weight_order import in_best_order
 from memsched.commands.session_rows import SessionFile, measured_sessions
 from memsched.commands.verify import compare, verify_written
 from memsched.errors import UsageError
-from memsched.formats.known import format_of
+from memsched.formats.capabilities import WeightFiles, WeightPlacement
+from memsched.formats.known import capability, format_of
 from memsched.formats.module import Module, OrderGuarantee
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.outputs import TOLERANCE
@@ -50,7 +51,7 @@ def guarantee_of(named: OrderGuarantee | None, module: Module, *, branch: bool, 
     """
     if not branch:
         return named or "session"
-    if format_of(module).order_binds:
+    if format_of(module).traits.order_binds:
         raise UsageError("--allow branch is for models that ONNX Runtime runs", code="other-format")
     if named == "session":
         action = "leave --order-guarantee session out"
@@ -76,7 +77,7 @@ def finished(final: FinalModel, request: Request, asked: FinishRequest, *, branc
         return _noted(found, "large values were not put into a branch: the models could not be run")
     if refuted(seen, inexact=found.final.rewrites.inexact):
         return found
-    if asked.module.path == STANDARD_STREAM or format_of(asked.module).external_files(asked.module):
+    if asked.module.path == STANDARD_STREAM or capability(asked.module, WeightFiles).external_files(asked.module):
         return _noted(found, "large values were not put into a branch: the model is not one file")
     try:
         best = in_best_order(_best(found, asked, request.slowdown), asked)
@@ -93,7 +94,7 @@ def _best(found: FinishedModel, asked: FinishRequest, slowdown: float | None) ->
     Args:
         slowdown: Time that may be added to the model's as given, in percent; None for any.
     """
-    files = list(format_of(asked.module).in_branches(found.final.module, found.written.model))
+    files = list(capability(asked.module, WeightPlacement).in_branches(found.final.module, found.written.model))
     if not files:
         return _noted(found, "large values were not put into a branch: there are none")
     rows = {row.file: row for row in _measured(found.written.model, asked, "given", "written")}

@@ -30,7 +30,8 @@ from memsched.commands.optimize.permissions import Permissions
 from memsched.commands.optimize.piece_runs import PieceRuns
 from memsched.commands.optimize.place import GivenUpError, ModulePlan, Request, place, prepare_again
 from memsched.commands.optimize.rewritten import RewriteRun
-from memsched.formats.known import format_of
+from memsched.formats.capabilities import ActivationChains, BorderRewrites, ShapeArithmetic
+from memsched.formats.known import capability
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import load_again
 from memsched.graph.border import Borders
@@ -107,8 +108,8 @@ def find(
     permitted: Permissions,
 ) -> FinalModel:
     """Return the model that needs least, or with a budget (bytes) the one that meets it with the least extra work."""
-    borders = format_of(module).borders(module) if permitted.io else Borders()
-    chains = format_of(module).chains(module) if permitted.fuse else ()
+    borders = capability(module, BorderRewrites).borders(module) if permitted.io else Borders()
+    chains = capability(module, ActivationChains).chains(module) if permitted.fuse else ()
     rewriting = permitted.tile or permitted.remat or permitted.algebra or bool(borders.found) or bool(chains)
     share = _AS_GIVEN_SHARE if rewriting else _ORDER_SHARE
     placed = _placed(module, prepared, request.within(share) if rewriting or permitted.free else request)
@@ -138,7 +139,7 @@ def _rewritten_further(
     final, placed = given, given.placed
     if permitted.fuse and not met(final, budget):
         final = _in_one(final, chains, request, budget, permitted)
-        borders = format_of(final.module).borders(final.module) if permitted.io else Borders()
+        borders = capability(final.module, BorderRewrites).borders(final.module) if permitted.io else Borders()
         request = request.rest()
     first = final
     if permitted.io and not met(final, budget):
@@ -189,7 +190,7 @@ def _in_pieces(given: FinalModel, request: Request, budget: int | None, permitte
 
 def _across_shapes(given: FinalModel, request: Request) -> FinalModel:
     """Return the model with its shape arithmetic done, where it has any: ops whose shapes are computed stay whole."""
-    data = None if request.over() else format_of(given.module).folded(given.module, given.options)
+    data = None if request.over() else capability(given.module, ShapeArithmetic).folded(given.module, given.options)
     if data is None:
         return given
     try:

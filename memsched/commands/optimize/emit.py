@@ -17,8 +17,9 @@ from memsched.emit.code import c_files, chip_bytes
 from memsched.emit.layers import layer_codes
 from memsched.emit.program import Program, program_of
 from memsched.errors import UsageError
+from memsched.formats.capabilities import KernelContents
 from memsched.formats.files import load_module, read_source
-from memsched.formats.known import format_of
+from memsched.formats.known import capability
 from memsched.formats.module import Module
 from memsched.formats.staging import check_new_files, staged_files
 from memsched.formats.stated_sizes import stated
@@ -66,7 +67,7 @@ def emit(source: str | bytes, options: OptimizeOptions) -> EmittedModel:
     limits = Limits(None if options.effort is not None else options.time_limit, options.seed, effort=options.effort)
     found = plan(module.graph, target, limits)
     network = OnChipNetwork(apply_target(module.graph, target))
-    layers = layer_codes(network, format_of(module).layer_kernels(module))
+    layers = layer_codes(network, capability(module, KernelContents).layer_kernels(module))
     program = program_of(network, found, layers)
     files = c_files(program, PurePath(path).name, target.name)
     return EmittedModel(module, target, program, files, options.seed, time.monotonic() - started)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -19,18 +19,17 @@ from memsched.commands.optimize.judged_sessions import judged_sessions
 from memsched.commands.optimize.place import Request, place, required_as_given
 from memsched.commands.optimize.worth import slight
 from memsched.commands.verify import verify_written
-from memsched.formats.known import format_of
+from memsched.formats.capabilities import SizeGuards
+from memsched.formats.known import capability
 from memsched.formats.module import Module
 from memsched.planning.write import write_model
 from memsched.report.outputs import TOLERANCE
 from memsched.report.values.border import KeptEndRow
 from memsched.report.values.sessions import HeldBackSection
+from memsched.runtimes.arena_facts import ArenaFacts
 from memsched.runtimes.known import default_interpreter_of, runtime_of
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.values import Verification
-
-if TYPE_CHECKING:
-    from memsched.runtimes.tflm.arena import TflmFacts
 
 __all__ = ["as_given", "finish", "told_apart"]
 
@@ -155,7 +154,7 @@ def as_given(request: Request, asked: FinishRequest) -> FinishedModel:
     written = ModelBytes(asked.data, True, Guarantee(kind, pins=0 if kind == "pins" else None))
     runtime = runtime_of(asked.module, asked.prepared.target, asked.opening)
     needed = (required_as_given(asked.module, asked.prepared, asked.opening),) * 2
-    figures = {} if runtime.figure is None else {runtime.figure: (needed[0].total, needed[1].total)}
+    figures = runtime.traits.figures(needed)
     return FinishedModel(given, written, None, needed, figures, notes=(_COPIED,))
 
 
@@ -178,7 +177,7 @@ def _finished(final: FinalModel, asked: FinishRequest) -> FinishedModel:
     written, facts = _write(final, asked)
     runtime = runtime_of(asked.module, asked.prepared.target, asked.opening)
     needed = required_as_given(asked.module, asked.prepared, asked.opening), final.placed.requirement
-    figures = {} if runtime.figure is None else {runtime.figure: (needed[0].total, needed[1].total)}
+    figures = runtime.traits.figures(needed)
     done = FinishedModel(final, written, facts, needed, figures)
     if not asked.verify:
         return done
@@ -192,7 +191,7 @@ _NOT_RUN: Final = "the time limit ended: the file as given, which is the result,
 _COPIED: Final = "no file that memsched made could be used: the file as given was copied, and nothing was run"
 
 
-def _write(final: FinalModel, asked: FinishRequest) -> tuple[ModelBytes, TflmFacts | None]:
+def _write(final: FinalModel, asked: FinishRequest) -> tuple[ModelBytes, ArenaFacts | None]:
     """Return the file of what was found, as its runtime wants it, and what TensorFlow Lite Micro makes of it."""
     module, opening = asked.module, asked.opening
     plans, chosen = final.placed.plans, final.placed.chosen
@@ -246,11 +245,11 @@ def _run_both(
 
 def _with_fixed_dimensions(module: Module, written: ModelBytes) -> ModelBytes:
     """Return a rewritten model with the dimensions that ``module``, as given, leaves open and it does not."""
-    fixed = format_of(module).fixed_dimensions(module, written.model)
+    fixed = capability(module, SizeGuards).fixed_dimensions(module, written.model)
     return dataclasses.replace(written, unchanged=False, fixed=fixed)
 
 
-def told_apart(verification: Verification, final: FinalModel, facts: TflmFacts | None) -> str:
+def told_apart(verification: Verification, final: FinalModel, facts: ArenaFacts | None) -> str:
     """Return why a file is rejected for outputs that differ, in a sentence for the user."""
     runtime, reason = verification.runtime, verification.reason or ""
     if facts is not None and facts.plan_fault is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from memsched.commands.optimize.final_model import FinalModel
 from memsched.formats.module import LoadOptions, Module
@@ -12,13 +11,11 @@ from memsched.planning.values import TargetModule
 from memsched.report.outputs import TOLERANCE
 from memsched.report.values.interpreter import InterpreterSection
 from memsched.report.values.sessions import HeldBackSection, SessionRow
+from memsched.runtimes.arena_facts import ArenaFacts
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Opening, Requirement
 from memsched.runtimes.values import Verification
 from memsched.search.run import Run
-
-if TYPE_CHECKING:
-    from memsched.runtimes.tflm.arena import TflmFacts
 
 __all__ = ["FinishRequest", "FinishedModel", "refuted"]
 
@@ -79,7 +76,7 @@ class FinishedModel(FrozenValue, frozen=True):
 
     final: FinalModel
     written: ModelBytes
-    facts: TflmFacts | None
+    facts: ArenaFacts | None
     needed: tuple[Requirement, Requirement]
     figures: Mapping[str, tuple[int, int]]
     verification: Verification | None = None

@@ -17,7 +17,8 @@ from memsched.commands.optimize.opening import OpenedFile, any_time, in_doubt, o
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.reserve import SESSIONS
 from memsched.commands.session_rows import LEAST_SHOWN, GivenModel, SessionFile, measured_sessions, raced_sessions
-from memsched.formats.known import format_of
+from memsched.formats.capabilities import WeightFiles
+from memsched.formats.known import capability
 from memsched.formats.module import Module
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.values.sessions import HeldBackSection, SessionRow
@@ -104,12 +105,12 @@ def _time_is_left(found: FinishedModel, asked: FinishRequest) -> bool:
 
 def given_model(module: Module, data: bytes) -> GivenModel:
     """Return the model as given as sessions are opened on it."""
-    return GivenModel(data, module.path, external=bool(format_of(module).external_files(module)))
+    return GivenModel(data, module.path, external=bool(capability(module, WeightFiles).external_files(module)))
 
 
 def opened_alone(found: FinishedModel, module: Module) -> bool:
     """Whether sessions on the file as given alone can be opened, and take enough to be seen in a process."""
-    alone = module.path != STANDARD_STREAM and not format_of(module).external_files(module)
+    alone = module.path != STANDARD_STREAM and not capability(module, WeightFiles).external_files(module)
     return _judged(found) and alone and found.needed[0].total >= LEAST_SHOWN
 
 

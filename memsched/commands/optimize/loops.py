@@ -191,7 +191,7 @@ class LoopRewrite:
 
     def describe(self, before: Rewrites, used: RewritePoint[LoopGroup] | None, extra_macs: int) -> Rewrites:
         """Return ``before`` with the section on layers in pieces, which loops are one form of."""
-        axes = format_of(self._base.module).axes if has_windows(self.graph) else ()
+        axes = format_of(self._base.module).traits.axes if has_windows(self.graph) else ()
         refused = {**dict(self._search.refusals()), **self._refused}
         section = TilingSection(
             applied=used is not None,

@@ -232,8 +232,9 @@ def optimize(
     opened = guarantee_of(order_guarantee, module, branch=branch, verify=verify)
     check_request(module, opened, control_dependencies)
     rules = rules_of(module, target, budget_for, verify=verify)
-    plan = runtime_of(module, rules).wants_plan(tflm_plan)
-    rules = runtime_of(module, rules).rules(plan)
+    memory_plans = runtime_of(module, rules).memory_plans
+    plan = memory_plans.wanted(tflm_plan)
+    rules = memory_plans.rules(plan)
     prepared = prepare(module, rules, in_place=in_place)
     budget_bytes, budget_notes = budget_in_bytes(asked, module, prepared, Opening(opened))
     opening = Opening(opened, plan)
@@ -297,7 +298,7 @@ def optimize(
         borders=final.borders,
         on_chip=on_chip(final.module, main, prepared.target, limits),
         requirement=done.needed,
-        runtime=runtime_of(module, prepared.target, opening).name,
+        runtime=runtime_of(module, prepared.target, opening).traits.name,
         litert=done.figures.get("litert"),
         session=done.figures.get("session"),
         held_back=done.held_back if done.written.unchanged else None,

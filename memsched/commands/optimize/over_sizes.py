@@ -29,8 +29,9 @@ from memsched.commands.optimize.report import Outcome, build
 from memsched.commands.results import OptimizeResult
 from memsched.errors import UsageError
 from memsched.formats.blocks import BlockPoint, BlockRow, OpenModel, Range
+from memsched.formats.capabilities import DynamicDimensions, WeightFiles
 from memsched.formats.files import load_module
-from memsched.formats.known import format_in, format_of
+from memsched.formats.known import capability, format_in, format_of
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.frozen import FrozenValue
@@ -113,7 +114,7 @@ def optimize_over_sizes(
         MemschedError: The subclass and its message say which file or option is at fault.
     """
     rules = target_named(asked.target, format_in(data).name, path)
-    opened = format_in(data).open_model(data, path, options.dims, asked.ranges)
+    opened = capability(format_in(data), DynamicDimensions).open_model(data, path, options.dims, asked.ranges)
     if not rules.orders_itself:
         raise UsageError(f"--dim with a range is for --target onnxruntime, not for '{rules.name}'", code="other-target")
     if path == STANDARD_STREAM or not asked.verify:
@@ -126,7 +127,8 @@ def optimize_over_sizes(
     module = load_module(data, path, opened.at(large, options))
     prepared = prepare(module, rules, in_place=asked.in_place)
     form = format_of(module)
-    given_file = GivenFile(Path(path), Path(path).parent if form.external_files(module) else None, form)
+    external = capability(form, WeightFiles).external_files(module)
+    given_file = GivenFile(Path(path), Path(path).parent if external else None, form)
     measured = _measure(opened, given_file, large, asked, request.run.until(_TRIALS_SHARE), request.failures)
     base = data if measured.best is None else measured.best.model
     orders = RangeOrders(None, None)
@@ -164,7 +166,7 @@ def optimize_over_sizes(
         notes=(*measured.notes, *orders.notes),
         interrupted=request.stopped(),
         requirement=(Requirement(given), Requirement(needed)),
-        runtime=runtime_of(module, prepared.target).name,
+        runtime=runtime_of(module, prepared.target).traits.name,
         session=(given, needed),
         blocks=_section(opened, measured, orders),
     )

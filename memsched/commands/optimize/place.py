@@ -205,7 +205,7 @@ def rules_of(module: Module, name: str | None, budget_for: BudgetFor | None, *, 
     target = target_named(name, module.format, module.path)
     if verify:
         check_runner(module, target)
-    return runtime_of(module, target).budgeted(budget_for)
+    return runtime_of(module, target).memory_plans.budgeted(budget_for)
 
 
 def target_named(name: str | None, form: FormatName, path: str) -> Target:
@@ -285,7 +285,7 @@ def place(module: Module, prepared: TargetModule, request: Request, stored: Modu
     plans = (main, *plans[1:])
     if chosen is not None:
         return ModulePlan(plans, allocation, chosen, Requirement(chosen.required))
-    if not runtime.has_planner:
+    if runtime.traits.figure is None:
         required = required_for(module, prepared, plans, allocation, request)
         return ModulePlan(plans, allocation, None, required or Requirement(allocation.arena))
     placed = _by_planner(module, prepared, plans, allocation, request)

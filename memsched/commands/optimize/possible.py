@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from memsched.commands.optimize.permissions import Permissions
-from memsched.formats.known import format_of
+from memsched.formats.capabilities import SizeGuards
+from memsched.formats.known import capability
 from memsched.formats.module import LoadOptions, Module
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.runtime import Opening
@@ -31,10 +32,10 @@ def possible(
     Where files are to hold the best default order, that is not known of pieces; in pools of memory they cost traffic,
     and where the runtime joins quantised ops, time.
     """
-    refusable = format_of(module).sizes_can_be_refused(module, options)
+    refusable = capability(module, SizeGuards).sizes_can_be_refused(module, options)
     runtime = runtime_of(module, rules, opening)
     elsewhere = rules.pools or rules.on_chip_bytes or opening.guarantee == "default" or too_large(module)
-    costly = elsewhere or runtime.pieces_for or runtime.joins_quantised(module)
+    costly = elsewhere or runtime.traits.tiles_for or runtime.joins_quantised(module)
     free = permitted.free and refusable and not costly
     exact = permitted.algebra and refusable
     return dataclasses.replace(permitted, tile=permitted.tile and refusable, free=free, algebra=exact)

@@ -19,8 +19,9 @@ from memsched.commands.optimize.ranged_trials import ENDED
 from memsched.commands.range_sizes import Sizes, distinct, sizes_at
 from memsched.errors import MemschedError, UnknownShapeError
 from memsched.formats.blocks import OpenModel
+from memsched.formats.capabilities import WeightFiles
 from memsched.formats.files import load_module
-from memsched.formats.known import format_of
+from memsched.formats.known import capability, format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import check_written
 from memsched.frozen import FrozenValue
@@ -30,8 +31,7 @@ from memsched.planning.values import TargetModule
 from memsched.report.values.blocks import OrderPeakRow, OrderSpanRow, RangeOrderRow, RangeOrdersSection
 from memsched.runtimes.child import ChildEndedError, children_until
 from memsched.runtimes.graph_plan import GraphPlan
-from memsched.runtimes.onnxruntime.guarantee import plans_as_stored, required_as_stored
-from memsched.runtimes.onnxruntime.verification import verify
+from memsched.runtimes.known import order_keeper_of
 from memsched.runtimes.runtime import Opening
 from memsched.search.run import Run
 from memsched.targets.model import Target
@@ -126,7 +126,7 @@ def order_over_range(file: OpenFile, request: Request) -> RangeOrders:
         return RangeOrders(None, _section(file, candidates, choice))
     module, prepared = file.at(file.large)
     given = plan_module(module, prepared.lowered, Run(request.run.limits), solver="file")
-    plans = plans_as_stored(module, prepared.lowered, given, orders)
+    plans = order_keeper_of(module.format).plans(module, prepared.lowered, given, orders)
     model = _written(file, module, orders)
     try:
         with children_until(request.run.over):
@@ -160,7 +160,8 @@ def _choose(file: OpenFile, candidates: Sequence[tuple[_Orders, Sizes | None]], 
         if request.remaining() <= 0 or request.stopped():
             raise GivenUpError
         module, prepared = file.at(dict(zip(ranges, point, strict=True)))
-        return tuple(required_as_stored(module, prepared.lowered, "default", orders) for orders, _ in candidates)
+        keeper = order_keeper_of(module.format)
+        return tuple(keeper.required(module, prepared.lowered, orders) for orders, _ in candidates)
 
     def between(low: tuple[int, ...], high: tuple[int, ...]) -> tuple[int, ...]:
         ends = zip(ranges.values(), low, high, strict=True)
@@ -220,24 +221,15 @@ def _run(file: OpenFile, module: Module, model: bytes, plans: Sequence[GraphPlan
 
     Nothing does where outputs are the same bits and sessions without options need no more.
     """
-    names = [plans[0].graph.ops[op].name for op in plans[0].schedule.order]
-    folder = Path(file.path).parent if format_of(module).external_files(module) else None
+    keeper, names = order_keeper_of(module.format), [plans[0].graph.ops[op].name for op in plans[0].schedule.order]
+    folder = Path(file.path).parent if capability(module, WeightFiles).external_files(module) else None
     smaller = (
         {name: min(length, file.large[name]) for name, length in sizes_at(file.opened, part).items()}
         for part in (0.0, _TYPICAL)
     )
     for sizes in distinct([*smaller, dict(file.large)]):
         options = file.options(sizes)
-        seen = verify(
-            file.data,
-            model,
-            expected_order=names,
-            guarantee="default",
-            seed=seed,
-            input_shapes=options.input_shapes,
-            dims=options.dims,
-            data_folder=folder,
-        )
+        seen = keeper.verify(file.data, model, options, expected_order=names, folder=folder, seed=seed)
         told = ", ".join(f"{name} = {length:,}" for name, length in sizes.items())
         if seen.outputs_equal is None:
             return f"at {told} it was not run: {seen.reason}"

@@ -16,7 +16,9 @@ from typing import Any, Final
 from memsched.commands.failures import Failures
 from memsched.errors import UsageError
 from memsched.formats.blocks import BlockPoint, OpenModel
+from memsched.formats.capabilities import WeightPlacement
 from memsched.formats.format import Format
+from memsched.formats.known import capability
 from memsched.frozen import FrozenValue
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.child import ChildEndedError, children_until
@@ -315,7 +317,7 @@ def _by_memory(
 def _lightest(trial: _PointTrial, file: _PointFile) -> _PointFile:
     """Return the file, or the same with its large weights first where that takes less to open."""
     before = file.path.read_bytes()
-    after = trial.given.form.weights_first(before)
+    after = capability(trial.given.form, WeightPlacement).weights_first(before)
     if after == before:
         return file
     path = file.path.with_suffix(".weights.onnx")

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from memsched import __version__
 from memsched.commands.failures import CandidateFailure
@@ -60,16 +60,15 @@ from memsched.report.values.runtime import (
 )
 from memsched.report.values.sessions import ExecutedSection, HeldBackSection, SessionRow
 from memsched.report.values.shared import FailureRow, FiguresSection, ModelSection
+from memsched.runtimes.arena_facts import ArenaFacts
+from memsched.runtimes.firmware import FirmwareNeeds
 from memsched.runtimes.graph_plan import GraphPlan
+from memsched.runtimes.known import firmware_needs
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.values import Verification
 from memsched.targets.pool_plan import PoolPlan
 from memsched.units import counted
-
-if TYPE_CHECKING:
-    from memsched.runtimes.tflm.arena import TflmFacts
-    from memsched.runtimes.tflm.firmware import FirmwareNeeds
 
 __all__ = ["Outcome", "Rewrites", "build", "model_section"]
 
@@ -138,7 +137,7 @@ class Outcome:
     verification: Verification | None = None
     notes: tuple[str, ...] = ()
     interrupted: bool = False
-    tflm: TflmFacts | None = None
+    tflm: ArenaFacts | None = None
     pools: PoolPlan | None = None
     rewritten: Module | None = None
     rewrites: Rewrites = field(default_factory=Rewrites)
@@ -354,10 +353,6 @@ def _body_sections(module: Module, plans: Sequence[GraphPlan]) -> list[BodyRow]:
 
 def _firmware_needs(outcome: Outcome) -> tuple[FirmwareNeeds, FirmwareNeeds] | None:
     """Return what the model as given needs beside its tensors, and the one written; None for another format."""
-    if not format_of(outcome.module).for_firmware:
-        return None
-    from memsched.runtimes.tflm.firmware import firmware_needs
-
     kernels = outcome.prepared.target.kernels
     given = firmware_needs(outcome.module, kernels)
     if given is None:
@@ -406,7 +401,7 @@ def _by_pointer(figures: Mapping[int, int]) -> ByPointer:
     return ByPointer(bits_64=figures[64], bits_32=figures[32])
 
 
-def _tflm_section(facts: TflmFacts, verification: Verification | None) -> TflmSection:
+def _tflm_section(facts: ArenaFacts, verification: Verification | None) -> TflmSection:
     heads = (facts.plan_head, facts.order_head, facts.file_head)
     return TflmSection(
         head_bytes=next((head for head in heads if head is not None), None),

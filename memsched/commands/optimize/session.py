@@ -139,7 +139,7 @@ def optimize_for_session(
         rewrites=final.rewrites,
         failures=request.failures.found,
         extra_macs=final.extra_macs,
-        runtime=runtime_of(module, prepared.target).name,
+        runtime=runtime_of(module, prepared.target).traits.name,
         session=(given, needed),
         sessions=run.sessions,
         slight=little,

@@ -15,8 +15,9 @@ from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.place import Request, prepare, required_as_given
 from memsched.commands.optimize.rewritten import rank
 from memsched.errors import MemschedError
+from memsched.formats.capabilities import SizeGuards
 from memsched.formats.files import load_module
-from memsched.formats.known import format_in, format_of
+from memsched.formats.known import capability, format_in
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.frozen import FrozenValue
 from memsched.planning.values import TargetModule
@@ -92,7 +93,7 @@ def candidates(
     """
     data, permitted = source.data, source.permitted
     given = load_module(data, source.path, source.options) if permitted.tile else None
-    if given is not None and not format_of(given).sizes_can_be_refused(given, source.options):
+    if given is not None and not capability(given, SizeGuards).sizes_can_be_refused(given, source.options):
         # Pieces hold for one size alone, where a runtime can refuse others.
         given, permitted = None, dataclasses.replace(permitted, tile=False)
     executed = maker.executed(data, source.path, source.options, source.session, seed=source.seed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 
 from memsched.commands.optimize.finished import FinishedModel
 from memsched.commands.optimize.judged_sessions import opened_alone
@@ -11,10 +10,8 @@ from memsched.commands.optimize.possible import too_large
 from memsched.commands.optimize.session_candidates import SessionSource
 from memsched.commands.optimize.trials import RunOutcome, suggestions
 from memsched.report.values.optimize import SuggestionRow
+from memsched.runtimes.arena_facts import ArenaFacts
 from memsched.runtimes.known import runtime_of
-
-if TYPE_CHECKING:
-    from memsched.runtimes.tflm.arena import TflmFacts
 
 __all__ = ["suggested"]
 
@@ -24,7 +21,7 @@ def suggested(
     done: FinishedModel | None = None,
     source: SessionSource | None = None,
     *,
-    facts: TflmFacts | None = None,
+    facts: ArenaFacts | None = None,
     named: bool = False,
 ) -> tuple[SuggestionRow, ...]:
     """Return the report's section on what would help, what to name first at its head.
@@ -79,7 +76,7 @@ def _rows(outcome: RunOutcome, done: FinishedModel | None, source: SessionSource
 def _held_by_interpreter(outcome: RunOutcome, done: FinishedModel | None) -> SuggestionRow | None:
     """Return the command for the best file that LiteRT's default interpreter takes more for; None if there is none."""
     section = None if done is None else done.interpreter
-    options = runtime_of(outcome.module, outcome.target, outcome.request.opening).session_options
+    options = runtime_of(outcome.module, outcome.target, outcome.request.opening).traits.session_options
     if done is None or section is None or not section.refused or not options:
         return None
     best = section.refused[0]

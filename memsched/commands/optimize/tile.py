@@ -355,7 +355,7 @@ class TileRewrite:
     ) -> Rewrites:
         """Return ``before`` with the section on layers in pieces."""
         graph, found = self.graph, self._known
-        axes = format_of(self._base.module).axes if has_windows(graph) else ()
+        axes = format_of(self._base.module).traits.axes if has_windows(graph) else ()
         ops = {op.name: op for op in graph.ops}
         refused = {**dict(found.refusals), **self._refused}
         section = TilingSection(

@@ -27,10 +27,10 @@ from memsched.commands.optimize.rewrite import RewriteBase
 from memsched.commands.optimize.rewritten import attempt
 from memsched.commands.optimize.worth import LEAST_GAIN
 from memsched.errors import MemschedError
-from memsched.formats.known import format_of
+from memsched.formats.capabilities import ActivationChains, BorderRewrites, SizeGuards
+from memsched.formats.known import capability
 from memsched.formats.module import LoadOptions, Module
 from memsched.frozen import FrozenValue
-from memsched.graph.border import Borders
 from memsched.graph.liveness import Storage, evaluate
 from memsched.planning.orders import plan_allocation
 from memsched.planning.values import TargetModule
@@ -214,7 +214,8 @@ class _Trials:
 
     def _plan(self) -> Iterator[Suggestion]:
         """Try a memory plan in the file."""
-        required = self._runtime.with_memory_plan(self._given.module, self._given.placed.plans, self._given.request.run)
+        given = self._given
+        required = self._runtime.memory_plans.requires(given.module, given.placed.plans, given.request.run)
         if required is not None:
             yield self._suggest(self._given.asked.command(), required.total, "a memory plan")
 
@@ -244,7 +245,9 @@ class _Trials:
     def _chains(self) -> Iterator[Suggestion]:
         """Try one operator for each activation that was exported as a chain of them."""
         given = self._given
-        chains = format_of(given.module).chains(given.module) if "fuse" not in given.asked.allow else ()
+        if "fuse" in given.asked.allow:
+            return
+        chains = capability(given.module, ActivationChains).chains(given.module)
         if not chains:
             return
         found = attempt(partial(ChainRewrite, chains), self._base, self._until(), given.request, percent=0.0)
@@ -259,7 +262,7 @@ class _Trials:
         module, options = self._given.module, self._given.options
         if self._given.asked.permitted.tile or len(module.graphs[0].ops) > most:
             return
-        if not format_of(module).sizes_can_be_refused(module, options):
+        if not capability(module, SizeGuards).sizes_can_be_refused(module, options):
             return
         from memsched.commands.optimize.loops import LoopRewrite
         from memsched.commands.optimize.tile import TileRewrite
@@ -277,7 +280,7 @@ class _Trials:
                 continue
             least = required
             limit = ("--max-extra-macs", "0") if percent == 0.0 else ()
-            named = (*self._runtime.session_options, *limit)
+            named = (*self._runtime.traits.session_options, *limit)
             command = self._given.asked.command(add=("tile",), options=named)
             yield self._suggest(command, least, what, percent)
             budget = self._given.asked.budget
@@ -287,13 +290,15 @@ class _Trials:
     @property
     def _only(self) -> str:
         """Return in words for which sessions alone rewritten layers are."""
-        only = self._runtime.pieces_for
+        only = self._runtime.traits.tiles_for
         return f", for {only}" if only else ""
 
     def _border(self) -> Iterator[Suggestion]:
         """Try inputs and outputs in the form that the layers have."""
         given = self._given
-        borders = format_of(given.module).borders(given.module) if "io" not in given.asked.allow else Borders()
+        if "io" in given.asked.allow:
+            return
+        borders = capability(given.module, BorderRewrites).borders(given.module)
         if not borders.found:
             return
         found = attempt(partial(BorderRewrite, borders), self._base, self._until(), given.request, percent=0.0)
@@ -323,7 +328,7 @@ class _Trials:
         found = attempt(RematRewrite, self._base, request, self._given.request, percent=percent)
         if found is not None:
             required = found.placed.required
-            command = self._given.asked.command(add=("remat",), options=self._runtime.session_options)
+            command = self._given.asked.command(add=("remat",), options=self._runtime.traits.session_options)
             yield self._suggest(command, required, f"values computed again{self._only}", percent)
 
 

@@ -14,7 +14,8 @@ from memsched.commands.optimize.finished import FinishedModel, FinishRequest
 from memsched.commands.optimize.judged_sessions import given_model
 from memsched.commands.session_rows import SessionFile, measured_sessions
 from memsched.commands.verify import compare
-from memsched.formats.known import format_of
+from memsched.formats.capabilities import WeightPlacement
+from memsched.formats.known import capability
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED, PATTERNLESS, SessionPoint
@@ -34,7 +35,7 @@ def in_best_order(found: FinishedModel, asked: FinishRequest) -> FinishedModel:
     before = _by_point(found.sessions)
     if found.ended or not before:
         return found
-    data = format_of(asked.module).weights_first(found.written.model)
+    data = capability(asked.module, WeightPlacement).weights_first(found.written.model)
     if data == found.written.model:
         return found
     try:

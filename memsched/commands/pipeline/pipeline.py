@@ -17,8 +17,9 @@ from memsched.commands.optimize.place import Request, prepare
 from memsched.commands.options import PipelineOptions
 from memsched.commands.pipeline.stage_files import SegmentFile, StageFiles, first_that_holds, run_in_order, stage_file
 from memsched.errors import UsageError
+from memsched.formats.capabilities import Stages
 from memsched.formats.files import load_module, read_source
-from memsched.formats.known import format_of
+from memsched.formats.known import capability
 from memsched.formats.module import Module
 from memsched.formats.segments import check_segments
 from memsched.formats.stated_sizes import stated
@@ -122,7 +123,7 @@ def network_of(module: Module, graph: Graph) -> Network:
             for tensor in _values_of(graph)
         ),
         constants=stored.sizes,
-        together=format_of(module).together(module),
+        together=capability(module, Stages).together(module),
     )
 
 
@@ -221,7 +222,7 @@ def pipeline(
     check_rows(network, schedule, parts)
     permitted = Permissions(tile, remat, extra_percent=max_extra_macs)
     request = Request(run.within(1 - _SCHEDULING_SHARE) if effort is not None else run, "auto" if reorder else "file")
-    made = format_of(module).cutter(module)
+    made = capability(module, Stages).cutter(module)
 
     def files(permitted: Permissions, request: Request) -> StageFiles:
         segments = tuple(
@@ -260,7 +261,7 @@ def pipeline(
         simulation=simulation,
         baseline=_baseline(timed.network, schedule, constraints, timed.rules),
         segments=segments,
-        annotated=format_of(module).annotate_stages(module, schedule.stages) if annotate else None,
+        annotated=capability(module, Stages).annotate_stages(module, schedule.stages) if annotate else None,
         verification=written.verification,
         notes=(*notes, *written.notes),
         interrupted=run.stop(),

@@ -10,9 +10,9 @@ from memsched.commands.failures import Failures
 from memsched.commands.optimize.choose import Permissions, find
 from memsched.commands.optimize.place import Request, place, prepare
 from memsched.errors import VerificationError
+from memsched.formats.capabilities import Cutter, SizeGuards, Stages
 from memsched.formats.files import load_module
-from memsched.formats.format import Cutter
-from memsched.formats.known import format_of
+from memsched.formats.known import capability
 from memsched.formats.module import Module
 from memsched.formats.segment import Segment
 from memsched.frozen import FrozenValue
@@ -93,7 +93,7 @@ def stage_file(
     )
     metadata = {"memsched.pipeline_stage": f"{index + 1}/{count}"}
     data = made.cut(segment, metadata)
-    options = format_of(module).segment_options(module, segment)
+    options = capability(module, Stages).segment_options(module, segment)
     read = load_module(data, module.path, options)
     prepared = prepare(read, target, in_place=in_place)
     # A share of the time that is left, or of all the work.
@@ -110,7 +110,7 @@ def stage_file(
     )
     model, placed = written.model, final.placed
     if final.rewritten:
-        model = format_of(module).with_guards(read, final.module, model)
+        model = capability(module, SizeGuards).with_guards(read, final.module, model)
     if model != written.model:
         # What refuses other sizes keeps the inputs to the end.
         guarded = load_module(model, module.path, options)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from memsched.commands.optimize.optimize import optimize
 from memsched.commands.options import RelayOptions
+from memsched.formats.capabilities import BorderRewrites
 from memsched.formats.files import load_module
-from memsched.formats.known import format_of
+from memsched.formats.known import capability
 from memsched.formats.module import LoadOptions, Module
 from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
@@ -62,6 +63,7 @@ def as_cut(module: Module, data: bytes, options: RelayOptions, run: Run) -> CutM
     if section is None or not section.applied:
         return CutModel(module, data, io=section)
     changed = {(row.side, row.index) for row in section.changed}
-    borders = [one for one in format_of(module).borders(module).found if (one.side, one.place) in changed]
+    known = capability(module, BorderRewrites).borders(module).found
+    borders = [one for one in known if (one.side, one.place) in changed]
     stated = restated(LoadOptions(dict(options.input_shapes), dict(options.dims)), borders)
     return CutModel(load_module(result.model, module.path, stated), result.model, borders, section)

@@ -14,8 +14,9 @@ from memsched.commands.options import RelayOptions
 from memsched.commands.relay.border import CutModel, as_cut
 from memsched.commands.relay.stages import RelayStageCosts, StageFile
 from memsched.errors import ModelError, RuntimeUnavailableError, UsageError, VerificationError
+from memsched.formats.capabilities import Stages
 from memsched.formats.files import load_module, read_source
-from memsched.formats.known import format_of
+from memsched.formats.known import capability
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.segments import check_segments
 from memsched.formats.staging import STANDARD_STREAM
@@ -262,7 +263,8 @@ def _search(
 ) -> _Candidates:
     """Look for stages in all orders."""
     orders = _orders(module, prepared, options, run)
-    together, cutter = format_of(module).together(module), format_of(module).cutter(module)
+    cutting = capability(module, Stages)
+    together, cutter = cutting.together(module), cutting.cutter(module)
     found: list[_Candidate] = []
     for number, order in enumerate(orders):
         cuts = RelayCuts.of(module.graphs[0], order, together)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from memsched.commands.optimize.optimize import optimize
 from memsched.commands.options import RelayOptions
 from memsched.errors import MemschedError
-from memsched.formats.format import Cutter
-from memsched.formats.known import format_of
+from memsched.formats.capabilities import Cutter, Stages
+from memsched.formats.known import capability
 from memsched.formats.module import Module
 from memsched.formats.segment import Segment
 from memsched.frozen import FrozenValue
@@ -198,7 +198,7 @@ class RelayStageCosts:
         if cut is None:
             return
         self.optimized.add(stage)
-        options = format_of(self.module).segment_options(self.module, known.segment)
+        options = capability(self.module, Stages).segment_options(self.module, known.segment)
         limits = run.limits
         result = optimize(
             cut.data,

@@ -47,6 +47,12 @@ class LiteRtRunner(TfliteRunner):
 
         return verify
 
+    def check_file(self, data: bytes) -> None:
+        """Check that all tables can be read."""
+        from memsched.formats.tflite.model import parse
+
+        parse(data)
+
     def verify(
         self,
         module: Module,
@@ -82,6 +88,12 @@ class LiteRtRunner(TfliteRunner):
         from memsched.runtimes.litert.verification import try_other_sizes
 
         return try_other_sizes(before, after, seed=seed, tolerance=tolerance, atol=atol, borders=borders)
+
+    def resize(self, data: bytes, shapes: Mapping[str, Sequence[int]]) -> bytes:
+        """Return the file with other shapes of inputs; see `memsched.runtimes.litert.resizing`."""
+        from memsched.runtimes.litert.resizing import resize
+
+        return resize(data, shapes)
 
     def row_request(self, module: Module) -> Mapping[str, Any]:
         """Return the names that segments give the tensors: those in the file may be missing or double."""

@@ -11,7 +11,7 @@ from memsched.graph.model import Allocation
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.litert.requirement import required_bytes
 from memsched.runtimes.output import ModelBytes
-from memsched.runtimes.runtime import Opening, OrderInFile, Requirement, SearchAllowance
+from memsched.runtimes.runtime import Opening, OrderInFile, Requirement, RuntimeTraits, SearchAllowance
 from memsched.runtimes.target_rules import TargetRules
 from memsched.search.run import Run
 from memsched.targets.model import Target
@@ -32,24 +32,18 @@ class LiteRt(TargetRules, frozen=True):
         return module.format == "tflite" and target.kernels == "litert"
 
     @property
-    def has_planner(self) -> bool:
-        """Return True: its planner is repeated here."""
-        return True
+    def traits(self) -> RuntimeTraits:
+        """Return that its planner is repeated here, and that XNNPACK packs weights for each tile anew.
 
-    @property
-    def figure(self) -> str | None:
-        """Return the name of its figures in reports."""
-        return "litert"
-
-    @property
-    def pieces_for(self) -> str:
-        """Return those without XNNPACK, which packs weights for every piece anew; others leave to it what it takes."""
-        return "interpreters without XNNPACK"
-
-    @property
-    def session_options(self) -> tuple[str, ...]:
-        """Return the target for interpreters without delegates; () for a target that is another one's extension."""
-        return ("--target", f"{_NAME}-builtin") if self.target.name == _NAME else ()
+        Interpreters with other delegates leave to XNNPACK what it takes. A target that is another's extension has no
+        counterpart without delegates to name.
+        """
+        return RuntimeTraits(
+            self.target.runtime,
+            figure="litert",
+            tiles_for="interpreters without XNNPACK",
+            session_options=("--target", f"{_NAME}-builtin") if self.target.name == _NAME else (),
+        )
 
     def requires_as_given(self, module: Module, lowered: Sequence[LoweredGraph], given: OrderInFile) -> Requirement:
         """Return what its planner takes for the file's own order."""

@@ -9,7 +9,14 @@ from memsched.formats.module import Module
 from memsched.graph.model import Allocation
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.onnxruntime.guarantee import GuaranteePlans, choose, effort_for, required_as_stored, work_of
-from memsched.runtimes.runtime import Opening, OrderChoice, OrderInFile, Requirement, SearchAllowance
+from memsched.runtimes.runtime import (
+    Opening,
+    OrderChoice,
+    OrderInFile,
+    Requirement,
+    RuntimeTraits,
+    SearchAllowance,
+)
 from memsched.runtimes.target_rules import TargetRules
 from memsched.targets.model import Target
 
@@ -41,22 +48,14 @@ class OnnxRuntime(TargetRules, frozen=True):
         return module.format == "onnx" and known and (small or opening.guarantee == "default")
 
     @property
-    def has_planner(self) -> bool:
-        """Return True: what its session requests of its allocator is known."""
-        return True
+    def traits(self) -> RuntimeTraits:
+        """Return that what a session requests of its allocator is known.
 
-    @property
-    def figure(self) -> str | None:
-        """Return the name of its figures in reports."""
-        return "session"
-
-    @property
-    def multiplies_scales(self) -> bool:
-        """Return True for a session with the options that are listed: graph optimisation does so.
-
-        Without options it does, too, but the file is verified without it, where bits would then differ.
+        In a session with the options that are listed, graph optimization multiplies scales. Without options it does,
+        too, but the file is verified without it, and bits would then differ.
         """
-        return self.opening.guarantee == "session"
+        scales = self.opening.guarantee == "session"
+        return RuntimeTraits(self.target.runtime, figure="session", multiplies_scales=scales)
 
     def joins_quantised(self, module: Module) -> bool:
         """Return whether values are quantised beside the ops: a session without options joins both to integer kernels.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from memsched.errors import InternalError, ModelError
 from memsched.formats.module import LoadOptions, Module
@@ -16,13 +16,14 @@ from memsched.formats.tflite.model import FileModel, parse
 from memsched.formats.tflite.reader import TfliteNative
 from memsched.graph.prices import Kept, Prices
 from memsched.lowering.apply import with_workspaces
+from memsched.runtimes.arena_facts import ArenaFacts, DeadTensor
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Requirement
-from memsched.runtimes.tflm.dead_tensors import DeadTensor, drop_dead_tensors
+from memsched.runtimes.tflm.dead_tensors import drop_dead_tensors
 from memsched.runtimes.tflm.kernel_sets import REFERENCE, kernel_set
 from memsched.runtimes.tflm.layout import best_offsets, offsets_below
-from memsched.runtimes.tflm.limits import OperatorRefusal, new_refusals, refusals
+from memsched.runtimes.tflm.limits import new_refusals, refusals
 from memsched.runtimes.tflm.loop_memory import without_copies
 from memsched.runtimes.tflm.own_memory import shared_bytes
 from memsched.runtimes.tflm.persistent import estimates, kept_by, kept_by_kind, least_by_kind, unknown_kernels
@@ -42,7 +43,6 @@ from memsched.search.run import Run
 from memsched.targets.load import Target
 
 __all__ = [
-    "TflmFacts",
     "analyzed",
     "analyzed_plan",
     "check_kernels",
@@ -56,33 +56,6 @@ __all__ = [
 
 Key = tuple[int, int]
 """A tensor of a file: (subgraph, index)."""
-
-
-@dataclass(frozen=True, slots=True)
-class TflmFacts:
-    """What TFLM makes of the file as given and as written; all figures are heads of its arena in bytes.
-
-    Attributes:
-        file_head: The file as given, with the plan that it brings; None where TFLM refuses that plan.
-        order_head: The new order, planned by TFLM itself; None where nothing was written.
-        plan_head: The new order with our plan; None without one.
-        dropped: Tensors that no operator refers to, no longer in the written file.
-        offsets: Our plan, per (subgraph, tensor); empty without one.
-        names: The names of the tensors in ``offsets``.
-        refusals: Operators of the file as given that TFLM is known to refuse.
-        plan_fault: What is wrong with the plan that the file brings, by the target's rules; None where nothing is.
-        words: Why TFLM does not run the file as given, in its own words; None where it does, or was not asked.
-    """
-
-    file_head: int | None
-    order_head: int | None = None
-    plan_head: int | None = None
-    dropped: tuple[DeadTensor, ...] = ()
-    offsets: Mapping[Key, int] = field(default_factory=dict)
-    names: Mapping[Key, str] = field(default_factory=dict)
-    refusals: tuple[OperatorRefusal, ...] = ()
-    plan_fault: str | None = None
-    words: str | None = None
 
 
 def lowered_for(module: Module, lowered: Sequence[LoweredGraph], target: Target) -> tuple[LoweredGraph, ...]:
@@ -109,17 +82,17 @@ def with_scratch(module: Module, lowered: Sequence[LoweredGraph], kernels: str =
     return tuple(result)
 
 
-def analyzed(module: Module, kernels: str) -> TflmFacts:
+def analyzed(module: Module, kernels: str) -> ArenaFacts:
     """Return what TFLM with the kernels that a target names makes of the file as given."""
     model = _native(module).model
     try:
         head: int | None = predict(model, kernel_scratch(model, kernels)).head
     except ModelError:
         head = None
-    return TflmFacts(head, refusals=refusals(model))
+    return ArenaFacts(head, refusals=refusals(model))
 
 
-def analyzed_plan(module: Module, target: Target) -> TflmFacts:
+def analyzed_plan(module: Module, target: Target) -> ArenaFacts:
     """Return what TFLM makes of the file as given, and what is wrong with the memory plan that it brings."""
     model = _native(module).model
     fault = plan_fault(model, target, kernel_scratch(model, target.kernels))
@@ -214,7 +187,7 @@ def finish(
     *,
     plan: bool | None,
     given: Module | None = None,
-) -> tuple[ModelBytes, TflmFacts]:
+) -> tuple[ModelBytes, ArenaFacts]:
     """Return the written file without dead tensors and, with ``plan``, with offsets of our own; both are checked.
 
     Args:
@@ -251,7 +224,7 @@ def _finish(
     *,
     plan: bool | None,
     given: Module,
-) -> tuple[ModelBytes, TflmFacts]:
+) -> tuple[ModelBytes, ArenaFacts]:
     data, dropped = drop_dead_tensors(written.model)
     model = parse(data)
     scratch = kernel_scratch(model, target.kernels)

@@ -12,21 +12,12 @@ from memsched.errors import ModelError
 from memsched.formats.tflite.flatbuffer import FlatFile
 from memsched.formats.tflite.model import FileModel, FileSubgraph, parse
 from memsched.formats.tflite.schema import ModelSlot, SubgraphSlot
-from memsched.frozen import FrozenValue
+from memsched.runtimes.arena_facts import DeadTensor
 from memsched.runtimes.tflm.plan import needs_memory, tensor_bytes
 
-__all__ = ["DeadTensor", "dead_tensors", "drop_dead_tensors"]
+__all__ = ["dead_tensors", "drop_dead_tensors"]
 
 _INT8 = 9
-
-
-class DeadTensor(FrozenValue, frozen=True):
-    """A tensor that was dropped; ``size`` is what TFLM would have given it, bytes."""
-
-    subgraph: int
-    tensor: int
-    name: str
-    size: int
 
 
 def dead_tensors(model: FileModel) -> tuple[DeadTensor, ...]:

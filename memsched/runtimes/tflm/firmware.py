@@ -2,50 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from memsched.formats.module import Module
 from memsched.formats.tflite.metadata import OFFLINE_PLAN
 from memsched.formats.tflite.model import FileModel
 from memsched.formats.tflite.reader import TfliteNative
-from memsched.frozen import FrozenValue
+from memsched.runtimes.firmware import FirmwareNeeds, Scratch
 from memsched.runtimes.tflm.kernels import scratch_requests
-from memsched.runtimes.tflm.persistent import Estimate, assumptions, estimates, least_kept, unknown_kernels
-from memsched.runtimes.tflm.resolver import Resolver, resolver
+from memsched.runtimes.tflm.persistent import assumptions, estimates, least_kept, unknown_kernels
+from memsched.runtimes.tflm.resolver import resolver
 from memsched.runtimes.tflm.resource_variables import variables
 
-__all__ = ["FirmwareNeeds", "Scratch", "firmware_needs"]
-
-
-class Scratch(FrozenValue, frozen=True):
-    """Buffers that a kernel requests for its own operator's time, in bytes."""
-
-    subgraph: int
-    operator: int
-    type: str
-    requests: tuple[int, ...]
-
-
-class FirmwareNeeds(FrozenValue, frozen=True):
-    """What a firmware needs for a model beside the planned tensors.
-
-    Attributes:
-        estimates: Bytes by bits of a pointer.
-        unknown: Operators whose kernels' own needs are not known and not in the estimates.
-        assumptions: What must hold for the estimates.
-        kept_by_op: The same bytes per op of the module's main graph.
-        variables: Resource variables: what `MicroResourceVariables::Create` is given; 0 where none are needed.
-        kept: Per subgraph and operator its type and the bytes that stay for it and what it makes, on 32 bit.
-    """
-
-    resolver: Resolver
-    estimates: Mapping[int, Estimate]
-    scratch: tuple[Scratch, ...]
-    assumptions: tuple[str, ...]
-    unknown: tuple[str, ...]
-    kept: tuple[tuple[int, int, str, int], ...]
-    kept_by_op: tuple[int, ...]
-    variables: int = 0
+__all__ = ["firmware_needs"]
 
 
 def firmware_needs(module: Module, kernels: str = "") -> FirmwareNeeds | None:

@@ -15,10 +15,11 @@ from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
 from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
 from memsched.frozen import FrozenValue
+from memsched.runtimes.arena_facts import OperatorRefusal
 from memsched.runtimes.tflm.kernels import operator_tensor
 from memsched.runtimes.tflm.resolver import BUILTIN
 
-__all__ = ["AXES", "KERNELS", "MOST_JOINED", "KernelTrial", "OperatorRefusal", "new_refusals", "refusals"]
+__all__ = ["AXES", "KERNELS", "MOST_JOINED", "KernelTrial", "new_refusals", "refusals"]
 
 MOST_JOINED = 10
 """Inputs of a CONCATENATION: kMaxInputNum of concatenation.cc."""
@@ -41,22 +42,6 @@ class KernelTrial(FrozenValue, frozen=True):
     inputs: tuple[int, ...]
     tried: frozenset[tuple[str, ...]]
     taken: frozenset[tuple[str, ...]]
-
-
-class OperatorRefusal(FrozenValue, frozen=True):
-    """An operator that TensorFlow Lite Micro refuses.
-
-    Attributes:
-        subgraph: Index of its subgraph.
-        operator: Its index there, in the file's order.
-        name: Of its first output; empty where it has none.
-    """
-
-    subgraph: int
-    operator: int
-    type: str
-    name: str
-    reason: str
 
 
 # Data and output of one type, then the weights' with each of them.

@@ -16,6 +16,7 @@ from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
 from memsched.frozen import FrozenValue
 from memsched.graph.model import Graph, Op
 from memsched.graph.prices import Kept
+from memsched.runtimes.firmware import Estimate
 from memsched.runtimes.tflm.kernel_sets import kernel_set
 from memsched.runtimes.tflm.kernels import DETECTION_POSTPROCESS, custom_integers, operator_tensor, scratch_requests
 from memsched.runtimes.tflm.looked_at import looked_at_by
@@ -26,7 +27,6 @@ from memsched.runtimes.tflm.resource_variables import assigned_bytes, variables
 from memsched.runtimes.tflm.signal_kernels import SIGNAL_KERNELS, signal_data
 
 __all__ = [
-    "Estimate",
     "assumptions",
     "estimates",
     "kept_by",
@@ -163,23 +163,6 @@ class _ArenaTail:
     def hold(self, size: int) -> None:
         """Note what is needed at the arena's other end for a moment."""
         self.beside, self.most = max(self.beside, size), max(self.most, round_up(self.used) + size)
-
-
-class Estimate(FrozenValue, frozen=True):
-    """Bytes that an arena must hold beside the planned tensors.
-
-    Attributes:
-        persistent: What stays at the arena's end.
-        planning: What preparing kernels and planning take for a moment where tensors lie later. An arena must hold the
-            persistent part and the larger of this and of the planned tensors.
-        apart: What stays in an arena of its own, the first that `MicroAllocator::Create` takes of two.
-        planning_apart: What planning takes for a moment in the second.
-    """
-
-    persistent: int
-    planning: int
-    apart: int
-    planning_apart: int
 
 
 def assumptions(kernels: str = "") -> tuple[str, ...]:

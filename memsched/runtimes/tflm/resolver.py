@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping
 
 from memsched.formats.tflite.model import FileModel
-from memsched.frozen import FrozenValue
+from memsched.runtimes.firmware import Resolver
 
-__all__ = ["BUILTIN", "Resolver", "resolver"]
+__all__ = ["BUILTIN", "resolver"]
 
 _BUILTIN = """
     ABS:Abs ADD:Add ADD_N:AddN ARG_MAX:ArgMax ARG_MIN:ArgMin ASSIGN_VARIABLE:AssignVariable
@@ -55,20 +55,6 @@ BUILTIN = _table(_BUILTIN)
 
 _OWN_CUSTOM = _table(_CUSTOM)
 _PREFIX = "CUSTOM:"
-
-
-class Resolver(FrozenValue, frozen=True):
-    """What a firmware registers.
-
-    Attributes:
-        calls: C++ calls on a MicroMutableOpResolver, sorted by operator; their number is the resolver's size.
-        unsupported: Operators of the schema that TensorFlow Lite Micro lacks, sorted.
-        custom: Names of custom operators whose registration the firmware must bring itself, sorted.
-    """
-
-    calls: tuple[str, ...]
-    unsupported: tuple[str, ...]
-    custom: tuple[str, ...]
 
 
 def resolver(model: FileModel) -> Resolver:

@@ -30,6 +30,12 @@ class TflmRunner(TfliteRunner):
 
         return verify
 
+    def check_file(self, data: bytes) -> None:
+        """Check that all tables can be read."""
+        from memsched.formats.tflite.model import parse
+
+        parse(data)
+
     def verify(
         self,
         module: Module,

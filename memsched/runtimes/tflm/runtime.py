@@ -4,24 +4,75 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Final
 
 from msgspec import structs
 
-from memsched.formats.module import LoadOptions, Module
+from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.graph.model import Allocation
 from memsched.graph.prices import Prices
+from memsched.runtimes.arena_facts import ArenaFacts
+from memsched.runtimes.firmware import FirmwareNeeds
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
 from memsched.runtimes.output import ModelBytes
-from memsched.runtimes.runtime import Opening, OrderInFile, RelayRules, Requirement, SearchAllowance
+from memsched.runtimes.runtime import (
+    MemoryPlans,
+    Opening,
+    OrderInFile,
+    RelayRules,
+    Requirement,
+    RuntimeTraits,
+    SearchAllowance,
+)
 from memsched.runtimes.target_rules import TargetRules
 from memsched.search.run import Run
 from memsched.targets.model import BudgetFor, Target
 
-if TYPE_CHECKING:
-    from memsched.runtimes.tflm.arena import TflmFacts
+__all__ = ["TensorFlowLiteMicro", "TflmFirmware"]
 
-__all__ = ["TensorFlowLiteMicro"]
+
+class TflmFirmware:
+    """What a firmware with TFLM needs for TFLite files, whatever they are ordered for."""
+
+    format: Final[FormatName] = "tflite"
+
+    def needs(self, module: Module, kernels: str) -> FirmwareNeeds | None:
+        """Return it; see `memsched.runtimes.tflm.firmware`."""
+        from memsched.runtimes.tflm.firmware import firmware_needs
+
+        return firmware_needs(module, kernels)
+
+
+class TflmMemoryPlans(MemoryPlans, frozen=True):
+    """Memory plans that TFLM reads from a file's metadata.
+
+    Attributes:
+        opening: How the file that is written will be opened.
+    """
+
+    opening: Opening
+
+    def wanted(self, asked: bool | None) -> bool | None:
+        """Return what was asked for; None for nothing."""
+        return asked
+
+    def budgeted(self, what: BudgetFor | None) -> Target:
+        """Return the target with what a budget is for: the arena, or its planned part."""
+        return self.target if what is None else structs.replace(self.target, budget_for=what)
+
+    def rules(self, plan: bool | None) -> Target:
+        """Return the target; if no plan is written, without what shares bytes: TFLM's planner lays nothing so."""
+        if plan is not False:
+            return self.target
+        return structs.replace(self.target, views=(), part_views=(), in_place=(), pads_over_inputs=())
+
+    def requires(self, module: Module, plans: Sequence[GraphPlan], run: Run) -> Requirement | None:
+        """Return the arena with a plan in the file if one helps; None if it was said whether to write one."""
+        if self.opening.memory_plan is not None:
+            return None
+        from memsched.runtimes.tflm import arena
+
+        return arena.required(module, plans, self.target, run, plan=None)
 
 
 class TensorFlowLiteMicro(TargetRules, frozen=True):
@@ -34,19 +85,14 @@ class TensorFlowLiteMicro(TargetRules, frozen=True):
         return module.format == "tflite" and target.planner == "tflm"
 
     @property
-    def name(self) -> str:
-        """Return "tflm"."""
-        return "tflm"
+    def traits(self) -> RuntimeTraits:
+        """Return that its planner is repeated here."""
+        return RuntimeTraits("tflm", figure="tflm")
 
     @property
-    def has_planner(self) -> bool:
-        """Return True: its planner is repeated here."""
-        return True
-
-    @property
-    def figure(self) -> str | None:
-        """Return the name of its figures in reports."""
-        return "tflm"
+    def memory_plans(self) -> MemoryPlans:
+        """Return that a plan can be written."""
+        return TflmMemoryPlans(self.target, self.opening)
 
     def lower(self, module: Module) -> tuple[LoweredGraph, ...]:
         """Return the graphs with the target's rules and the kernels' scratch buffers."""
@@ -81,28 +127,6 @@ class TensorFlowLiteMicro(TargetRules, frozen=True):
 
         arena.check_kernels(given, written)
 
-    def wants_plan(self, asked: bool | None) -> bool | None:
-        """Return what was asked for; None for nothing."""
-        return asked
-
-    def budgeted(self, what: BudgetFor | None) -> Target:
-        """Return the target with what a budget is for: the arena, or its planned part."""
-        return self.target if what is None else structs.replace(self.target, budget_for=what)
-
-    def rules(self, plan: bool | None) -> Target:
-        """Return the target; where no plan is written, without what shares bytes: TFLM's planner lays nothing so."""
-        if plan is not False:
-            return self.target
-        return structs.replace(self.target, views=(), part_views=(), in_place=(), pads_over_inputs=())
-
-    def with_memory_plan(self, module: Module, plans: Sequence[GraphPlan], run: Run) -> Requirement | None:
-        """Return the arena with a plan in the file where one helps; None where it was said whether to write one."""
-        if self.opening.memory_plan is not None:
-            return None
-        from memsched.runtimes.tflm import arena
-
-        return arena.required(module, plans, self.target, run, plan=None)
-
     def relay_rules(self) -> RelayRules | None:
         """Return the rules of an arena; see `memsched.runtimes.tflm.relay`."""
         from memsched.runtimes.tflm.relay import TflmRelay
@@ -115,7 +139,7 @@ class TensorFlowLiteMicro(TargetRules, frozen=True):
 
         return None if self.target.budget_for == "activations" else arena.prices(module, self.target)
 
-    def facts(self, module: Module) -> TflmFacts:
+    def facts(self, module: Module) -> ArenaFacts:
         """Return heads and refused operators of the file as given, and what TFLM itself says of it where it is here."""
         from memsched.runtimes.tflm import arena
         from memsched.runtimes.tflm.verification import refusal_words
@@ -132,7 +156,7 @@ class TensorFlowLiteMicro(TargetRules, frozen=True):
         *,
         plan: bool | None,
         given: Module | None,
-    ) -> tuple[ModelBytes, TflmFacts]:
+    ) -> tuple[ModelBytes, ArenaFacts]:
         """Return the file without dead tensors and with the plan; see `Runtime.finish`."""
         from memsched.runtimes.tflm import arena
 

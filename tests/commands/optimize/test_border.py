@@ -13,8 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 import memsched
 from memsched.check.border import check_border, check_interface
 from memsched.errors import InternalError
+from memsched.formats.capabilities import BorderRewrites
 from memsched.formats.files import load_module
-from memsched.formats.known import format_of
+from memsched.formats.known import capability, format_of
 from memsched.formats.module import LoadOptions
 from memsched.graph.border import Border, BorderTensor, Interface
 from memsched.graph.model import Graph
@@ -233,7 +234,7 @@ REFUSED = [
 @pytest.mark.parametrize(("data", "reasons"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
 def test_what_has_to_stay_is_named(data: bytes, reasons: dict[str, str]) -> None:
     module = load_module(data, "net.tflite", LoadOptions())
-    found = format_of(module).borders(module)
+    found = capability(module, BorderRewrites).borders(module)
     assert dict(found.refusals) == reasons
     _, report = run(data, "litert")
     assert reasons.items() <= {row["tensor"]: row["reason"] for row in report["io"]["kept"]}.items()
@@ -414,7 +415,7 @@ def test_onnx_scales_of_each_channel_stay() -> None:
 def checked() -> tuple[Graph, Graph, tuple[Border, ...], Interface, Interface]:
     data = bordered(plain_net(), [BOTH], [["quantize"]])
     module = load_module(data, "net.tflite", LoadOptions())
-    borders = format_of(module).borders(module).found
+    borders = capability(module, BorderRewrites).borders(module).found
     again = load_module(run(data)[0], "net.tflite", LoadOptions())
     ends = format_of(module).interface(module), format_of(again).interface(again)
     graph = again.graphs[0]
@@ -461,7 +462,7 @@ def test_the_runtimes_refute_what_is_told_wrongly(change: dict[str, Any]) -> Non
     data = bordered(plain_net(), [BOTH], [["quantize"]])
     model, _ = run(data)
     module = load_module(data, "net.tflite", LoadOptions())
-    image, result = format_of(module).borders(module).found
+    image, result = capability(module, BorderRewrites).borders(module).found
     for runtime in (tflm, litert):
         assert runtime.verify(data, model, borders=(image, result)).outputs_equal is True
     steps = tuple(

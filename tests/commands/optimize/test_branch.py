@@ -13,7 +13,7 @@ import pytest
 import memsched
 from memsched.commands.results import OptimizeResult
 from memsched.commands.session_rows import measured_sessions
-from memsched.formats.onnx.format import OnnxFormat
+from memsched.formats.onnx.capabilities import OnnxWeightPlacement
 from memsched.report.values.sessions import SessionRow
 from tests.failures import fails
 from tests.formats.onnx.test_patternless import LENGTH, WIDTH, layers
@@ -62,12 +62,12 @@ def test_the_process_takes_less_with_the_same_bits(given: Path) -> None:
 
 
 def test_what_does_not_compute_the_same_is_not_written(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = OnnxFormat.in_branches
+    right = OnnxWeightPlacement.in_branches
 
-    def wrong(self: OnnxFormat, module: memsched.Module, written: bytes) -> tuple[bytes, ...]:
+    def wrong(self: OnnxWeightPlacement, module: memsched.Module, written: bytes) -> tuple[bytes, ...]:
         return tuple(data.replace(b"Softmax", b"Hardmax") for data in right(self, module, written))
 
-    monkeypatch.setattr(OnnxFormat, "in_branches", wrong)
+    monkeypatch.setattr(OnnxWeightPlacement, "in_branches", wrong)
     result = optimized(given)
     assert result.model == given.read_bytes()
     assert any("no branch" in note for note in result.report.values.notes)

@@ -25,6 +25,7 @@ from memsched.commands.failures import DEFECTS, Failures
 from memsched.commands.optimize import ranged_trials
 from memsched.commands.optimize.ranged_trials import BlockFile, GivenFile, RangedSizes, try_points
 from memsched.formats.blocks import BlockPoint, OpenModel, Range
+from memsched.formats.onnx.capabilities import OnnxDimensions, OnnxWeightPlacement
 from memsched.formats.onnx.format import OnnxFormat
 from memsched.runtimes.onnxruntime.ranged import (
     AtSize,
@@ -137,7 +138,7 @@ def test_a_budget_is_compared_with_the_process(written: Path) -> None:
 def test_weights_in_a_file_beside_the_model_are_found(tmp_path: Path) -> None:
     given, file, feeds = tmp_path / "net.onnx", tmp_path / "elsewhere" / "0.onnx", tmp_path / "feeds.npz"
     onnx.save(_transformer(), given, save_as_external_data=True, location="net.bin", size_threshold=256)
-    opened = OnnxFormat().open_model(given.read_bytes(), str(given), {}, {"length": Range(1, 1024)})
+    opened = OnnxDimensions().open_model(given.read_bytes(), str(given), {}, {"length": Range(1, 1024)})
     file.parent.mkdir()
     file.write_bytes(opened.points()[0].build())
     draw_at(given, {"batch": 2, "length": 700}, feeds, seed=0)
@@ -217,7 +218,7 @@ def test_no_file_for_every_size_is_written_that_makes_something_else_of_nan(
     monkeypatch.setattr(ranged_trials, "race", lambda *_, **__: quick)
     points = [BlockPoint("first", (), lambda: net(zeroes=True)), BlockPoint("second", (), lambda: _described(given))]
     sizes = RangedSizes({"n": 9}, {"n": 5}, {"n": 5}, ({"n": 9},))
-    opened = OnnxFormat().open_model(given, "net.onnx", {}, {"n": Range(1, 9)})
+    opened = OnnxDimensions().open_model(given, "net.onnx", {}, {"n": Range(1, 9)})
     found = try_points(opened, GivenFile(path, None, OnnxFormat()), points, sizes, 0, 10, UNLIMITED, Failures())
     assert found.best is not None
     assert found.best.point is not None
@@ -264,11 +265,11 @@ def test_files_are_judged_by_what_a_process_takes_in_the_end(
 
 def test_a_coarser_range_is_pointed_out(images: Path) -> None:
     ranges = {"height": Range(32, 640, named=True), "width": Range(32, 640, named=True)}
-    opened = OnnxFormat().open_model((images / "net.onnx").read_bytes(), "net.onnx", {}, ranges)
+    opened = OnnxDimensions().open_model((images / "net.onnx").read_bytes(), "net.onnx", {}, ranges)
     assert opened.coarser() == 2
     assert not any(point.rows for point in opened.points())
     finer = {name: Range(32, 640, 2, named=True) for name in ranges}
-    assert OnnxFormat().open_model((images / "net.onnx").read_bytes(), "net.onnx", {}, finer).coarser() == 1
+    assert OnnxDimensions().open_model((images / "net.onnx").read_bytes(), "net.onnx", {}, finer).coarser() == 1
 
 
 def _grows_nowhere() -> ModelProto:
@@ -328,7 +329,7 @@ def test_what_cannot_be_is_refused_in_a_line(
 
 def test_past_tokens_may_be_none_and_a_mask_is_as_long_as_both() -> None:
     model = decoder(mask="past + length")
-    opened = OnnxFormat().open_model(
+    opened = OnnxDimensions().open_model(
         model.SerializeToString(),
         "net.onnx",
         {},
@@ -378,12 +379,14 @@ def test_dimensions_without_names_stay_open_too(tmp_path: Path) -> None:
 
 
 def _opened() -> OpenModel:
-    return OnnxFormat().open_model(_transformer().SerializeToString(), "net.onnx", {}, {"length": Range(1, 9)})
+    return OnnxDimensions().open_model(_transformer().SerializeToString(), "net.onnx", {}, {"length": Range(1, 9)})
 
 
 def _with_first(monkeypatch: pytest.MonkeyPatch, first: bytes = b"") -> None:
     """Have all files stay as they are, but "file" where ``first`` is the same with large weights first."""
-    monkeypatch.setattr(OnnxFormat, "weights_first", lambda _, model: first if first and model == b"file" else model)
+    monkeypatch.setattr(
+        OnnxWeightPlacement, "weights_first", lambda _, model: first if first and model == b"file" else model
+    )
 
 
 def _points(*names: str) -> list[BlockPoint]:

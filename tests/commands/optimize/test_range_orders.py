@@ -20,7 +20,7 @@ from memsched.formats.blocks import Range
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx.blocks import model as blocks_model
-from memsched.formats.onnx.format import OnnxFormat
+from memsched.formats.onnx.capabilities import OnnxDimensions
 from memsched.runtimes.runtime import Opening
 from memsched.search.limits import Limits
 from memsched.search.run import Run
@@ -39,7 +39,7 @@ def _request() -> Request:
 
 def _file(parts: str) -> OpenFile:
     data = crossing(parts).SerializeToString()
-    opened = OnnxFormat().open_model(data, "net.onnx", {}, {"n": Range(1, MOST, named=True)})
+    opened = OnnxDimensions().open_model(data, "net.onnx", {}, {"n": Range(1, MOST, named=True)})
     return OpenFile(data, "net.onnx", opened, LoadOptions(), load_target("onnxruntime"), True, {"n": MOST})
 
 
@@ -144,7 +144,7 @@ def test_two_dimensions_rise_together_and_each_alone() -> None:
     model.graph.output.append(onnx.helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT, ["m", 4]))
     data = model.SerializeToString()
     ranges = {"n": Range(1, MOST, named=True), "m": Range(1, 9, named=True)}
-    opened = OnnxFormat().open_model(data, "net.onnx", {}, ranges)
+    opened = OnnxDimensions().open_model(data, "net.onnx", {}, ranges)
     file = OpenFile(data, "net.onnx", opened, LoadOptions(), load_target("onnxruntime"), True, {"n": MOST, "m": 9})
     found = order_over_range(file, _request())
     assert found.section is not None

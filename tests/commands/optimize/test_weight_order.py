@@ -14,7 +14,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import memsched
 from memsched.commands.results import OptimizeResult
 from memsched.commands.session_rows import measured_sessions, session_row
-from memsched.formats.onnx.format import OnnxFormat
+from memsched.formats.onnx.capabilities import OnnxWeightPlacement
 from memsched.formats.onnx.large_weights import weights_first
 from memsched.report.values.sessions import SessionRow
 from tests.small_models import branches
@@ -55,7 +55,7 @@ def test_large_weights_come_first_where_sessions_take_less_so(
     given: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No branch is worth it.
-    monkeypatch.setattr(OnnxFormat, "in_branches", lambda _, __, written: (written,))
+    monkeypatch.setattr(OnnxWeightPlacement, "in_branches", lambda _, __, written: (written,))
     result = optimized(given, monkeypatch, lambda _: 1 << 20, **options)
     assert is_first(result.model)
     values = result.report.values

@@ -16,8 +16,9 @@ from memsched.commands.relay import stages
 from memsched.commands.relay.relay import RelayModel, relay
 from memsched.commands.relay.report import relay_names, relay_report
 from memsched.commands.relay.stages import RelayStageCosts
+from memsched.formats.capabilities import Stages
 from memsched.formats.files import load_module
-from memsched.formats.known import format_of
+from memsched.formats.known import capability
 from memsched.formats.module import LoadOptions
 from memsched.relay.cuts import RelayCuts
 from memsched.report.relay import print_relay
@@ -43,7 +44,7 @@ def costs_of(data: bytes, run: Run) -> RelayStageCosts:
     assert rules is not None
     lowered = prepare(module, target, in_place=True).lowered[0].graph
     cuts = RelayCuts.of(module.graphs[0], range(len(module.graphs[0].ops)))
-    return RelayStageCosts(module, lowered, cuts, rules, RelayOptions(), run, format_of(module).cutter(module))
+    return RelayStageCosts(module, lowered, cuts, rules, RelayOptions(), run, capability(module, Stages).cutter(module))
 
 
 def test_a_stage_ends_soon_after_its_share_and_with_the_time_of_all(monkeypatch: pytest.MonkeyPatch) -> None:

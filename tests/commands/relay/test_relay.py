@@ -94,7 +94,8 @@ def test_no_cuts_of_a_chain_need_less() -> None:
 
 
 def relay_cost(found: RelayModel, stage: tuple[int, int]) -> int:
-    from memsched.formats.known import format_of
+    from memsched.formats.capabilities import Stages
+    from memsched.formats.known import capability
     from memsched.formats.segment import Segment
 
     names = [tensor.name for tensor in found.module.graphs[0].tensors]
@@ -103,7 +104,7 @@ def relay_cost(found: RelayModel, stage: tuple[int, int]) -> int:
         tuple(names[tensor] for tensor in found.cuts.inputs(*stage)),
         tuple(names[tensor] for tensor in found.cuts.outputs(*stage)),
     )
-    data = format_of(found.module).cutter(found.module).cut(segment, {})
+    data = capability(found.module, Stages).cutter(found.module).cut(segment, {})
     outside = sum(aligned(found.module.graphs[0].tensors[tensor].size) for tensor in found.cuts.kept(*stage))
     return aligned(whole_arena(data)) + outside
 

@@ -16,8 +16,9 @@ from onnx import TensorProto, helper, numpy_helper
 from memsched.commands.optimize.fuse import ChainRewrite
 from memsched.commands.optimize.place import Request, place, prepare
 from memsched.commands.optimize.rewrite import RewriteBase
+from memsched.formats.capabilities import ActivationChains
 from memsched.formats.files import load_module
-from memsched.formats.known import format_of
+from memsched.formats.known import capability
 from memsched.formats.module import LoadOptions
 from memsched.graph.chain import Chain
 from memsched.planning.rewrite import read_back
@@ -66,14 +67,14 @@ class Net:
 
 def chains(data: bytes, **options: Any) -> tuple[Chain, ...]:
     module = load_module(data, "net.onnx", LoadOptions(**options))
-    return format_of(module).chains(module)
+    return capability(module, ActivationChains).chains(module)
 
 
 def fused(data: bytes) -> tuple[bytes, tuple[Chain, ...]]:
     """Return a model with an operator for each chain, as it is written before orders are sought, and the chains."""
     options = LoadOptions()
     module = load_module(data, "net.onnx", options)
-    found = format_of(module).chains(module)
+    found = capability(module, ActivationChains).chains(module)
     prepared = prepare(module, load_target("onnxruntime"), in_place=True)
     request = Request(Run.of(Limits(None, 0, effort=0.1), 0.0), "file", 1, Opening("session"), math.inf)
     base = RewriteBase(module, prepared, place(module, prepared, request), options)

@@ -15,8 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import memsched
 from memsched.check.rewrite import check_folded
+from memsched.formats.capabilities import ShapeArithmetic
 from memsched.formats.files import load_module
-from memsched.formats.known import format_of
+from memsched.formats.known import capability
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Graph
 from memsched.runtimes.known import observer_of
@@ -74,7 +75,7 @@ def read(data: bytes, options: LoadOptions = STATED) -> Module:
 
 def folded(data: bytes, options: LoadOptions = STATED) -> bytes | None:
     module = read(data, options)
-    return format_of(module).folded(module, options)
+    return capability(module, ShapeArithmetic).folded(module, options)
 
 
 def kinds(data: bytes) -> list[str]:
@@ -149,7 +150,7 @@ def test_sizes_that_a_run_told_are_not_taken_for_granted() -> None:
     options = observer_of("onnx").observe(data, "found.onnx", LoadOptions(), None, seed=0)
     module = load_module(data, "found.onnx", options)
     assert {tensor.name: tensor.shape for tensor in module.graph.tensors}["where"] == (2, 16)
-    made = format_of(module).folded(module, options)
+    made = capability(module, ShapeArithmetic).folded(module, options)
     assert made is not None
     assert kinds(made) == ["NonZero", "Shape", "Concat", "Cast"]
     assert onnx.ModelProto.FromString(made).graph.node[1].input == ["where"]

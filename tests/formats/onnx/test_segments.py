@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx import segments as onnx_segments
-from memsched.formats.onnx.format import OnnxFormat
+from memsched.formats.onnx.capabilities import OnnxStages
 from memsched.formats.segment import Segment
 from memsched.formats.segments import extract
 from tests import onnx_dags
@@ -135,7 +135,7 @@ def test_a_stated_bound_of_what_depends_on_data_is_not_written() -> None:
     files, segments = in_two(data, 1, input_shapes=shapes)
     assert_same(data, files, {"x": np.eye(3, 4, dtype=np.float32)})
     module = load(data, input_shapes=shapes)
-    assert OnnxFormat().segment_options(module, segments[1]).input_shapes == {
+    assert OnnxStages().segment_options(module, segments[1]).input_shapes == {
         "places": (2, 12),
         "a": (2, 12),
         "y": (2, 12),
@@ -331,7 +331,7 @@ def test_annotations_and_sparse_weights_stay_with_what_they_describe() -> None:
 def test_stages_are_written_into_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     data = branching()
     module = load(data)
-    written = OnnxFormat().annotate_stages(module, [0, 0, 1, 2])
+    written = OnnxStages().annotate_stages(module, [0, 0, 1, 2])
     model = proto(written)
     onnx.checker.check_model(model, full_check=True)
     assert model.ir_version == 11
@@ -347,7 +347,7 @@ def test_stages_are_written_into_the_nodes(monkeypatch: pytest.MonkeyPatch) -> N
     onnx.checker.check_model(proto(part), full_check=True)
     assert len(proto(part).configuration) == 1
     with fails("op-count"):
-        OnnxFormat().annotate_stages(module, [0])
+        OnnxStages().annotate_stages(module, [0])
     monkeypatch.setattr(onnx, "IR_VERSION", 10)
     with fails("newer-ir-version", onnx.__version__):
         onnx_segments.annotate_stages(module, [0, 0, 1, 2])

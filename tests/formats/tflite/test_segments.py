@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from memsched.formats.known import format_of
+from memsched.formats.capabilities import Stages
+from memsched.formats.known import capability
 from memsched.formats.segment import Segment
 from memsched.formats.segments import extract
 from memsched.formats.tflite import metadata as tflite_metadata
@@ -301,7 +302,7 @@ def stateful() -> bytes:
 def test_operators_of_one_state_stay_together() -> None:
     data = stateful()
     module = load(data)
-    assert format_of(module).together(module) == ((0, 2, 3, 5),)
+    assert capability(module, Stages).together(module) == ((0, 2, 3, 5),)
     files = cut(module, [Segment((1,), ("x",), ("y",)), Segment((0, 2, 3, 4, 5), ("y",), ("sum",))])
     whole, parts = interpreter(data), [interpreter(file) for file in files]
     for step in range(3):
@@ -322,7 +323,7 @@ def test_operators_of_one_variable_stay_together() -> None:
     tensors = [T("x"), T("state", variable=True), T("a"), T("b"), T("y")]
     ops = [O("SVDF", [0, 1], [2]), O("NEG", [2], [3]), O("SVDF", [3, 1], [4])]
     module = load(build(Sub(tensors, ops, [0], [4])))
-    assert format_of(module).together(module) == ((0, 2),)
+    assert capability(module, Stages).together(module) == ((0, 2),)
     with fails("state-shared", "'a' and 'y'", "('state')"):
         extract(module, Segment((0, 1), ("x",), ("b",)), {})
     whole = extract(module, Segment((0, 1, 2), ("x",), ("y",)), {})
@@ -334,7 +335,7 @@ def test_random_generators_may_be_apart() -> None:
     ops = [O("RANDOM_UNIFORM", [0], [1], options("RandomOptions", seed=1)),
            O("RANDOM_UNIFORM", [0], [2], options("RandomOptions", seed=2))]  # fmt: skip
     other = load(build(Sub([shape, T("a"), T("b")], ops, [], [1, 2])))
-    assert format_of(other).together(other) == ()
+    assert capability(other, Stages).together(other) == ()
 
 
 def test_handles_cannot_be_handed_over() -> None:
