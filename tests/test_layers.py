@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -139,6 +140,12 @@ def test_modules_import_only_from_floors_below() -> None:
     assert [one for one in imports if not _may_import(*one)] == []
 
 
+def test_packages_leave_the_numbers_of_floors_to_the_table() -> None:
+    """Each says what it holds; where it stands `FLOORS` and docs/architecture.md say, once."""
+    said = {name_of(path): ast.get_docstring(tree_of(path)) for path in MODULES if path.name == "__init__.py"}
+    assert {name for name, text in said.items() if not text or re.search(r"[Ff]loor \d", text)} == set()
+
+
 def test_rooms_do_not_know_their_neighbours() -> None:
     imports = [(name_of(path), other) for path in MODULES for other in imported_by(path)]
     assert [
@@ -155,6 +162,56 @@ def test_no_module_imports_itself_through_others() -> None:
         for name in leaves:
             del waiting[name]
     assert not waiting, f"in a circle, or above one: {sorted(waiting)}"
+
+
+RUNTIMES_AND_FORMATS = ("formats/onnx", "formats/tflite", "runtimes/onnxruntime", "runtimes/litert", "runtimes/tflm")
+"""Folders that nobody outside imports from: others ask `formats/known` and `runtimes/known`, through a protocol."""
+
+OPENS = {
+    "runtimes/onnxruntime": "formats/onnx",
+    "runtimes/litert": "formats/tflite",
+    "runtimes/tflm": "formats/tflite",
+}
+"""The format whose files a runtime loads: it reads them as the format does."""
+
+REGISTRIES = {"formats/known", "runtimes/known"}
+"""The two modules that list formats and runtimes; they name them, and compare with none."""
+
+STILL_IMPORTED = {
+    "commands/curve": "runs at the sizes of a range",
+    "commands/decoder/decoder": "runs of texts",
+    "commands/doctor": "kinds of sessions, and what they take",
+    "commands/optimize/branch": "kinds of sessions",
+    "commands/optimize/interpreter_choice": "what an interpreter takes",
+    "commands/optimize/judged_sessions": "kinds of sessions",
+    "commands/optimize/named_sessions": "kinds of sessions",
+    "commands/optimize/opening": "kinds of sessions",
+    "commands/optimize/over_sizes": "runs at the sizes of a range",
+    "commands/optimize/ranged_trials": "runs at the sizes of a range",
+    "commands/optimize/session": "kinds of sessions, their maker, and the graphs that they execute",
+    "commands/optimize/session_candidates": "the maker of sessions, and the graphs that they execute",
+    "commands/optimize/weight_order": "kinds of sessions",
+    "commands/session_rows": "kinds of sessions, their maker, and what they take",
+}
+"""Modules that import by name from a runtime what has no protocol yet; this list only shrinks."""
+
+
+def room_of(name: str) -> str | None:
+    """Return the folder of a runtime or a format that a module is in."""
+    return next((room for room in RUNTIMES_AND_FORMATS if name == room or name.startswith(f"{room}/")), None)
+
+
+def test_nobody_outside_its_folder_imports_a_runtime_or_a_format() -> None:
+    """Only the registries do, and a runtime that opens the files of a format."""
+    found: dict[str, list[str]] = {}
+    for path in MODULES:
+        name = name_of(path)
+        for other in imported_by(path):
+            room = room_of(other)
+            if room not in {None, room_of(name), OPENS.get(room_of(name) or "")} and name not in REGISTRIES:
+                found.setdefault(name, []).append(other)
+    assert {name: others for name, others in found.items() if name not in STILL_IMPORTED} == {}
+    assert STILL_IMPORTED.keys() <= found.keys(), "drop from the list what no longer imports"
 
 
 NAMED = {
@@ -175,8 +232,29 @@ def asked_names(tree: ast.Module) -> Iterator[str]:
 
 
 def test_the_names_of_formats_and_runtimes_decide_only_in_their_rooms() -> None:
-    elsewhere = [path for path in MODULES if not name_of(path).startswith(("formats/", "runtimes/", "targets/"))]
+    elsewhere = [path for path in MODULES if room_of(name_of(path)) is None]
     assert [(name_of(path), asked) for path in elsewhere for asked in asked_names(tree_of(path))] == []
+
+
+MOST_MEMBERS = 12
+_INTERFACES = {"Protocol", "ABC", "Capability"}
+_LARGER = {"commands/optimize/rewrite Rewrite"}
+"""What a single method of a rewrite replaces; nothing joins it."""
+
+
+def members_of(tree: ast.Module) -> dict[str, int]:
+    """Return how many members the protocols and abstract classes of a module have, those that they inherit left out."""
+    return {
+        node.name: sum(isinstance(one, ast.FunctionDef | ast.AnnAssign) for one in node.body)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and not {ast.unparse(one) for one in node.bases}.isdisjoint(_INTERFACES)
+    }
+
+
+def test_protocols_are_small() -> None:
+    counts = {f"{name_of(path)} {kind}": count for path in MODULES for kind, count in members_of(tree_of(path)).items()}
+    assert len(counts) > 2 * MOST_MEMBERS
+    assert {kind for kind, count in counts.items() if count > MOST_MEMBERS} <= _LARGER
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""Floor 5: ONNX and TFLite in and out."""
+"""File formats: ONNX and TFLite, read, rewritten, and written; buffers as CSV; files written whole or not at all."""

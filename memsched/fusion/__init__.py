@@ -1,1 +1,1 @@
-"""Floor 2: simplifications of a graph that keep the optimum of its schedule."""
+"""Simplifications of a graph that keep the optimum of its schedule."""

@@ -1,1 +1,1 @@
-"""Floor 0: the graph's values, its structure, the meaning of memory and the independent checker."""
+"""The graph's values, its structure, and the only definition of memory use."""

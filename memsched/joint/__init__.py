@@ -1,1 +1,1 @@
-"""Floor 4: orders and addresses together."""
+"""Orders and addresses together, if the arena is larger than the peak."""

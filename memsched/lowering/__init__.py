@@ -1,1 +1,1 @@
-"""Floor 2: a target's rules applied to a graph."""
+"""A target's rules applied to a graph: views, shared bytes, and workspaces."""

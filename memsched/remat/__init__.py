@@ -1,1 +1,1 @@
-"""Floor 4: computing values again rather than keeping them."""
+"""Rematerialization: values are computed again instead of kept."""

@@ -1,1 +1,1 @@
-"""Floor 5: running a model to verify and measure it."""
+"""Runtimes: what each executes and requires, what a file must hold for it, and runs that verify and measure files."""

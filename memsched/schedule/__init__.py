@@ -1,1 +1,1 @@
-"""Floor 3: execution orders."""
+"""Execution orders: heuristics, exact searches, and lower bounds."""

@@ -1,1 +1,1 @@
-"""``memsched decoder``."""
+"""`memsched decoder`: a model whose caches of keys and values are written in place."""
