@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from msgspec.structs import fields, replace
 
 from memsched.errors import TargetError
 from memsched.targets.load import Target, builtin_targets, default_target, load_target
-from memsched.targets.model import InPlaceRule, PartViewRule, PipelineRules, ViewRule, WorkspaceRule
+from memsched.targets.model import (
+    KERNELS_OF,
+    InPlaceRule,
+    Kernels,
+    PartViewRule,
+    PipelineRules,
+    ViewRule,
+    WorkspaceRule,
+)
 from tests.failures import fails
 
 
@@ -29,6 +38,10 @@ def test_built_in_targets_load_under_their_own_names() -> None:
         target = load_target(name)
         assert target.name == name
         assert target.description
+
+
+def test_all_kernels_are_for_one_planner() -> None:
+    assert sorted(one for kernels in KERNELS_OF.values() for one in kernels) == sorted({*get_args(Kernels)} - {""})
 
 
 def test_what_the_built_in_targets_say() -> None:

@@ -174,7 +174,6 @@ def analyze(
     return AnalyzeResult(module, main.graph, main.schedule, allocation, report)
 
 
-
 def on_chip(module: Module, main: GraphPlan, target: Target, limits: Limits) -> OnChipSection | None:
     """Return how the main graph runs on an accelerator with on-chip memory; None for any other target."""
     if not target.on_chip_bytes:

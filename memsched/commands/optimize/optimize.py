@@ -232,9 +232,8 @@ def optimize(
     opened = guarantee_of(order_guarantee, module, branch=branch, verify=verify)
     check_request(module, opened, control_dependencies)
     rules = rules_of(module, target, budget_for, verify=verify)
-    memory_plans = runtime_of(module, rules).memory_plans
-    plan = memory_plans.wanted(tflm_plan)
-    rules = memory_plans.rules(plan)
+    plan = runtime_of(module, rules).memory_plans.wanted(tflm_plan)
+    rules = runtime_of(module, rules).memory_plans.rules(plan)
     prepared = prepare(module, rules, in_place=in_place)
     budget_bytes, budget_notes = budget_in_bytes(asked, module, prepared, Opening(opened))
     opening = Opening(opened, plan)

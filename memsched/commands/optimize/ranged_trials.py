@@ -281,12 +281,7 @@ def _stored(model: bytes | None, path: Path) -> Path | None:
 
 
 def _by_memory(
-    trial: _PointTrial,
-    points: Sequence[BlockPoint],
-    folder: Path,
-    notes: list[str],
-    until: Run,
-    failures: Failures,
+    trial: _PointTrial, points: Sequence[BlockPoint], folder: Path, notes: list[str], until: Run, failures: Failures
 ) -> list[tuple[BlockPoint, _PointFile]]:
     """Return the files that need less than the model as given at the large size, the least first.
 

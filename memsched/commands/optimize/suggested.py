@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from memsched.commands.optimize.finished import FinishedModel
 from memsched.commands.optimize.judged_sessions import opened_alone
 from memsched.commands.optimize.named_sessions import executed_in_less, named_sessions

@@ -11,7 +11,7 @@ from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.formats.tflite.schema import TensorSlot
 from memsched.runtimes.child import run_in_child
-from memsched.runtimes.litert.runner import LiteRtRunner
+from memsched.runtimes.package import LITERT
 
 __all__ = ["resize", "shapes_at"]
 
@@ -37,7 +37,7 @@ def resize(data: bytes, shapes: Mapping[str, Sequence[int]]) -> bytes:
     }
     if not wanted:
         return data
-    LiteRtRunner().installed()
+    LITERT.require()
     said = ", ".join(f"--input-shape {name}" for name in wanted)
     if any(operator.bodies for operator in main.operators):
         raise UsageError(

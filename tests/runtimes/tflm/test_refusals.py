@@ -15,8 +15,8 @@ from memsched.planning.rewrite import read_back
 from memsched.report.console import findings
 from memsched.report.header import arena_header
 from memsched.report.schema import json_schema
-from memsched.runtimes.tflm import arena
 from memsched.runtimes.arena_facts import OperatorRefusal
+from memsched.runtimes.tflm import arena
 from memsched.targets.load import load_target
 from tests.failures import fails
 from tests.formats.tflite_builder import MODELS
