@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime
 from onnx import helper, numpy_helper
 
-from memsched.distribute.plan import plan_in
+from memsched.distribute.plan import Blocks, plan_in
 from memsched.distribute.space import Space
 from memsched.graph.distribution import Axis, Distribution, Share
 from memsched.graph.model import Graph
@@ -19,7 +19,7 @@ from memsched.runtimes.devices.program import ArrayAssembly, DeviceProgram, Send
 from memsched.targets.cluster import Cluster, Device, LinearTime, Mode, Router
 from tests.small_models import floats, model_of
 
-__all__ = ["Net", "classifier", "cluster_of", "play", "random_net", "random_plan", "reference"]
+__all__ = ["Net", "classifier", "cluster_of", "plan_of", "play", "random_net", "random_plan", "reference"]
 __all__ += ["wide_first"]
 
 Array = np.ndarray[Any, Any]
@@ -32,6 +32,19 @@ def cluster_of(count: int, *, memory: int = GB, mode: Mode = "broadcast") -> Clu
     time = LinearTime(1e-6, 1e-9, 1e-10)
     devices = tuple(Device(f"board-{number}", memory, time) for number in range(count))
     return Cluster("boards", devices, Router(1e8, 1e-5, mode))
+
+
+def plan_of(
+    graph: Graph,
+    shares: Sequence[Share],
+    cluster: Cluster,
+    *,
+    blocks: Blocks | None = None,
+    home: int = 0,
+    weights: Mapping[int, Mapping[int, int]] | None = None,
+) -> Distribution:
+    """Return the plan of shares, one per op in order of execution; see `plan_in`."""
+    return plan_in(Space.of(graph, [share.op for share in shares], weights), shares, cluster, blocks=blocks, home=home)
 
 
 @dataclass

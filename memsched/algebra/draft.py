@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from memsched.graph.dialect import Attributes, Dialect
@@ -123,8 +123,3 @@ def readers_of(graph: Graph) -> dict[int, list[int]]:
         for tensor in dict.fromkeys(op.inputs):
             found.setdefault(tensor, []).append(number)
     return found
-
-
-def tied(graph: Graph) -> Collection[int]:
-    """Return the ops that must keep an order that no tensor states."""
-    return {op for pair in graph.dependencies for op in pair}

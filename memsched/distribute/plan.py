@@ -6,7 +6,7 @@ and is tested to give the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from memsched.distribute.boxes import EMPTY, Box, hull, volume
@@ -15,39 +15,14 @@ from memsched.distribute.transfers import SENDER_OUTSIDE, parcels
 from memsched.errors import UsageError
 from memsched.frozen import FrozenValue
 from memsched.graph.distribution import Computation, Distribution, Share, Step, Transfer
-from memsched.graph.model import Graph
 from memsched.targets.cluster import Cluster
 
-__all__ = ["Blocks", "Range", "piece_seconds", "plan_in", "plan_of"]
+__all__ = ["Blocks", "Range", "piece_seconds", "plan_in"]
 
 Blocks = tuple[tuple[int, int], ...]
 """Runs [start, stop) of positions that are computed between two synchronisations; together all positions."""
 
 Range = tuple[int, int]
-
-
-def plan_of(
-    graph: Graph,
-    shares: Sequence[Share],
-    cluster: Cluster,
-    *,
-    blocks: Blocks | None = None,
-    home: int = 0,
-    weights: Mapping[int, Mapping[int, int]] | None = None,
-    method: str = "given",
-) -> Distribution:
-    """Return the exact plan of ``shares``, one per op in order of execution.
-
-    Args:
-        blocks: Runs of ops that are computed without a synchronisation between them; None for one op each.
-        home: The device that gets the outputs.
-        weights: As for `Space.of`.
-
-    Raises:
-        UsageError: The shares are none of this graph and cluster.
-    """
-    space = Space.of(graph, [share.op for share in shares], weights)
-    return plan_in(space, shares, cluster, blocks=blocks, home=home, method=method)
 
 
 def plan_in(
@@ -60,7 +35,15 @@ def plan_in(
     method: str = "given",
     lower_bound: float = 0.0,
 ) -> Distribution:
-    """Return what `plan_of` returns, for a space that exists already."""
+    """Return the exact plan of ``shares``, one per op in order of execution.
+
+    Args:
+        blocks: Runs of ops that are computed without a synchronisation between them; None for one op each.
+        home: The device that gets the outputs.
+
+    Raises:
+        UsageError: The shares are none of this graph and cluster.
+    """
     count = len(cluster.devices)
     for position, share in enumerate(shares):
         space.division(position, share)

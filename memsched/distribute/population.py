@@ -73,7 +73,7 @@ class Population:
     """Evaluates plans that divide the op at position i along ``axes[i]``.
 
     Args:
-        blocks: As for `plan_of`.
+        blocks: As for `plan_in`.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from memsched.graph.liveness import Storage, match_in_place
 from memsched.graph.model import Graph
 from memsched.remat.unread import operands
 
-__all__ = ["AnnotatedSchedule", "Memory", "annotate", "footprints", "memory"]
+__all__ = ["AnnotatedSchedule", "annotate", "footprints"]
 
 
 class AnnotatedSchedule(FrozenValue, frozen=True):
@@ -36,37 +36,6 @@ class AnnotatedSchedule(FrozenValue, frozen=True):
     def extra(self) -> int:
         """How many executions are repetitions."""
         return len(self.sequence) - len(set(self.sequence))
-
-
-class Memory(FrozenValue, frozen=True):
-    """What a schedule holds, per execution.
-
-    Attributes:
-        units: Outputs of ops, each of which counts one (the patent's Figure 1).
-        sizes: Bytes as the patent counts them: outputs that are in memory, the op's workspace, graph inputs up to their
-            last reader and variables. Views lie in their source.
-        merged: The footprints of `memsched.graph.liveness` with each execution as an op of its own: of several outputs
-            of an op each is live for itself, and what is written in place of a dying input is counted once.
-    """
-
-    units: tuple[int, ...]
-    sizes: tuple[int, ...]
-    merged: tuple[int, ...]
-
-    @property
-    def peak_units(self) -> int:
-        """The most outputs held at once."""
-        return max(self.units, default=0)
-
-    @property
-    def peak_bytes(self) -> int:
-        """The most bytes held at once."""
-        return max(self.sizes, default=0)
-
-    @property
-    def peak(self) -> int:
-        """The largest footprint, bytes."""
-        return max(self.merged, default=0)
 
 
 def annotate(graph: Graph, sequence: Sequence[int]) -> AnnotatedSchedule:
@@ -107,20 +76,11 @@ def _final(graph: Graph) -> list[int]:
     return [number for number, op in enumerate(graph.ops) if outputs & set(op.outputs)]
 
 
-def memory(graph: Graph, schedule: AnnotatedSchedule, storage: Storage | None = None) -> Memory:
-    """Return what ``schedule`` holds during each execution, by executing it.
-
-    Args:
-        storage: That of ``graph``, if the caller has it.
-    """
-    storage = storage or Storage.of(graph)
-    blocks = _blocks(graph, storage, schedule.sequence)
-    units, sizes = _by_annotation(graph, storage, schedule, blocks)
-    return Memory(units, sizes, tuple(_footprints(storage, schedule.sequence, blocks)))
-
-
 def footprints(graph: Graph, storage: Storage, sequence: Sequence[int]) -> list[int]:
-    """Return the footprint of each execution of ``sequence``, bytes; see `Memory.merged`."""
+    """Return the footprint of each execution of ``sequence``, bytes: what liveness has with each as an op of its own.
+
+    Of several outputs of an op each is live for itself, and what is written in place of a dying input is counted once.
+    """
     return _footprints(storage, sequence, _blocks(graph, storage, sequence))
 
 
@@ -203,44 +163,3 @@ def _footprints(storage: Storage, sequence: Sequence[int], blocks: _ValueBlocks)
         result.append(live + storage.workspace[op] - merged)
         live -= sum(sizes[buffer] for buffer, _ in ends[step])
     return result
-
-
-def _by_annotation(
-    graph: Graph, storage: Storage, schedule: AnnotatedSchedule, blocks: _ValueBlocks
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return units and bytes where an op's outputs are held, and released, together."""
-    held: dict[int, tuple[_Block, ...]] = {}
-    holders: dict[_Block, int] = {}
-    live = storage.variables
-
-    def hold(block: _Block) -> int:
-        holders[block] = holders.get(block, 0) + 1
-        return storage.sizes[block[0]] if holders[block] == 1 else 0
-
-    def drop(block: _Block) -> int:
-        holders[block] -= 1
-        return 0 if holders[block] else storage.sizes[block[0]]
-
-    given: dict[int, list[_Block]] = {}
-    direct = {
-        (buffer, -1): step
-        for step, op in enumerate(schedule.sequence)
-        for tensor in graph.ops[op].inputs
-        for buffer in storage.buffers_of[tensor]
-        if storage.creator[buffer] < 0 and storage.tensor_of[buffer] == tensor
-    }
-    for block, last in blocks.last.items():
-        if block[1] < 0 and (last >= 0 or block in blocks.kept):
-            live += hold(block)
-            if block not in blocks.kept:
-                given.setdefault(direct[block], []).append(block)
-    units, sizes = [], []
-    for step, op in enumerate(schedule.sequence):
-        held[op] = blocks.values[step]
-        live += sum(map(hold, blocks.values[step]))
-        units.append(len(held))
-        sizes.append(live + storage.workspace[op])
-        live -= sum(map(drop, given.get(step, ())))
-        for dropped in schedule.releases[step]:
-            live -= sum(map(drop, held.pop(dropped)))
-    return tuple(units), tuple(sizes)

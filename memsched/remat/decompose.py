@@ -5,11 +5,10 @@ Source: "Scheduling Operations on a Computation Graph".
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
@@ -24,7 +23,7 @@ from memsched.schedule.orders import ORDERS
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 
-__all__ = ["execution_costs", "full_schedule", "path_schedule", "tree_schedule"]
+__all__ = ["execution_costs", "path_schedule", "tree_schedule"]
 
 _LONGEST: Final = 30
 """Executions per op, on average, before repetitions are taken out, beyond which a schedule is given up."""
@@ -36,7 +35,6 @@ _LEAST_VISITS: Final = 1_000_000
 """Nodes, per op and at least, that the recursions over one kind of separators may look at."""
 
 _DEPTHS: Final = (1, 2, 3, 4, 6, 8, 12, 64)
-_DEEPEST: Final = 64
 _BALANCED: Final[tuple[Policy, ...]] = ("peak", "first")
 
 _Separators = Callable[[Sequence[int]], Sequence[Sequence[int]]]
@@ -95,40 +93,6 @@ def path_schedule(
         budget: See `tree_schedule`, as for the other arguments.
     """
     return _best(graph, _path_methods, budget, limits, order, width_limit, custom)
-
-
-def full_schedule(
-    graph: Graph, decomposition: Literal["tree", "path"], *, longest: int | None = None
-) -> AnnotatedSchedule | None:
-    """Return the recursion's schedule as the patent states it: separated down to one or two nodes, nothing improved.
-
-    `tree_schedule` and `path_schedule` stop where separating gains nothing, and take out repetitions; this is for
-    comparison with the theory.
-
-    Args:
-        longest: Executions at most; by default 1000 per op.
-
-    Returns:
-        None when it is longer.
-    """
-    storage = Storage.of(graph)
-    search = _DecompositionSearch(graph, storage, range(len(graph.ops)), None, math.inf, custom=False)
-    methods = _tree_methods if decomposition == "tree" else _path_methods
-    method = next(methods(storage.preds, search.size, range(len(graph.ops)), None))
-    longest = 1000 * len(graph.ops) if longest is None else longest
-    recursion = Recursion(
-        search.problem(method.rank),
-        method.separators,
-        method.parts,
-        depth=_DEEPEST,
-        policy="first",
-        pure=True,
-        longest=longest,
-    )
-    try:
-        return annotate(graph, recursion.run())
-    except SequenceTooLongError:
-        return None
 
 
 def execution_costs(graph: Graph) -> list[int]:

@@ -22,7 +22,7 @@ from memsched.tiling.local import Group, GroupCost, Intervals
 from memsched.tiling.points import FrontierPoint, TilingPoints
 from memsched.tiling.trail import WORK_PER_SECOND, TilingTrail
 
-__all__ = ["FrontierPoint", "TilingResult", "TilingSearch", "search"]
+__all__ = ["FrontierPoint", "TilingResult", "TilingSearch"]
 
 _LEAST_EFFORT = 1.0
 """Work that every search does, whatever the time: the first finds are often small, and much better ones soon follow."""
@@ -57,20 +57,6 @@ class TilingResult(FrozenValue, frozen=True):
     judged: int
     exhausted: bool
     reached: bool = False
-
-
-def search(
-    graph: Graph,
-    target: Target,
-    dialect: Dialect,
-    run: Run,
-    *,
-    most_macs: int,
-    budget: int | None = None,
-) -> TilingResult:
-    """Return the groups of ``graph`` to cut, as `TilingSearch` finds them by the end of ``run``."""
-    one = TilingSearch(graph, target, dialect, run, most_macs=most_macs, budget=budget)
-    return one.run(run.deadline(), run.deadline(), run.effort() if run.limits.time_limit != 0 else 0.0)
 
 
 class TilingSearch:

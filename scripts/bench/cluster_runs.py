@@ -15,8 +15,8 @@ from typing import cast
 
 from memsched.commands.distribute.distribute import DistributedNetwork, distribute, run_plan
 from memsched.distribute.search import METHODS, Method
-from memsched.runtimes.onnxruntime.verification import offline_optimized
 from memsched.targets.cluster import Cluster, load_cluster
+from scripts.bench.offline import offline_optimized
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional, time_limit
 from scripts.bench.runner.models import built
 from scripts.bench.runner.text import megabytes

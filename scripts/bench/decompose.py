@@ -15,8 +15,8 @@ from typing import Final
 
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Op, Tensor
-from memsched.remat.annotate import AnnotatedSchedule, memory
-from memsched.remat.decompose import full_schedule, path_schedule, tree_schedule
+from memsched.remat.annotate import AnnotatedSchedule
+from memsched.remat.decompose import path_schedule, tree_schedule
 from memsched.remat.path import path_decomposition
 from memsched.remat.separator import TreeDecomposition, components, tree_decomposition, tree_separators, undirected
 from memsched.schedule.bounds import largest_step
@@ -27,6 +27,7 @@ from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, optio
 from scripts.bench.runner.models import light_model, network
 from scripts.bench.runner.text import kilobytes, percent
 from scripts.bench.runner.timing import Stopwatch, timed
+from scripts.bench.stated_recursion import full_schedule, memory
 from scripts.networks.growth import layered, stacked
 from scripts.networks.table import lowered
 from scripts.networks.training_graphs import training_graph

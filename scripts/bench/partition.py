@@ -18,11 +18,11 @@ from memsched.graph.liveness import Storage
 from memsched.schedule import exact
 from memsched.schedule.partition import cut_bytes, partition, post_order
 from memsched.schedule.partition_solve import solve_partitioned
-from memsched.schedule.serenity import serenity
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, chosen, option
 from scripts.bench.runner.text import kilobytes
 from scripts.bench.runner.timing import timed
 from scripts.bench.schedule.published import NETWORKS
+from scripts.bench.serenity import serenity
 from scripts.networks.topology import load_topology
 
 __all__ = ["BENCH", "partition_table", "parts_table", "serenity_table"]

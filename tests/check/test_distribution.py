@@ -11,10 +11,10 @@ import pytest
 
 from memsched.check.distribution import Needs, check_distribution
 from memsched.distribute.checking import check_plan
-from memsched.distribute.plan import plan_of
 from memsched.graph.distribution import Computation, Distribution, Share, Step, Transfer
 from memsched.graph.model import Graph, Op, Region, Tensor
 from tests.distribute.graphs import channels, cluster, figure, rows
+from tests.distributed_nets import plan_of
 from tests.failures import fails
 
 PLAN = plan_of(

@@ -11,7 +11,7 @@ import pytest
 from memsched.distribute import shares as rules
 from memsched.distribute.bounds import latency_bound
 from memsched.distribute.checking import check_plan
-from memsched.distribute.plan import plan_in, plan_of
+from memsched.distribute.plan import plan_in
 from memsched.distribute.population import Population
 from memsched.distribute.refine import bounds_of
 from memsched.distribute.space import Space
@@ -32,6 +32,7 @@ from tests.distribute.graphs import (
     random_shares,
     rows,
 )
+from tests.distributed_nets import plan_of
 from tests.failures import fails
 
 PAPER = (rows(0, 0, 2, 4, 6), channels(1, 0, 1, 2, 2), rows(2, 0, 3, 6, 6), rows(3, 0, 2, 4, 6))

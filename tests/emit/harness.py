@@ -23,11 +23,11 @@ from memsched.formats.module import Module
 from memsched.graph.kernel import LayerKernel
 from memsched.lowering.apply import apply_target
 from memsched.onchip import OnChipPlan, plan
-from memsched.onchip.execute import execute
 from memsched.onchip.network import OnChipNetwork
 from memsched.search.limits import Limits
 from memsched.targets.load import load_target
 from memsched.targets.model import Target
+from tests.emit.execute import execute
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 FLAGS = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror")

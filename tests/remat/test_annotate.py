@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from memsched.graph.liveness import Storage
-from memsched.remat.annotate import annotate, memory
+from memsched.remat.annotate import annotate
 from memsched.remat.shorten import shorten
 from memsched.remat.unread import Readers, operands
+from scripts.bench.stated_recursion import memory
 from tests.failures import fails
 from tests.remat.dags import graph_of, training
 from tests.remat.test_rewrite import example

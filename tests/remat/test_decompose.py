@@ -18,14 +18,15 @@ from hypothesis import strategies as st
 
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
-from memsched.remat.annotate import AnnotatedSchedule, annotate, memory
-from memsched.remat.decompose import full_schedule, path_schedule, tree_schedule
+from memsched.remat.annotate import AnnotatedSchedule, annotate
+from memsched.remat.decompose import path_schedule, tree_schedule
 from memsched.remat.path import path_decomposition
 from memsched.remat.recursion import Recursion
 from memsched.remat.rewrite import RematGraph, rematerialise, repeatable
 from memsched.remat.separator import tree_decomposition, undirected
 from memsched.remat.unread import Readers
 from memsched.search.limits import Limits
+from scripts.bench.stated_recursion import full_schedule, memory
 from tests.brute_force import optimal_peak
 from tests.random_graphs import random_graph
 from tests.remat.dags import FAMILIES, graph_of, grid, training, tree

@@ -9,7 +9,7 @@ import pytest
 from memsched.graph.contraction import single_op_tasks
 from memsched.graph.liveness import Storage, evaluate
 from memsched.schedule import exact
-from memsched.schedule.serenity import serenity
+from scripts.bench.serenity import serenity
 from tests.brute_force import optimal_peak
 from tests.random_graphs import random_graph, random_layered_graph
 from tests.schedule.test_exact import chains

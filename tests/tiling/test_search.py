@@ -14,14 +14,17 @@ from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx import rewriter as onnx_rewriter
 from memsched.formats.tflite import rewriter as tflite_rewriter
+from memsched.graph.dialect import Dialect
 from memsched.graph.liveness import Storage, evaluate
+from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from memsched.targets.load import load_target
+from memsched.targets.model import Target
 from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
 from memsched.tiling.rewrite import rewrite
-from memsched.tiling.search import FrontierPoint, TilingResult, TilingSearch, search
+from memsched.tiling.search import FrontierPoint, TilingResult, TilingSearch
 from scripts.networks import transformer
 from scripts.networks.efficientnet import efficientnet_b0
 from scripts.networks.unet import unet
@@ -30,6 +33,14 @@ from tests.small_models import floats, model_of
 from tests.tiling.random_nets import onnx_net, tflite_net
 
 UNTILED = 138_240
+
+
+def search(
+    graph: Graph, target: Target, dialect: Dialect, run: Run, *, most_macs: int, budget: int | None = None
+) -> TilingResult:
+    """The groups that a search finds by the end of its run."""
+    one = TilingSearch(graph, target, dialect, run, most_macs=most_macs, budget=budget)
+    return one.run(run.deadline(), run.deadline(), run.effort() if run.limits.time_limit != 0 else 0.0)
 
 
 def mobilenet() -> Module:

@@ -13,11 +13,11 @@ from memsched.formats.module import LoadOptions
 from memsched.formats.onnx import reader
 from memsched.graph.model import Graph, Region
 from memsched.ops.rules import Refusal
-from memsched.tiling import transfer
-from memsched.tiling.transfer import Halo, PieceTrace, TransferGroup, TransferPieces, cuts, tile, trace
+from tests.tiling import transfer
 from tests.tiling.graphs import chain, conv, region
 from tests.tiling.onnx_layer import Layer, whole_numbers
 from tests.tiling.onnx_pieces import Model, piece_of
+from tests.tiling.transfer import Halo, PieceTrace, TransferGroup, TransferPieces, cuts, tile, trace
 
 Array = Any
 HALOS: tuple[Halo, ...] = ("recompute", "keep")

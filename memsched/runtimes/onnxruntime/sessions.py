@@ -23,8 +23,9 @@ from memsched.runtimes.onnxruntime.draws import same_draws
 from memsched.runtimes.onnxruntime.float_twin import float_twin
 from memsched.runtimes.onnxruntime.inputs import dtype_of, random_feed, read_feeds
 from memsched.runtimes.onnxruntime.pins import shape_nodes
+from memsched.runtimes.values import INTEGER_BOUNDS
 
-__all__ = ["GRAPH_LEVELS", "execute", "find_data", "load_proto", "open_session", "optimize_offline"]
+__all__ = ["GRAPH_LEVELS", "execute", "find_data", "load_proto", "open_session"]
 __all__ += ["read_profile", "run_once", "session_options"]
 
 GRAPH_LEVELS = {
@@ -39,7 +40,6 @@ _NODE_NAME = "memsched_node_"
 _EVENT = re.compile(rf"{_NODE_NAME}(\d+)_kernel_time")
 _PIN = "memsched_pin_"
 # Integers are often indices: where the first choice is out of bounds, smaller ones may not be.
-_INTEGER_BOUNDS = (4, 2, 1)
 _FOREIGN = ("bfloat16", "float8")
 _NO_RESULTS = {"peak_bytes": None, "lasting_bytes": None, "least_bytes": None, "order": None}
 _PLAIN = {"level": "all", "order": "default", "reuse": True, "pattern": True, "disabled": [], "quant_qdq": True}
@@ -97,7 +97,7 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
         "message": None,
         "vary": None,
     }
-    for bound in _INTEGER_BOUNDS:
+    for bound in INTEGER_BOUNDS:
         run = _SessionAttempt(onnxruntime, request, protos, bound, draws=draws.count > 0)
         failure = run.all()
         if failure is None:
@@ -480,19 +480,6 @@ def _before(events: Sequence[Mapping[str, Any]]) -> int | None:
     if first is None:
         return None
     return int(first["args"]["mem_bytes_requested_in_use"]) - int(first["args"]["mem_requested_in_use_delta"])
-
-
-def optimize_offline(request: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return {"bytes": the model at "path" as ONNX Runtime's graph optimisation at "level" rewrites it}."""
-    import onnxruntime
-
-    onnxruntime.set_default_logger_severity(4)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, GRAPH_LEVELS[request["level"]])
-    options.optimized_model_filepath = str(Path("optimized.onnx").absolute())
-    onnxruntime.InferenceSession(request["path"], options, providers=["CPUExecutionProvider"])
-    return {"bytes": Path("optimized.onnx").read_bytes()}
 
 
 def _one_line(error: BaseException) -> str:

@@ -19,7 +19,8 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx import rewriter
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op, Region, Tensor
-from memsched.runtimes.onnxruntime.verification import compare_models, offline_optimized
+from memsched.runtimes.onnxruntime.verification import compare_models
+from scripts.bench.offline import offline_optimized
 from tests.failures import fails
 
 RNG = np.random.default_rng(7)

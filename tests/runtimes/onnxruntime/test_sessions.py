@@ -20,6 +20,7 @@ from memsched.runtimes.onnxruntime.orders import default_order, priority_order
 from memsched.runtimes.onnxruntime.pins import pin
 from memsched.runtimes.onnxruntime.session_points import draw_feeds
 from memsched.runtimes.onnxruntime.sessions import session_options
+from scripts.bench.offline import offline_optimized
 from tests import small_models
 from tests.failures import fails
 from tests.needs import recent_onnxruntime
@@ -359,7 +360,7 @@ def test_reordered_after_offline_optimization(level: Any, tmp_path: Path) -> Non
         path = tmp_path / "given.onnx"
         given = convolutions(seed)
         path.write_bytes(given.SerializeToString())
-        optimized = onnx.load_model_from_string(runtime.offline_optimized(path, level))
+        optimized = onnx.load_model_from_string(offline_optimized(path, level))
         assert len(optimized.graph.node) < len(given.graph.node)
         for at, node in enumerate(optimized.graph.node):
             node.name = f"n{at}"
@@ -373,7 +374,7 @@ def test_offline_optimization_of_no_model(tmp_path: Path) -> None:
     path = tmp_path / "broken.onnx"
     path.write_bytes(b"nothing")
     with fails("not-loaded", "broken.onnx"):
-        runtime.offline_optimized(path, "basic")
+        offline_optimized(path, "basic")
 
 
 def test_measure_says_why_not(tmp_path: Path) -> None:

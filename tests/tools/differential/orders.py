@@ -13,10 +13,10 @@ from memsched.graph.model import Graph
 from memsched.schedule import backtrack, cpsat, exact
 from memsched.schedule.orders import ORDERS
 from memsched.schedule.portfolio import schedule_graph
-from memsched.schedule.serenity import serenity
 from memsched.schedule.solvers import SOLVERS
 from memsched.search.limits import Limits
 from memsched.search.run import Run
+from scripts.bench.serenity import serenity
 from tests.random_graphs import random_graph, random_layered_graph
 from tests.tools.differential.claims import Claim, Pair, disagreements
 

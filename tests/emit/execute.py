@@ -16,7 +16,7 @@ from memsched.errors import InternalError
 from memsched.graph.kernel import LayerKernel
 from memsched.onchip.model import OnChipBuffer, OnChipGroup, OnChipPlan
 from memsched.onchip.network import OnChipNetwork, Range
-from memsched.onchip.piece_kernels import PIECE_KERNELS, Array, PiecePart, PieceWords
+from tests.emit.piece_kernels import PIECE_KERNELS, Array, PiecePart, PieceWords
 
 __all__ = ["ExecutedPlan", "execute"]
 
