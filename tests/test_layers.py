@@ -25,6 +25,7 @@ FLOORS = {
     "errors": 0,
     "frozen": 0,
     "suggestions": 0,
+    "templates": 0,
     "typed": 0,
     "units": 0,
     "core": 1,

@@ -14,6 +14,7 @@ from memsched import __version__
 from memsched.emit.layers import LayerCode
 from memsched.emit.program import ChipStep, GroupProgram, LayerWeights, Program
 from memsched.onchip.network import Range
+from memsched.templates import fill
 
 __all__ = ["WEIGHTS", "c_files", "chip_bytes"]
 
@@ -21,7 +22,6 @@ WEIGHTS: Final = "weights.bin"
 _RUNTIME: Final = ("memsched_dma.h", "memsched_onchip.h", "memsched_onchip.c", "memsched_kernels.h")
 _HOST: Final = ("README.txt", "dma_host.h", "dma_host.c", "host.c")
 _HARMLESS: Final = re.compile(r"[^A-Za-z0-9_.,:;()\[\]+ -]")
-_ALIGNMENT: Final = 64
 
 
 def c_files(program: Program, model: str, target: str) -> dict[str, bytes]:
@@ -70,56 +70,25 @@ def _sizes(program: Program, tensors: Sequence[int]) -> str:
 
 def _header(program: Program, model: str, target: str) -> str:
     graph, plan = program.network.graph, program.plan
-    return "\n".join(
-        [
-            f"/* Written by memsched {_comment(__version__)}; do not edit. C99.",
-            " *",
-            f" * {_comment(model)} on target {_comment(target)}, in {len(program.groups)} groups of layers that stay",
-            " * on chip.",
-            " * Feature maps lie in memory as rows, columns, channels, inputs and outputs included.",
-            " */",
-            "#ifndef MEMSCHED_MODEL_H",
-            "#define MEMSCHED_MODEL_H",
-            "",
-            "#include <stddef.h>",
-            "#include <stdint.h>",
-            "",
-            "/* On-chip memory that the plan uses, of what the target has. */",
-            f"#define MODEL_CHIP_BYTES {chip_bytes(program)}u /* of {plan.capacity} */",
-            "/* DRAM for what goes from group to group. */",
-            f"#define MODEL_ARENA_BYTES {program.arena}u",
-            f"/* What {WEIGHTS} holds; it is read through DMA only. */",
-            f"#define MODEL_WEIGHTS_BYTES {len(program.weights)}u",
-            "/* What the plan loads from DRAM and stores there in one inference. */",
-            f"#define MODEL_LOADED_BYTES {plan.cost.read}ull",
-            f"#define MODEL_STORED_BYTES {plan.cost.written}ull",
-            f"#define MODEL_GROUPS {len(program.groups)}",
-            f"#define MODEL_INPUTS {len(graph.inputs)}",
-            f"#define MODEL_OUTPUTS {len(graph.outputs)}",
-            *_ends(program, graph.inputs, "INPUT"),
-            *_ends(program, graph.outputs, "OUTPUT"),
-            f"#define MODEL_INPUT_SIZES {_sizes(program, graph.inputs)}",
-            f"#define MODEL_OUTPUT_SIZES {_sizes(program, graph.outputs)}",
-            "",
-            "/* Bytes that each group loads and stores, as planned. */",
-            "extern const uint64_t model_group_bytes[MODEL_GROUPS][2];",
-            "",
-            "/* Run one inference. The memories are the caller's; none needs to be set before.",
-            " *",
-            " * chip: MODEL_CHIP_BYTES of on-chip memory. arena: MODEL_ARENA_BYTES of DRAM.",
-            " * computes: called before each layer of each piece; may be null. */",
-            "void model_run(const uint8_t *const inputs[MODEL_INPUTS], uint8_t *const outputs[MODEL_OUTPUTS],",
-            "               const uint8_t *weights, uint8_t *arena, uint8_t *chip, void (*computes)(void));",
-            "",
-            "/* Run one group of it, in order from 0; for the rest as above. */",
-            "void model_run_group(int group, const uint8_t *const inputs[MODEL_INPUTS],",
-            "                     uint8_t *const outputs[MODEL_OUTPUTS], const uint8_t *weights, uint8_t *arena,",
-            "                     uint8_t *chip, void (*computes)(void));",
-            "",
-            "#endif",
-            "",
-        ]
-    )
+    values: dict[str, str | int] = {
+        "version": _comment(__version__),
+        "model": _comment(model),
+        "target": _comment(target),
+        "groups": len(program.groups),
+        "chip_bytes": chip_bytes(program),
+        "capacity": plan.capacity,
+        "arena_bytes": program.arena,
+        "weights": WEIGHTS,
+        "weights_bytes": len(program.weights),
+        "loaded": plan.cost.read,
+        "stored": plan.cost.written,
+        "inputs": len(graph.inputs),
+        "outputs": len(graph.outputs),
+        "input_sizes": _sizes(program, graph.inputs),
+        "output_sizes": _sizes(program, graph.outputs),
+    }
+    ends = [*_ends(program, graph.inputs, "INPUT"), *_ends(program, graph.outputs, "OUTPUT")]
+    return fill("memsched.emit", "model.h", values, {"ends": ends})
 
 
 def _height(one: GroupProgram) -> int:
@@ -167,43 +136,28 @@ def _array(head: str, values: Sequence[str]) -> Iterator[str]:
 def _tables(program: Program, model: str) -> str:
     ranges = _Ranges()
     groups = [line for number, one in enumerate(program.groups) for line in _group(program, number, one, ranges)]
+    entries = [_group_entry(number, one) for number, one in enumerate(program.groups)]
+    groups += [*_tensors(program), *_array(f"static const ms_group groups[{max(1, len(entries))}]", entries)]
     layers = [
         line
         for op, layer in enumerate(program.layers)
         if not program.network.layers[op].view or _in_groups(program, op)
         for line in _layer(program, op, layer)
     ]
-    stores = max([1, *(len(one.stores) for one in program.groups)])
-    points = max([1, *(_point(program, op) for op in range(len(program.layers)))])
     planned = [f"{{{one.group.cost.read}ull, {one.group.cost.written}ull}}" for one in program.groups]
-    return "\n".join(
-        [
-            f"/* Written by memsched {_comment(__version__)}; do not edit. C99. {_comment(model)} */",
-            '#include "model.h"',
-            "",
-            '#include "memsched_kernels.h"',
-            "",
-            f"float ms_point_f32[{points}];",
-            f"int8_t ms_point_i8[{points}];",
-            "",
-            "/* Layers. */",
-            *layers,
-            "/* Which parts of an axis the pieces of a tensor have. */",
-            *ranges.lines(),
-            "",
-            "/* Groups. */",
-            *groups,
-            *_tensors(program),
-            *_array(f"static const ms_group groups[{max(1, len(program.groups))}]",
-                    [_group_entry(number, one) for number, one in enumerate(program.groups)]),
-            "",
-            *_array("const uint64_t model_group_bytes[MODEL_GROUPS][2]", planned),
-            "",
-            f"static ms_leaving leaving[{stores}];",
-            "",
-            _RUN,
-        ]
-    )  # fmt: skip
+    values: dict[str, str | int] = {
+        "version": _comment(__version__),
+        "model": _comment(model),
+        "points": max([1, *(_point(program, op) for op in range(len(program.layers)))]),
+        "stores": max([1, *(len(one.stores) for one in program.groups)]),
+    }
+    blocks = {
+        "layers": layers,
+        "ranges": list(ranges.lines()),
+        "groups": groups,
+        "planned": list(_array("const uint64_t model_group_bytes[MODEL_GROUPS][2]", planned)),
+    }
+    return fill("memsched.emit", "model.c", values, blocks)
 
 
 def _in_groups(program: Program, op: int) -> bool:
@@ -293,30 +247,3 @@ def _tensors(program: Program) -> Iterator[str]:
         entries.append(f"{{{shape}, {one.element}, {space}, {place}u}}")
     yield from _array(f"static const ms_tensor tensors[{len(entries)}]", entries)
     yield ""
-
-
-_RUN: Final = """\
-void model_run_group(int group, const uint8_t *const inputs[MODEL_INPUTS], uint8_t *const outputs[MODEL_OUTPUTS],
-                     const uint8_t *weights, uint8_t *arena, uint8_t *chip, void (*computes)(void))
-{
-    ms_memory memory;
-    memory.tensors = tensors;
-    memory.leaving = leaving;
-    memory.weights = weights;
-    memory.chip = chip;
-    memory.arena = arena;
-    memory.inputs = inputs;
-    memory.outputs = outputs;
-    memory.computes = computes;
-    ms_run_group(&groups[group], &memory);
-}
-
-void model_run(const uint8_t *const inputs[MODEL_INPUTS], uint8_t *const outputs[MODEL_OUTPUTS],
-               const uint8_t *weights, uint8_t *arena, uint8_t *chip, void (*computes)(void))
-{
-    int group;
-    for (group = 0; group < MODEL_GROUPS; ++group) {
-        model_run_group(group, inputs, outputs, weights, arena, chip, computes);
-    }
-}
-"""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.errors import ModelError
-from memsched.graph.kernel import KernelRefusal, LayerKernel
+from memsched.graph.kernel import LARGEST_FLOAT, KernelRefusal, LayerKernel
 from memsched.onchip.network import Map, OnChipNetwork
 from memsched.ops.rules import Pointwise, Resampling, Rule, Shift, Stride, WholeAxis, Window
 
@@ -22,7 +22,6 @@ _FUNCTIONS: Final = {
     "neg": "MS_NEG", "sqrt": "MS_SQRT", "elu": "MS_ELU", "erf": "MS_ERF",
 }  # fmt: skip
 _POOLS: Final = {"largest": 0, "average": 1, "average of all": 2}
-_LARGEST: Final = 3.4028234663852886e38
 _PARTS: Final = 4
 """Constants that a layer can have."""
 
@@ -82,8 +81,8 @@ def layer_codes(network: OnChipNetwork, kernels: Sequence[LayerKernel | KernelRe
 
 def number(value: float) -> str:
     """Return a float as C has it, exactly."""
-    if abs(value) > _LARGEST:
-        value = _LARGEST if value > 0 else -_LARGEST
+    if abs(value) > LARGEST_FLOAT:
+        value = LARGEST_FLOAT if value > 0 else -LARGEST_FLOAT
     return f"{float(value).hex()}f"
 
 

@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from memsched.report.header import comment_text, model_name
 from memsched.report.values.optimize import OptimizeReport
+from memsched.templates import fill
 
 __all__ = ["MODEL_ALIGNMENT", "byte_lines", "model_array"]
 
@@ -29,34 +30,14 @@ def model_array(report: OptimizeReport, model: bytes, file_name: str) -> str:
         model: The file that was written.
         file_name: Of the source, for a model that has no name of its own.
     """
-    name = f"{model_name(report, file_name).lower()}_model"
-    sha256 = report.model.sha256 if report.output is None else report.output.sha256
+    file = report.model if report.output is None else report.output
     path = report.model.path if report.output is None or report.output.path is None else report.output.path
-    lines = [
-        f"/* Written by memsched {comment_text(report.memsched_version)}; do not edit.",
-        f" * {comment_text(PurePath(path).name)}, target {comment_text(report.target.name)}, SHA-256",
-        f" * {sha256} */",
-        "#include <stddef.h>",
-        "",
-        "#if defined(__cplusplus)",
-        "#define MEMSCHED_MODEL_ALIGNED alignas(16)",
-        'extern "C" {',
-        "#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L",
-        "#define MEMSCHED_MODEL_ALIGNED _Alignas(16)",
-        "#else",
-        "#define MEMSCHED_MODEL_ALIGNED __attribute__((aligned(16)))",
-        "#endif",
-        "",
-        f"extern const unsigned char {name}[{len(model)}];",
-        f"extern const size_t {name}_bytes;",
-        "",
-        f"MEMSCHED_MODEL_ALIGNED const unsigned char {name}[{len(model)}] = {{",
-        *byte_lines(model),
-        "};",
-        f"const size_t {name}_bytes = {len(model)}u;",
-        "",
-        "#if defined(__cplusplus)",
-        "}",
-        "#endif",
-    ]
-    return "\n".join(lines) + "\n"
+    values: dict[str, str | int] = {
+        "version": comment_text(report.memsched_version),
+        "file": comment_text(PurePath(path).name),
+        "target": comment_text(report.target.name),
+        "sha256": file.sha256,
+        "name": f"{model_name(report, file_name).lower()}_model",
+        "bytes": len(model),
+    }
+    return fill("memsched.report", "model_array.c", values, {"data": byte_lines(model)})

@@ -18,6 +18,7 @@ from memsched.report.refusals import refusal_lines
 from memsched.report.values.border import BorderRow, EndRow
 from memsched.report.values.optimize import OptimizeReport, PoolRow
 from memsched.report.values.runtime import FirmwareSection
+from memsched.templates import fill
 
 __all__ = ["arena_header", "comment_text", "identifier", "model_name"]
 
@@ -71,7 +72,7 @@ def _stated(report: OptimizeReport, name: str) -> list[list[str]]:
     return [
         _sizes(report, name),
         _versions(report, name),
-        _checks(name),
+        fill("memsched.report", "arena_checks.h", {"name": name}, {}).splitlines(),
         _ends(report, name),
         _pools(report, name),
         _tensors(report, name),
@@ -241,26 +242,6 @@ def _is_tflm(report: OptimizeReport) -> bool:
 def _head(report: OptimizeReport) -> int:
     head = None if report.tflm is None else report.tflm.head_bytes
     return report.result.arena_bytes if head is None else head
-
-
-def _checks(name: str) -> list[str]:
-    power = f"({name}_ARENA_ALIGNMENT & ({name}_ARENA_ALIGNMENT - 1)) == 0"
-    return [
-        "#if defined(__cplusplus)",
-        f"#define {name}_STATIC_ASSERT(condition, text) static_assert(condition, text)",
-        f"#define {name}_ALIGNED alignas({name}_ARENA_ALIGNMENT)",
-        "#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L",
-        f"#define {name}_STATIC_ASSERT(condition, text) _Static_assert(condition, text)",
-        f"#define {name}_ALIGNED _Alignas({name}_ARENA_ALIGNMENT)",
-        "#else",
-        f"#define {name}_STATIC_ASSERT(condition, text) extern char {name}_assertion[(condition) ? 1 : -1]",
-        f"#define {name}_ALIGNED __attribute__((aligned({name}_ARENA_ALIGNMENT)))",
-        "#endif",
-        f"/* {name}_ALIGNED static uint8_t arena[{name}_ARENA_BYTES]; then {name}_CHECK_ARENA(arena); */",
-        f"#define {name}_CHECK_ARENA(array) \\",
-        f'    {name}_STATIC_ASSERT(sizeof(array) >= {name}_ARENA_BYTES, "the arena is too small for this model")',
-        f'{name}_STATIC_ASSERT({power}, "an alignment is a power of two");',
-    ]
 
 
 def _memories(report: OptimizeReport) -> Sequence[PoolRow]:
