@@ -8,9 +8,12 @@ from fractions import Fraction
 from memsched.errors import UsageError
 from memsched.frozen import FrozenValue
 
-__all__ = ["Percentage", "counted", "format_size", "parse_budget", "parse_size", "percent_of"]
+__all__ = ["KIB", "MIB", "Percentage", "counted", "format_size", "parse_budget", "parse_size", "percent_of"]
 
-_FACTORS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+KIB = 1024
+MIB = KIB**2
+
+_FACTORS = {"": 1, "k": KIB, "m": MIB, "g": KIB**3, "t": KIB**4}
 _PERCENTAGE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*", re.ASCII)
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE | re.ASCII)
 

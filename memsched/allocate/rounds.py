@@ -16,7 +16,7 @@ from memsched.allocate.rebuild import can_rebuild, rebuild
 from memsched.allocate.search import ATTEMPTS, Attempt, PackingOutcome, attempt
 from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block, height_of
-from memsched.search.limits import Limits
+from memsched.search.limits import POLL_SECONDS, Limits
 from memsched.search.run import Run
 from memsched.search.workers import submitted, worker_pool
 
@@ -28,7 +28,6 @@ _FIRST_NODES = 1.5
 _ALONE_EFFORT = 0.5
 """What `Limits.effort` counts before it pays to start processes."""
 
-_POLL_SECONDS = 0.05
 
 _ROUNDS_BEFORE_CPSAT = 12
 """Rounds of the own searches before CP-SAT joins, whose first conflicts take longer on a tight instance than these."""
@@ -286,7 +285,7 @@ def _in_order(
     """Yield outcomes in the order of the attempts; one whose process died is made again here."""
     for future, one in zip(futures, wanted, strict=True):
         while not future.done() and not run.over():
-            wait([future], timeout=_POLL_SECONDS)
+            wait([future], timeout=POLL_SECONDS)
         if not future.done():
             yield _Result("unknown", stopped=True)
             return

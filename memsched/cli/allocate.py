@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memsched.cli.display import Display, search_end
+from memsched.cli.exit_code import ExitCode
 from memsched.cli.options import check_limits, options_of, output_options, taken, unnamed_output
 from memsched.commands.options import AllocateOptions
 from memsched.errors import OutputError, UsageError
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _STANDARD = "-"
-_DOES_NOT_FIT = 3
-_INTERRUPTED = 130
 
 
 @click.command("allocate", short_help="Addresses for buffers with lifetimes.")
@@ -146,9 +145,9 @@ def _exit_code(result: AllocateResult, quiet: bool, *, interrupted: bool) -> int
 
     if interrupted:
         what = WITHHELD_ADDRESSES if result.csv is None else "the best addresses so far were written"
-        code, reason = _INTERRUPTED, f"interrupted: {what}"
+        code, reason = ExitCode.INTERRUPTED, f"interrupted: {what}"
     elif result.fits is False:
-        code, reason = _DOES_NOT_FIT, verdict(result.report.values)
+        code, reason = ExitCode.MISSED, verdict(result.report.values)
     else:
         return 0
     if quiet:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memsched.cli.display import Display, search_end
+from memsched.cli.exit_code import ExitCode
 from memsched.cli.options import check_frontier, header_option, html_option, options_of, output_options, taken
 from memsched.commands.options import AnalyzeOptions
 from memsched.errors import UsageError
@@ -21,8 +22,6 @@ __all__ = ["command"]
 
 _STANDARD = "-"
 _OPERATORS_SHOWN = 8
-_BUDGET_NOT_MET = 3
-_INTERRUPTED = 130
 
 
 @click.command("analyze", short_help="What a model needs as it stands, and what less would cost.")
@@ -67,7 +66,7 @@ def command(**options: Any) -> int:
         write_standard_output(result.report.to_json().encode())
     _print(result, display, path, html, stderr=print_report)
     if not limited() and result.report.values.result.interrupted:
-        return _INTERRUPTED
+        return ExitCode.INTERRUPTED
     return _exit_code(result.report.values, display.quiet)
 
 
@@ -79,7 +78,7 @@ def _exit_code(report: OptimizeReport, quiet: bool) -> int:
         return 0
     if quiet:
         click.echo(f"memsched: {budget_verdict(report, report.budget)}", err=True)
-    return _BUDGET_NOT_MET
+    return ExitCode.MISSED
 
 
 def _check_plot(plot: str | None, others: tuple[str | None, ...]) -> str | None:

@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from memsched.cli.display import Display
+from memsched.cli.exit_code import ExitCode
 from memsched.cli.options import options_of, output_options, taken
 from memsched.commands.options import DecoderOptions
 
 __all__ = ["command"]
 
 _STANDARD = "-"
-_BUDGET_NOT_MET = 3
 
 
 @click.command("decoder", short_help="Keep a language model's keys and values in place.")
@@ -59,4 +59,4 @@ def command(**options: Any) -> int:
     if display.quiet:
         told = f"{budget.required_bytes:,} B, the budget is {budget.budget_bytes:,} B"
         click.echo(f"memsched: a text of {report.values.capacity:,} tokens needs {told}", err=True)
-    return _BUDGET_NOT_MET
+    return ExitCode.MISSED

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memsched.cli.display import Display
+from memsched.cli.exit_code import ExitCode
 from memsched.cli.options import options_of, output_options, taken
 from memsched.commands.options import DiffOptions
 from memsched.errors import UsageError
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from memsched.report.values.diff import DiffReport
 
 __all__ = ["command"]
-
-_REGRESSION = 3
 
 
 @click.command("diff", short_help="What changed between two reports.")
@@ -53,7 +52,7 @@ def command(**options: Any) -> int:
         click.echo(diff_markdown(found.values), nl=False)
     else:
         _print(found, display)
-    return _REGRESSION if found.values.failed else 0
+    return ExitCode.MISSED if found.values.failed else 0
 
 
 def _print(found: Report[DiffReport], display: Display) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from memsched.cli.display import Display, search_end
+from memsched.cli.exit_code import ExitCode
 from memsched.cli.options import check_limits, options_of, output_options, taken, unnamed_output
 from memsched.commands.options import DistributeOptions
 from memsched.errors import UsageError
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _STANDARD = "-"
-_INTERRUPTED = 130
 
 
 @click.command("distribute", short_help="Share a model out to the devices of a cluster.")
@@ -106,7 +106,7 @@ def command(**options: Any) -> int:
     if not end.by_memory(display) and found.interrupted:
         if display.quiet:
             click.echo("memsched: interrupted: the best plan found so far was written", err=True)
-        return _INTERRUPTED
+        return ExitCode.INTERRUPTED
     return 0
 
 

@@ -21,6 +21,7 @@ import click
 from memsched import __version__
 from memsched.cli.completion import add_completion, completion_option
 from memsched.cli.examples import closing
+from memsched.cli.exit_code import ExitCode
 from memsched.cli.state import State
 from memsched.errors import MemschedError, UnknownShapeError, UsageError
 from memsched.report.text import error_line
@@ -28,7 +29,6 @@ from memsched.suggestions import did_you_mean
 
 __all__ = ["main"]
 
-_INTERRUPTED = 130
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _COMMANDS = {
     "optimize": ("memsched.cli.optimize", "Reorder a model's operators for the least memory; prove and verify it."),
@@ -162,7 +162,7 @@ def _run(arguments: Sequence[str] | None, state: State) -> int:
     except MemschedError as error:
         return _fail(said(error, state.words), error.exit_code)
     except (_InterruptedError, click.Abort, KeyboardInterrupt):
-        return _fail("interrupted; nothing was written", _INTERRUPTED)
+        return _fail("interrupted; nothing was written", ExitCode.INTERRUPTED)
     except BrokenPipeError:
         raise
     except SystemExit:

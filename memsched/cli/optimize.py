@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memsched.cli.display import Display, search_end
+from memsched.cli.exit_code import ExitCode
 from memsched.cli.groups import GroupedCommand
 from memsched.cli.options import (
     check_extra_work,
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _STANDARD = "-"
-_BUDGET_NOT_MET = 3
-_INTERRUPTED = 130
 
 
 class _OptimizeFiles(FrozenValue, frozen=True):
@@ -221,11 +220,12 @@ def _exit_code(result: OptimizeResult, quiet: bool, *, interrupted: bool) -> int
     report = result.report.values
     pools = report.pools
     if interrupted:
-        code, reason = _INTERRUPTED, f"interrupted: {WITHHELD if result.withheld else 'the best so far was written'}"
+        what = WITHHELD if result.withheld else "the best so far was written"
+        code, reason = ExitCode.INTERRUPTED, f"interrupted: {what}"
     elif report.budget is not None and not report.budget.met:
-        code, reason = _BUDGET_NOT_MET, budget_verdict(report, report.budget)
+        code, reason = ExitCode.MISSED, budget_verdict(report, report.budget)
     elif pools is not None and pools.weighted_traffic is None:
-        code, reason = _BUDGET_NOT_MET, pool_lines(pools)[0][0]
+        code, reason = ExitCode.MISSED, pool_lines(pools)[0][0]
     else:
         return 0
     if quiet:

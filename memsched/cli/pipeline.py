@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memsched.cli.display import Display, search_end
+from memsched.cli.exit_code import ExitCode
 from memsched.cli.options import check_extra_work, check_home, check_limits, options_of, output_options, taken
 from memsched.commands.options import PipelineOptions
 from memsched.frozen import FrozenValue
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _STANDARD = "-"
-_INTERRUPTED = 130
 
 
 @click.command("pipeline", short_help="Cut a model into one model per accelerator.")
@@ -90,7 +90,7 @@ def command(**options: Any) -> int:
     console = display.console(stderr=print_report)
     print_pipeline(console, report.values, report_path=names.report, verbose=display.detailed)
     limited = end.by_memory(display)
-    return _INTERRUPTED if staged.interrupted and not limited else 0
+    return ExitCode.INTERRUPTED if staged.interrupted and not limited else 0
 
 
 class _PipelineFiles(FrozenValue, frozen=True):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memsched.cli.display import Display, search_end
+from memsched.cli.exit_code import ExitCode
 from memsched.cli.options import check_extra_work, check_home, check_limits, options_of, output_options, taken
 from memsched.commands.options import RelayOptions
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _STANDARD = "-"
-_BUDGET_NOT_MET = 3
-_INTERRUPTED = 130
 
 
 @click.command("relay", short_help="Cut a model into files that run in turn in one arena.")
@@ -67,7 +66,7 @@ def command(**options: Any) -> int:
     console = display.console(stderr=print_report)
     print_relay(console, report.values, report_path=names.report, verbose=display.detailed)
     if not end.by_memory(display) and model.interrupted:
-        return _INTERRUPTED
+        return ExitCode.INTERRUPTED
     budget = report.values.budget
     if budget is None or budget.met:
         return 0
@@ -75,7 +74,7 @@ def command(**options: Any) -> int:
         click.echo(
             f"memsched: the stages need {budget.required_bytes:,} B, the budget is {budget.budget_bytes:,} B", err=True
         )
-    return _BUDGET_NOT_MET
+    return ExitCode.MISSED
 
 
 def _names(source: str, folder: str | None, report: str | None) -> RelayNames:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memsched.cli.display import Display
+from memsched.cli.exit_code import ExitCode
 from memsched.cli.options import options_of, output_options, taken
 from memsched.commands.options import VerifyOptions
 from memsched.errors import ModelError
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from memsched.commands.verify import ModelComparison
 
 __all__ = ["command"]
-
-_DIFFERENT = 4
 
 
 @click.command("verify", short_help="Run two models and compare them.")
@@ -50,7 +49,7 @@ def command(**options: Any) -> int:
         raise ModelError(
             f"not compared in {found.verification.runtime}: {found.verification.reason}", code="not-compared"
         )
-    return 0 if found.same else _DIFFERENT
+    return 0 if found.same else ExitCode.DIFFERENT
 
 
 def _values(found: ModelComparison) -> Mapping[str, Any]:

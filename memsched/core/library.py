@@ -10,10 +10,13 @@ from pathlib import Path
 
 from memsched.errors import UsageError
 
-__all__ = ["StopCallback", "library"]
+__all__ = ["MOST_BYTES", "StopCallback", "library"]
 
 _ABI = 8
 """What `memsched_abi` of threshold.cpp returns: a library of another version is left alone."""
+
+MOST_BYTES = 1 << 60
+"""Sum of all that a problem has, at most: the core counts in 64 bits."""
 
 _CHOICE = "MEMSCHED_CORE"
 

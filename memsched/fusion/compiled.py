@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from memsched.core.library import library
+from memsched.core.library import MOST_BYTES, library
 from memsched.fusion.closure import FusionGroup
 from memsched.fusion.inner import InnerCosts, InnerOrder, best_inner_order, gains_and_losses
 
@@ -17,7 +17,6 @@ _FEW_TASKS = 8
 """Tasks up to which handing a group over takes longer than ordering it here."""
 
 _MOST_TASKS = 64
-_MOST_BYTES = 1 << 60
 _STATUSES = ("ordered", "given up", "no memory")
 
 _Losses = Sequence[Sequence[tuple[int, int]]]
@@ -34,7 +33,7 @@ class _GroupArrays(ctypes.Structure):
 def inner_order(group: FusionGroup, costs: InnerCosts, max_states: int) -> InnerOrder:
     """Return what `best_inner_order` does: by the core, unless there is none or a group is tiny, large or in place."""
     suits = _FEW_TASKS < len(group.preds) <= _MOST_TASKS and not any(costs.pairs)
-    core = library() if suits and sum(costs.sizes) + sum(costs.top) < _MOST_BYTES else None
+    core = library() if suits and sum(costs.sizes) + sum(costs.top) < MOST_BYTES else None
     if core is None:
         return best_inner_order(group, costs, max_states)
     return inner_order_by_core(group, costs, max_states, core)

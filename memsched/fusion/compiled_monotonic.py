@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from memsched.core.library import StopCallback, library
+from memsched.core.library import MOST_BYTES, StopCallback, library
 from memsched.fusion.monotonic import fuse_monotonic
 from memsched.fusion.quotient import FusionState, Quotient, first_excesses
 from memsched.graph.liveness import Storage
@@ -17,7 +17,6 @@ from memsched.graph.liveness import Storage
 __all__ = ["fused_monotonic"]
 
 _ENDINGS = ("done", "no memory", "no room")
-_MOST_BYTES = 1 << 60
 
 
 class _OpArrays(ctypes.Structure):
@@ -54,7 +53,7 @@ def fused_monotonic(
         MemoryError: There is no room for it.
     """
     core = library()
-    if core is not None and storage.reads and sum(storage.sizes) + sum(storage.workspace) < _MOST_BYTES:
+    if core is not None and storage.reads and sum(storage.sizes) + sum(storage.workspace) < MOST_BYTES:
         found = _by_core(storage, reachability_limit, budget, stop or (lambda: False), core)
         if found is not None:
             return Quotient(storage, reachability_limit, budget, stop, found[0]), found[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from memsched.frozen import FrozenValue
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["KernelFamily", "KernelRefusal", "LayerKernel", "NoKernelError"]
+__all__ = ["LARGEST_FLOAT", "KernelFamily", "KernelRefusal", "LayerKernel", "NoKernelError"]
+
+LARGEST_FLOAT: Final = 3.4028234663852886e38
+"""The largest of 32 bits."""
 
 KernelFamily = Literal[
     "conv", "pool", "mean", "unary", "table", "quantize", "dequantize", "binary", "normalise", "move", "softmax", "lrn",

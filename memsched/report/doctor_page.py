@@ -9,10 +9,9 @@ from memsched.report.page import fill_page
 from memsched.report.page_data import as_script
 from memsched.report.session_code import options_text
 from memsched.report.values.doctor import DoctorReport, DoctorRow
+from memsched.units import MIB
 
 __all__ = ["render_doctor"]
-
-_MEGABYTE = 1 << 20
 
 
 def render_doctor(report: DoctorReport) -> str:
@@ -24,7 +23,7 @@ def render_doctor(report: DoctorReport) -> str:
     rows = report.sessions
     points = {
         "x": [row.cpu_ratio for row in rows],
-        "y": [round((row.session.process_bytes or 0) / _MEGABYTE, 3) for row in rows],
+        "y": [round((row.session.process_bytes or 0) / MIB, 3) for row in rows],
         "name": [_named(row) for row in rows],
         "best": [row.pareto for row in rows],
     }

@@ -14,6 +14,7 @@ from memsched.report.text import printable
 from memsched.report.values.blocks import CurveSection
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.rewrites import FrontierRow
+from memsched.units import KIB, MIB
 
 __all__ = ["PICTURES", "check_drawing", "draw", "frontier_rows"]
 
@@ -32,8 +33,6 @@ _LABELS = {
 }
 _COLOURS = {"order": "#444444", "tile": "#1f6f8b", "remat": "#c0562f", "both": "#6b4c9a"}
 _MARKERS = {"order": "s", "tile": "o", "remat": "^", "both": "D"}
-_KILOBYTE = 1024
-_MEGABYTE = 1024 * 1024
 
 
 def frontier_rows(steps: Sequence[FrontierRow], *, verbose: bool) -> list[tuple[str, str, str, str, str]]:
@@ -101,7 +100,7 @@ def draw(report: OptimizeReport, extension: str) -> bytes:
 def _draw_frontier(axes: Any, report: OptimizeReport) -> str:
     steps = report.frontier or ()
     work = [step.extra_work_percent for step in steps]
-    peaks = [step.peak_bytes / _KILOBYTE for step in steps]
+    peaks = [step.peak_bytes / KIB for step in steps]
     end = max(1.0, 1.05 * work[-1])
     axes.step([*work, end], [*peaks, peaks[-1]], where="post", color="#bbbbbb", linewidth=1.2, zorder=1)
     for how, label in _LABELS.items():
@@ -121,19 +120,15 @@ def _draw_curve(axes: Any, report: OptimizeReport, curve: CurveSection) -> str:
     """Draw memory against the dimension that grows most, with the budget."""
     dimension = grows_most(curve)
     lengths = [row.sizes[dimension] for row in curve.rows]
-    axes.plot(lengths, [row.requested_bytes / _MEGABYTE for row in curve.rows], "o-", markersize=4, label="activations")
-    process = [
-        (row.sizes[dimension], row.process_bytes / _MEGABYTE) for row in curve.rows if row.process_bytes is not None
-    ]
+    axes.plot(lengths, [row.requested_bytes / MIB for row in curve.rows], "o-", markersize=4, label="activations")
+    process = [(row.sizes[dimension], row.process_bytes / MIB) for row in curve.rows if row.process_bytes is not None]
     if process:
         axes.plot(*zip(*process, strict=True), "s-", markersize=4, label="process of a session without options")
-    seen = [
-        (row.sizes[dimension], row.measured_bytes / _MEGABYTE) for row in curve.rows if row.measured_bytes is not None
-    ]
+    seen = [(row.sizes[dimension], row.measured_bytes / MIB) for row in curve.rows if row.measured_bytes is not None]
     if seen:
         axes.plot(*zip(*seen, strict=True), "x", color="black", markersize=8, label="measured")
     if report.budget is not None:
-        axes.axhline(report.budget.budget_bytes / _MEGABYTE, color="#bbbbbb", linestyle="--", label="budget")
+        axes.axhline(report.budget.budget_bytes / MIB, color="#bbbbbb", linestyle="--", label="budget")
     axes.set_xlim(0, None)
     axes.set_ylim(0, None)
     axes.set_xlabel(printable(dimension).replace("$", r"\$"))

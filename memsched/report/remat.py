@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memsched.report.text import shortened
+from memsched.report.text import LEAST_OF_A_NAME, shortened
 from memsched.report.values.rewrites import CopyRow, RematSection
 from memsched.units import counted, format_size
 
 __all__ = ["proof_of", "remat_lines"]
 
 _COPIES_SHOWN = 5
-_LEAST_OF_A_NAME = 24
-"""Columns; with fewer left a name gets a line of its own."""
 
 
 def remat_lines(section: RematSection | None, columns: int, *, verbose: bool) -> list[tuple[str, str | None]]:
@@ -80,7 +78,7 @@ def _copy_lines(copy: CopyRow, columns: int) -> Iterator[str]:
     work = f"{copy.extra_macs:,} multiply-accumulates, {moved} moved" if copy.extra_macs else f"{moved} moved"
     text = f"  {copy.times:,} x {copy.type}, {work}:"
     name = shortened(copy.op, columns - 4)
-    if len(text) + 1 + min(len(name), _LEAST_OF_A_NAME) > columns:
+    if len(text) + 1 + min(len(name), LEAST_OF_A_NAME) > columns:
         yield text
         yield f"    {name}"
     else:

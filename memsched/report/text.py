@@ -9,13 +9,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["SAME_OUTPUTS", "WITHHELD", "error_line", "one_line", "print_line", "printable", "shortened"]
+__all__ = [
+    "LEAST_OF_A_NAME",
+    "SAME_OUTPUTS",
+    "WITHHELD",
+    "error_line",
+    "one_line",
+    "print_line",
+    "printable",
+    "shortened",
+]
 
 SAME_OUTPUTS = "the outputs are the same for every input that was tried: that both models agree says little"
 """A warning where a verification's ``outputs_vary`` is false."""
 
 WITHHELD = "no file was written, as the budget is missed: --keep-best writes the best result"
 """What is said if a result misses its budget, and nobody asked for it all the same."""
+
+LEAST_OF_A_NAME = 24
+"""Columns; with fewer left a name gets a line of its own."""
 
 _LEAST = 16
 """Fewest columns that a name keeps, however narrow the terminal."""

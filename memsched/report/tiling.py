@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from memsched.report.text import shortened
+from memsched.report.text import LEAST_OF_A_NAME, shortened
 from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingForm, TilingSection
 from memsched.units import counted
 
@@ -15,8 +15,6 @@ _REFUSALS_SHOWN = 3
 _WORTH_TELLING = 0.25
 """Share of the arena without pieces: a lower bound that is less says little."""
 
-_LEAST_OF_A_NAME = 24
-"""Columns; with fewer left a name gets a line of its own."""
 
 _ENDS: Mapping[TilingForm, str] = {
     "pieces": "cannot be cut; groups end there",
@@ -77,7 +75,7 @@ def _group_lines(group: GroupRow, columns: int) -> Iterator[str]:
         text += f", {group.peak_bytes:,} B"
     text += ", from"
     name = shortened(layers[0], columns - 4)
-    if len(text) + 1 + min(len(name), _LEAST_OF_A_NAME) > columns:
+    if len(text) + 1 + min(len(name), LEAST_OF_A_NAME) > columns:
         yield text
         yield f"    {name}"
     else:

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from memsched.core.library import library
+from memsched.core.library import MOST_BYTES, library
 from memsched.schedule.events import Events, find_events
 from memsched.schedule.moves import Moves, bitset
 from memsched.schedule.threshold import ThresholdSearch
@@ -18,7 +18,6 @@ _WORDS = (1, 2, 3, 4, 6, 8)
 """Words of 64 tasks that the core has sets of."""
 
 _MOST_SHARED = 63
-_MOST_BYTES = 1 << 60
 _MOST_TASKS = 64 * _WORDS[-1]
 
 _ENDINGS = ("paused", "found", "exhausted", "stopped", "no memory", "failed")
@@ -57,7 +56,7 @@ def directed_search(moves: Moves, residue: int) -> DirectedSearch:
 def _fits(moves: Moves, residue: int) -> bool:
     total = residue + sum(size for shared in moves.shared for _, size in shared) + sum(map(abs, moves.change))
     few = all(len(shared) <= _MOST_SHARED for shared in moves.shared)
-    return 0 < len(moves.needs) <= _MOST_TASKS and few and total < _MOST_BYTES
+    return 0 < len(moves.needs) <= _MOST_TASKS and few and total < MOST_BYTES
 
 
 class _OrderProblem(ctypes.Structure):

@@ -10,12 +10,11 @@ from memsched.frozen import FrozenValue
 from memsched.graph.contraction import Tasks
 from memsched.schedule import exact
 from memsched.schedule.exact import ExactResult
+from memsched.search.limits import POLL_SECONDS
 from memsched.search.run import Run
 from memsched.search.workers import submitted, worker_pool
 
 __all__ = ["SegmentJob", "search_all"]
-
-_POLL_SECONDS = 0.1
 
 
 class SegmentJob(FrozenValue, frozen=True):
@@ -72,7 +71,7 @@ def _wait(futures: Sequence[Future[ExactResult]], stop: Callable[[], bool]) -> s
     """Wait for the futures, or until it is time to stop; return those that are not done."""
     pending = set(futures)
     while pending and not stop():
-        wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+        wait(pending, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
         # Not what `wait` returns: it goes on to wait for a future that was cancelled without a word.
         pending = {future for future in pending if not future.done()}
     return pending

@@ -8,13 +8,12 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 from memsched.errors import InternalError
+from memsched.search.limits import POLL_SECONDS
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 __all__ = ["new_solver", "run"]
-
-_POLL_SECONDS = 0.05
 
 
 def new_solver(seed: int, *, seconds: float = math.inf, effort: float | None = None) -> cp_model.CpSolver:
@@ -53,11 +52,11 @@ def run(
     with ThreadPoolExecutor(max_workers=1) as pool:
         running = pool.submit(solver.solve, model, *arguments)
         try:
-            while not wait([running], timeout=_POLL_SECONDS).done:
+            while not wait([running], timeout=POLL_SECONDS).done:
                 if stop():
                     solver.stop_search()
         except BaseException:
-            while not wait([running], timeout=_POLL_SECONDS).done:
+            while not wait([running], timeout=POLL_SECONDS).done:
                 solver.stop_search()
             raise
     status = running.result()

@@ -8,7 +8,10 @@ from typing import Final
 
 from memsched.errors import UsageError
 
-__all__ = ["QUICK", "Limits"]
+__all__ = ["POLL_SECONDS", "QUICK", "Limits"]
+
+POLL_SECONDS: Final = 0.05
+"""Between two looks at whether what is waited for has ended, or the one who waits wants to stop."""
 
 
 @dataclass(frozen=True, slots=True)

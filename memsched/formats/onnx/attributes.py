@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.formats.onnx.light import is_stripped
+from memsched.formats.onnx.standard import AttributeKind, Opset
 from memsched.formats.onnx.structure import domain_of
 from memsched.graph.model import AttributeValue
 from memsched.ops.rules import ONE_AXIS
@@ -30,7 +31,6 @@ MOST_ENTRIES: Final = 64
 Values = tuple[int, ...] | tuple[float, ...]
 
 # AttributeProto.AttributeType
-_FLOAT, _INT, _STRING, _FLOATS, _INTS, _STRINGS = 1, 2, 3, 6, 7, 8
 # Element types whose values are numbers that Python can hold exactly.
 _NUMBERS: Final = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13})
 
@@ -75,7 +75,6 @@ _WEIGHTS: Final[Mapping[str, int]] = {
 }
 
 _SOFTMAXES: Final = families("softmax")
-_SINGLE_AXIS: Final = 13
 LEGACY: Final = "legacy"
 """Attribute that marks a Resize of opset 10, whose coordinates are those of Upsample."""
 
@@ -95,17 +94,17 @@ def attributes_of(node: NodeProto, value_of: Callable[[str], Values | None]) -> 
     result: dict[str, AttributeValue] = {}
     for attribute in node.attribute:
         kind, name = attribute.type, _text(attribute.name)
-        if kind == _INT:
+        if kind == AttributeKind.INT:
             result[name] = attribute.i
-        elif kind == _INTS and len(attribute.ints) <= MOST_ENTRIES:
+        elif kind == AttributeKind.INTS and len(attribute.ints) <= MOST_ENTRIES:
             result[name] = tuple(attribute.ints)
-        elif kind == _FLOAT:
+        elif kind == AttributeKind.FLOAT:
             result[name] = attribute.f
-        elif kind == _FLOATS and len(attribute.floats) <= MOST_ENTRIES:
+        elif kind == AttributeKind.FLOATS and len(attribute.floats) <= MOST_ENTRIES:
             result[name] = tuple(attribute.floats)
-        elif kind == _STRING:
+        elif kind == AttributeKind.STRING:
             result[name] = attribute.s.decode("utf-8", "replace")
-        elif kind == _STRINGS and len(attribute.strings) <= MOST_ENTRIES:
+        elif kind == AttributeKind.STRINGS and len(attribute.strings) <= MOST_ENTRIES:
             result[name] = tuple(text.decode("utf-8", "replace") for text in attribute.strings)
     named = CONSTANT_INPUTS.get(node.op_type)
     if not named or domain_of(node):
@@ -130,7 +129,7 @@ def with_one_axis(kind: str, attributes: Mapping[str, AttributeValue], version: 
     From 13 on it is a single axis, by default the last; before, it is that axis and all behind it, by default all but
     the first.
     """
-    if kind not in _SOFTMAXES or version < _SINGLE_AXIS:
+    if kind not in _SOFTMAXES or version < Opset.SOFTMAX_AXIS:
         return attributes
     return {"axis": -1, **attributes, ONE_AXIS: 1}
 

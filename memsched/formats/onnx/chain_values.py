@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from memsched.formats.onnx.standard import Opset
+
 if TYPE_CHECKING:
     from onnx import NodeProto
 
@@ -12,9 +14,6 @@ __all__ = ["Activation", "activation_of"]
 
 Activation = tuple[str, tuple[tuple[str, "float | str"], ...]]
 """An operator, as `memsched.graph.model.Op.type` has it, and its attributes."""
-
-_GELU_SINCE: Final = 20
-"""The operator set from which on GELU is an operator of ONNX's, with kernels of ONNX Runtime's."""
 
 _MOST: Final = 12.0
 _POINTS: Final = 769
@@ -41,7 +40,7 @@ def activation_of(
     found = _computed(nodes, constants, version, read, made, points)
     if found is None or found.shape != points.shape:
         return None
-    standard = version >= _GELU_SINCE
+    standard = version >= Opset.GELU
     known: list[tuple[Activation, Callable[[Any], Any]]] = [
         (("Gelu" if standard else "com.microsoft.Gelu", ()), _gelu),
         (("Gelu", (("approximate", "tanh"),)) if standard else ("com.microsoft.FastGelu", ()), _gelu_by_tanh),

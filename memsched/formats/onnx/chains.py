@@ -13,7 +13,7 @@ from memsched.formats.onnx.attributes import ConstantValues
 from memsched.formats.onnx.chain_values import activation_of
 from memsched.formats.onnx.native import OnnxNative
 from memsched.formats.onnx.nodes import opset
-from memsched.formats.onnx.writer import FREE_INITIALIZERS
+from memsched.formats.onnx.standard import IrVersion
 from memsched.graph.chain import Chain
 from memsched.graph.dag import producers
 from memsched.graph.model import Op
@@ -62,7 +62,7 @@ class _ChainFinder:
         self._constants = ConstantValues(model.graph)
         self._maker = producers(self._graph)
         self._version = opset(model)
-        inputs = model.graph.input if model.ir_version >= FREE_INITIALIZERS else ()
+        inputs = model.graph.input if model.ir_version >= IrVersion.FREE_INITIALIZERS else ()
         self._changeable = {value.name for value in inputs}
         self._readers: list[set[int]] = [set() for _ in self._graph.tensors]
         for number, op in enumerate(self._graph.ops):

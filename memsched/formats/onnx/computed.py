@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memsched.formats.onnx.evaluate import GROWING, evaluate, stays_within
 from memsched.formats.onnx.nodes import opset
+from memsched.formats.onnx.standard import DataLocation
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ComputedConstants", "NoValueError"]
 
-_EXTERNAL: Final = 1  # TensorProto.DataLocation.EXTERNAL
 
 _MOST_ELEMENTS: Final = 1 << 28
 """Elements at most that a node makes of a few where no other number is told: a file of some bytes can state any."""
@@ -76,7 +76,7 @@ class ComputedConstants:
         from onnx import numpy_helper
 
         tensor = self._stored[name]
-        if self._folder is None and tensor.data_location == _EXTERNAL:
+        if self._folder is None and tensor.data_location == DataLocation.EXTERNAL:
             raise NoValueError(f"constant '{name}' lies outside the file")
         try:
             return numpy_helper.to_array(tensor, str(self._folder or ""))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from memsched.errors import ModelError
 from memsched.formats.onnx.attributes import CONSTANT_INPUTS
+from memsched.formats.onnx.standard import DataLocation, Opset
 from memsched.formats.onnx.structure import Scope
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import AttributeValue, Op
@@ -16,12 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from onnx import GraphProto, NodeProto, TensorProto
 
-__all__ = ["INPUT_SLICES", "OnnxConstants"]
-
-INPUT_SLICES: Final = 10
-"""The version of the operator set since which Slice takes its ranges as inputs."""
-
-_EXTERNAL: Final = 1  # TensorProto.DataLocation.EXTERNAL
+__all__ = ["OnnxConstants"]
 
 
 class OnnxConstants:
@@ -159,7 +155,7 @@ class OnnxConstants:
         stored = self._stored.get(name)
         shape = self._shape(op, name)
         key = ("part", name, *sorted(spans.items()))
-        if stored is not None and stored.data_location != _EXTERNAL:
+        if stored is not None and stored.data_location != DataLocation.EXTERNAL:
             import numpy as np
             from onnx import numpy_helper
 
@@ -194,7 +190,7 @@ class OnnxConstants:
             axes = sorted(spans)
             made = self._new(f"{name}_part")
             starts, ends = [spans[axis][0] for axis in axes], [spans[axis][1] for axis in axes]
-            if self._version < INPUT_SLICES:
+            if self._version < Opset.SLICE_INPUTS:
                 node = helper.make_node("Slice", [name], [made], made, starts=starts, ends=ends, axes=axes)
             else:
                 reads = [name, self.integers(starts), self.integers(ends), self.integers(axes)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from memsched.formats.onnx.standard import ElementType, Opset
 from memsched.graph.effects import Effects
 from memsched.ops.onnx import TRAINING_INPUT, by_type, in_training
 
@@ -13,17 +14,15 @@ if TYPE_CHECKING:
 
 __all__ = ["false_names", "is_pure_type", "node_effects"]
 
-_BOOL: Final = 9  # TensorProto.DataType.BOOL
-_ALWAYS_TESTS: Final = 7
-"""The operator set from which on a Dropout without an input that switches training on does not train."""
-
 
 def is_pure_type(kind: str) -> bool:
     """Whether all ops of a type are pure, bodies aside."""
     return kind not in TRAINING_INPUT and by_type(kind).pure
 
 
-def node_effects(node: NodeProto, kind: str, is_false: Callable[[str], bool], version: int = _ALWAYS_TESTS) -> Effects:
+def node_effects(
+    node: NodeProto, kind: str, is_false: Callable[[str], bool], version: int = Opset.DROPOUT_TESTS
+) -> Effects:
     """Return the effects of a node without its bodies.
 
     Args:
@@ -34,7 +33,7 @@ def node_effects(node: NodeProto, kind: str, is_false: Callable[[str], bool], ve
     position = TRAINING_INPUT.get(kind)
     if position is None:
         return by_type(kind)
-    if version < _ALWAYS_TESTS and kind == "Dropout":
+    if version < Opset.DROPOUT_TESTS and kind == "Dropout":
         trains = not any(attribute.name == "is_test" and attribute.i for attribute in node.attribute)
     else:
         switch = node.input[position] if position < len(node.input) else ""
@@ -54,6 +53,6 @@ def false_names(
 
 
 def _is_false(tensor: TensorProto) -> bool:
-    if tensor.data_type != _BOOL or any(length != 1 for length in tensor.dims):
+    if tensor.data_type != ElementType.BOOL or any(length != 1 for length in tensor.dims):
         return False
     return bool(tensor.raw_data == b"\0" or list(tensor.int32_data) == [0])

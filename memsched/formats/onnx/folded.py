@@ -16,9 +16,10 @@ from memsched.formats.onnx.dimensions import fix
 from memsched.formats.onnx.external import folder_of
 from memsched.formats.onnx.light import lighten
 from memsched.formats.onnx.shapes import infer
+from memsched.formats.onnx.standard import IrVersion
 from memsched.formats.onnx.structure import analyse
 from memsched.formats.onnx.types import SHAPE_ELEMENTS
-from memsched.formats.onnx.writer import FREE_INITIALIZERS, drop_unread, list_initializers
+from memsched.formats.onnx.writer import drop_unread, list_initializers
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
@@ -52,7 +53,7 @@ def folded(module: Module, options: LoadOptions) -> bytes | None:
     if not _carry_out(model, module, values):
         return None
     fix(model, graph)
-    if model.ir_version < FREE_INITIALIZERS:
+    if model.ir_version < IrVersion.FREE_INITIALIZERS:
         list_initializers(model.graph)
     try:
         data: bytes = model.SerializeToString(deterministic=True)
@@ -63,7 +64,7 @@ def folded(module: Module, options: LoadOptions) -> bytes | None:
 
 def _sizes_are_free(model: ModelProto) -> bool:
     """Whether callers may replace integers that shapes can be computed from."""
-    if model.ir_version < FREE_INITIALIZERS:
+    if model.ir_version < IrVersion.FREE_INITIALIZERS:
         return False
     inputs = {value.name for value in model.graph.input}
     return any(tensor.name in inputs and tensor.data_type in SHAPE_ELEMENTS for tensor in model.graph.initializer)

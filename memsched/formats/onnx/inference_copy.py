@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from memsched.formats.onnx import folding, twins
 from memsched.formats.onnx.light import is_stripped
+from memsched.formats.onnx.standard import IrVersion
 from memsched.formats.onnx.stated import declare
 from memsched.formats.onnx.structure import DEFAULT_DOMAINS, Scope, graphs_like, initializers, sparse_name
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFERRED", "defer", "inference_copy"]
 
-_FREE_INITIALIZERS: Final = 4
-"""The IR version since which initializers need not be inputs."""
 DEFERRED: Final = "deferred."
 """Begins the domains of nodes that are hidden until what they read has a type."""
 
@@ -32,7 +31,7 @@ def inference_copy(light: ModelProto, scopes: Sequence[Scope]) -> ModelProto:
     model = ModelProto()
     model.CopyFrom(light)
     # Before version 4 ONNX's inference takes initializers that are no inputs for absent: axes of a Slice, say.
-    model.ir_version = max(model.ir_version, _FREE_INITIALIZERS)
+    model.ir_version = max(model.ir_version, IrVersion.FREE_INITIALIZERS)
     imported = {"" if opset.domain == "ai.onnx" else opset.domain for opset in model.opset_import}
     used = {domain for scope in scopes for domain in scope.domains}
     for domain in sorted(used - DEFAULT_DOMAINS - imported):

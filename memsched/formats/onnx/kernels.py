@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from memsched.formats.module import Module
 from memsched.formats.onnx.computed import ComputedConstants, NoValueError
 from memsched.formats.onnx.native import OnnxNative
-from memsched.graph.kernel import KernelRefusal, LayerKernel, NoKernelError
+from memsched.graph.kernel import LARGEST_FLOAT, KernelRefusal, LayerKernel, NoKernelError
 from memsched.graph.model import Op
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["layer_kernels"]
 
-_LARGEST: Final = 3.4028234663852886e38
-_EVERYTHING: Final = {"low": -_LARGEST, "high": _LARGEST}
+_EVERYTHING: Final = {"low": -LARGEST_FLOAT, "high": LARGEST_FLOAT}
 _PLANE: Final = (2, 3)
 
 
@@ -169,11 +168,11 @@ class _OnnxLayer:
     def clip(self) -> LayerKernel:
         """Return values kept within a range, which attributes or scalars state."""
         limits = []
-        for position, (name, default) in enumerate((("min", -_LARGEST), ("max", _LARGEST)), 1):
+        for position, (name, default) in enumerate((("min", -LARGEST_FLOAT), ("max", LARGEST_FLOAT)), 1):
             value = self.number(name, default)
             if self._has(position):
                 value = float(self._constant(position).reshape(-1)[0])
-            limits.append(max(-_LARGEST, min(_LARGEST, value)))
+            limits.append(max(-LARGEST_FLOAT, min(LARGEST_FLOAT, value)))
         return self.function("clip", *limits)
 
     def binary(self, word: str) -> LayerKernel:
@@ -247,7 +246,7 @@ _MAKERS: Final[Mapping[str, Callable[[_OnnxLayer], LayerKernel]]] = {
     "AveragePool": lambda layer: layer.pool("average"),
     "GlobalAveragePool": _OnnxLayer.mean,
     "ReduceMean": _OnnxLayer.mean,
-    "Relu": lambda layer: layer.function("clip", 0.0, _LARGEST),
+    "Relu": lambda layer: layer.function("clip", 0.0, LARGEST_FLOAT),
     "Clip": _OnnxLayer.clip,
     "Sigmoid": lambda layer: layer.function("sigmoid"),
     "Tanh": lambda layer: layer.function("tanh"),

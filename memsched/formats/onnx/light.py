@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
 from memsched.formats.onnx import external as onnx_external
+from memsched.formats.onnx.standard import DataLocation
 from memsched.formats.onnx.structure import attributed, sparse_name
 from memsched.formats.onnx.types import SHAPE_ELEMENTS, element_bits, tensor_bytes
 
@@ -24,7 +25,6 @@ __all__ = ["KEPT_ELEMENTS", "ExternalData", "constant_bytes", "constant_sizes", 
 KEPT_ELEMENTS: Final = 256
 """Constants of up to this many elements keep their values."""
 
-_EXTERNAL: Final = 1  # TensorProto.DataLocation.EXTERNAL
 _DATA_FIELDS: Final = (
     "raw_data",
     "float_data",
@@ -74,7 +74,7 @@ def lighten(model: ModelProto, folder: Path) -> ExternalData:
     sizes: dict[str, int] = {}
     external.attributed = attributed(model.graph)
     for tensor in _tensors(model, external.attributed):
-        if tensor.data_location == _EXTERNAL:
+        if tensor.data_location == DataLocation.EXTERNAL:
             _look_up(tensor, folder, external, sizes)
         elif is_stripped(tensor):
             external.stripped += 1
@@ -85,7 +85,7 @@ def lighten(model: ModelProto, folder: Path) -> ExternalData:
 
 def is_stripped(tensor: TensorProto) -> bool:
     """Return whether the values of ``tensor`` are not in the light copy."""
-    return tensor.data_location == _EXTERNAL or _elements(tensor) > KEPT_ELEMENTS
+    return tensor.data_location == DataLocation.EXTERNAL or _elements(tensor) > KEPT_ELEMENTS
 
 
 def _elements(tensor: TensorProto) -> int:

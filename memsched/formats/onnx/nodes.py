@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from memsched.errors import InternalError
 from memsched.formats.onnx.attributes import CONSTANT_INPUTS
-from memsched.formats.onnx.constants import INPUT_SLICES, OnnxConstants
+from memsched.formats.onnx.constants import OnnxConstants
+from memsched.formats.onnx.standard import Opset
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op
 from memsched.ops.ranges import constant_parts
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 __all__ = ["NodeFactory", "opset"]
-
-_INPUT_PADS: Final = 11
 
 
 def opset(model: ModelProto) -> int:
@@ -118,7 +117,7 @@ class NodeFactory:
             stated: dict[str, Any] = dict(op.attributes)
             return helper.make_node(kind, reads, [made], op.name, domain=domain, **stated)
         by_input = CONSTANT_INPUTS.get(op.type, {})
-        newest = {"Slice": INPUT_SLICES, "Pad": _INPUT_PADS}.get(op.type)
+        newest = {"Slice": Opset.SLICE_INPUTS, "Pad": Opset.PAD_INPUTS}.get(op.type)
         if newest is None or self._version < newest:
             attributes: dict[str, Any] = dict(op.attributes)
             return helper.make_node(op.type, reads, [made], op.name, **attributes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from memsched.errors import ModelError
 from memsched.formats.module import Module
@@ -11,6 +11,7 @@ from memsched.formats.onnx import external
 from memsched.formats.onnx.constants import OnnxConstants
 from memsched.formats.onnx.light import constant_bytes
 from memsched.formats.onnx.nodes import NodeFactory, opset
+from memsched.formats.onnx.standard import DataLocation, IrVersion
 from memsched.formats.onnx.structure import Scope, analyse
 from memsched.formats.onnx.types import element_type, tensor_bytes
 from memsched.formats.onnx.writer import set_metadata
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 __all__ = ["PartsWriter"]
-
-_EXTERNAL: Final = 1  # TensorProto.DataLocation.EXTERNAL
-_FREE_INITIALIZERS: Final = 4
-"""The IR version since which initializers need not be listed as inputs."""
 
 
 class PartsWriter:
@@ -79,7 +76,7 @@ class PartsWriter:
 
         del parts
         model = ModelProto(
-            ir_version=max(self._model.ir_version, _FREE_INITIALIZERS),
+            ir_version=max(self._model.ir_version, IrVersion.FREE_INITIALIZERS),
             opset_import=self._model.opset_import,
             functions=self._model.functions,
             producer_name="memsched",
@@ -140,7 +137,7 @@ class PartsWriter:
     def _add_stored(self, main: GraphProto, name: str) -> None:
         tensor = main.initializer.add()
         tensor.CopyFrom(self._stored[name])
-        if tensor.data_location == _EXTERNAL:
+        if tensor.data_location == DataLocation.EXTERNAL:
             _load(tensor, self._path)
 
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 from memsched.formats.module import Module
 from memsched.formats.onnx.effects import is_pure_type
 from memsched.formats.onnx.free_names import FreeNames
+from memsched.formats.onnx.standard import IrVersion, Opset
 from memsched.formats.onnx.structure import graphs_of, op_type
 from memsched.formats.onnx.types import element_type
-from memsched.formats.onnx.writer import FREE_INITIALIZERS
 from memsched.frozen import FrozenValue
 from memsched.graph.model import Tensor
 
@@ -36,8 +36,6 @@ _GAIN: Final = 0.95
 _BOUNDARIES: Final = 64
 """Most nodes at which a branch may begin or end: every pair of them is judged."""
 
-_SEQUENCES: Final = 11
-"""The first operator set with sequences."""
 
 _FILLED: Final = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13})
 """Element types that `ConstantOfShape` knows."""
@@ -61,7 +59,7 @@ def in_branches(module: Module, written: bytes) -> tuple[bytes, ...]:
 
     model = ModelProto.FromString(written)
     versions = {one.domain: one.version for one in model.opset_import}
-    if model.ir_version < FREE_INITIALIZERS or versions.get("", 0) < _SEQUENCES:
+    if model.ir_version < IrVersion.FREE_INITIALIZERS or versions.get("", 0) < Opset.SEQUENCES:
         return ()
     tensors = {one.name: one for one in module.graphs[0].tensors}
     if _ValueFlow.of(model.graph, tensors).block < _WORTH:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 from memsched.errors import InternalError, ModelError
 from memsched.formats.module import Module
 from memsched.formats.onnx.borders import removed_names, state_border, state_chains
-from memsched.formats.onnx.constants import INPUT_SLICES, OnnxConstants
+from memsched.formats.onnx.constants import OnnxConstants
 from memsched.formats.onnx.dimensions import fix, has_open
 from memsched.formats.onnx.native import OnnxNative
 from memsched.formats.onnx.nodes import NodeFactory, opset
 from memsched.formats.onnx.scaled_weights import scale_weights
+from memsched.formats.onnx.standard import IrVersion, Opset
 from memsched.formats.onnx.structure import Scope, analyse
-from memsched.formats.onnx.writer import FREE_INITIALIZERS, drop_unread, list_initializers, native_order, set_metadata
+from memsched.formats.onnx.writer import drop_unread, list_initializers, native_order, set_metadata
 from memsched.graph.dialect import AddWords, Attributes, Dialect, Pads, SteppedWords
 from memsched.graph.model import AttributeValue, Graph, Op
 
@@ -30,8 +31,6 @@ __all__ = ["COPY_ATTRIBUTE", "dialect", "serialize", "serialize_scaled"]
 COPY_ATTRIBUTE: Final = "__memsched_copy"
 """An attribute of a duplicated node whose name begins so keeps ONNX Runtime from merging it with its original."""
 
-_BROADCASTS: Final = 7
-"""The version of the operator set since which Add needs no attribute that says how shapes fit."""
 
 _WINDOWED: Final = frozenset(
     {"AveragePool", "Conv", "ConvInteger", "LpPool", "MaxPool", "QLinearConv", "com.microsoft.QLinearAveragePool"}
@@ -50,7 +49,7 @@ def dialect(module: Module) -> Dialect:
             "ends": tuple(ends[axis] for axis in cut),
             "axes": tuple(cut),
         }
-        return {**found, "steps": (1,) * len(cut)} if version >= INPUT_SLICES else found
+        return {**found, "steps": (1,) * len(cut)} if version >= Opset.SLICE_INPUTS else found
 
     return Dialect(
         slice_type="Slice",
@@ -62,8 +61,8 @@ def dialect(module: Module) -> Dialect:
         piece_attributes=_piece_attributes,
         pads_by_size=lambda _: False,
         copy_attributes=lambda op, number: {**op.attributes, COPY_ATTRIBUTE: number},
-        stepped=SteppedWords("Slice", _stepped_attributes) if version >= INPUT_SLICES else None,
-        add=AddWords("Add", lambda _: {}) if version >= _BROADCASTS else None,
+        stepped=SteppedWords("Slice", _stepped_attributes) if version >= Opset.SLICE_INPUTS else None,
+        add=AddWords("Add", lambda _: {}) if version >= Opset.ADD_BROADCASTS else None,
     )
 
 
@@ -127,7 +126,7 @@ def _rewritten(module: Module, graph: Graph, order: Sequence[int], metadata: Map
     del main.node[:]
     main.node.extend(nodes)
     drop_unread(model, scopes, {**writer.constants.cut_up, **writer.unread(graph)})
-    if model.ir_version < FREE_INITIALIZERS:
+    if model.ir_version < IrVersion.FREE_INITIALIZERS:
         list_initializers(main)
     _state_shapes(model, given, graph)
     state_chains(model, graph)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memsched.formats.onnx.computed import ComputedConstants, NoValueError
 from memsched.formats.onnx.free_names import FreeNames
+from memsched.formats.onnx.standard import IrVersion
 from memsched.formats.onnx.structure import Scope, analyse
-from memsched.formats.onnx.writer import FREE_INITIALIZERS, drop_unread, list_initializers
+from memsched.formats.onnx.writer import drop_unread, list_initializers
 from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def scale_weights(model: ModelProto) -> dict[str, str]:
     merged = _Scales(model, analyse(model.graph)).merge()
     if merged:
         _drop(model, merged)
-        if model.ir_version < FREE_INITIALIZERS:
+        if model.ir_version < IrVersion.FREE_INITIALIZERS:
             list_initializers(model.graph)
     return merged
 
@@ -95,7 +96,9 @@ class _Scales:
         computing = list(itertools.compress(model.graph.node, scopes[0].constant_node))
         self._values = ComputedConstants(model, computing, None, _FORMS, _MOST_FILLED)
         # Callers may replace what is listed as an input, and with it what is computed of that.
-        open_ = {value.name for value in model.graph.input} if model.ir_version >= FREE_INITIALIZERS else set()
+        open_ = (
+            {value.name for value in model.graph.input} if model.ir_version >= IrVersion.FREE_INITIALIZERS else set()
+        )
         for node in computing:
             if not open_.isdisjoint(node.input):
                 open_.update(node.output)

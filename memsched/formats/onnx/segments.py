@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 from memsched.errors import InternalError, ModelError
 from memsched.formats.module import Module
 from memsched.formats.onnx.native import OnnxNative
+from memsched.formats.onnx.standard import IrVersion
 from memsched.formats.onnx.structure import analyse, domain_of, graphs_of, initializers, sparse_name
 from memsched.formats.onnx.value_types import ValueTypes
-from memsched.formats.onnx.writer import FREE_INITIALIZERS, list_initializers, set_metadata
+from memsched.formats.onnx.writer import list_initializers, set_metadata
 from memsched.formats.segment import check_fit
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OnnxCutter", "annotate_stages"]
 
-_STAGES_IR: Final = 11
-"""The IR version since which nodes state their devices."""
 
 _CONFIGURATION: Final = "memsched_pipeline"
 
@@ -144,7 +143,7 @@ class OnnxCutter:
         # Initializers that are listed as inputs are defaults, which callers may replace.
         stored = set(initializers(graph))
         graph.input.extend(value for value in main.input if value.name in stored)
-        if model.ir_version < FREE_INITIALIZERS:
+        if model.ir_version < IrVersion.FREE_INITIALIZERS:
             list_initializers(graph)
         graph.value_info.extend(value for name in inner if (value := self._types.known(name)) is not None)
 
@@ -170,13 +169,13 @@ def annotate_stages(module: Module, stages: Sequence[int]) -> bytes:
     if len(stages) != len(native.nodes[0]):
         raise InternalError("the stages to be written do not name one for each op", code="op-count")
     model = native.scheduled()
-    if onnx.IR_VERSION < _STAGES_IR:
+    if onnx.IR_VERSION < IrVersion.STAGES:
         raise ModelError(
-            f"the installed onnx {onnx.__version__} knows no stages of nodes (IR version {_STAGES_IR})",
+            f"the installed onnx {onnx.__version__} knows no stages of nodes (IR version {IrVersion.STAGES})",
             action="update onnx",
             code="newer-ir-version",
         )
-    model.ir_version = max(model.ir_version, _STAGES_IR)
+    model.ir_version = max(model.ir_version, IrVersion.STAGES)
     count = max(stages, default=-1) + 1
     model.configuration.add(
         name=_CONFIGURATION, num_devices=count, device=[f"stage_{number}" for number in range(count)]

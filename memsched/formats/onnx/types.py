@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from memsched.errors import ModelError
+from memsched.formats.onnx.standard import ElementType
 from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
@@ -59,7 +60,6 @@ _ELEMENTS: Final[Mapping[int, tuple[str, int]]] = {
     27: ("float6_e2m3fn", 6),
     28: ("float6_e3m2fn", 6),
 }
-_STRING: Final = 8
 SHAPE_ELEMENTS: Final = frozenset({6, 7})
 """int32 and int64: the element types that shapes are stated in."""
 
@@ -108,7 +108,7 @@ def value_type(declared: TypeProto) -> ValueType:
         return ValueType(kind=_OTHER_KINDS.get(which, "an opaque value")) if which else ValueType()
     tensor = declared.tensor_type
     dims = tuple(map(_dim, tensor.shape.dim)) if tensor.HasField("shape") else None
-    return ValueType("strings" if tensor.elem_type == _STRING else "tensor", tensor.elem_type, dims)
+    return ValueType("strings" if tensor.elem_type == ElementType.STRING else "tensor", tensor.elem_type, dims)
 
 
 def _dim(dim: Any) -> int | str:

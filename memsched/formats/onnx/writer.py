@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from memsched.errors import InternalError, ModelError
 from memsched.formats.module import Module
 from memsched.formats.onnx.native import OnnxNative
+from memsched.formats.onnx.standard import IrVersion
 from memsched.formats.onnx.structure import Scope, analyse
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
 
-__all__ = ["FREE_INITIALIZERS", "drop_unread", "list_initializers", "native_order", "serialize", "set_metadata"]
-
-FREE_INITIALIZERS: Final = 4
-"""The IR version since which initializers need not be listed as inputs."""
+__all__ = ["drop_unread", "list_initializers", "native_order", "serialize", "set_metadata"]
 
 
 def serialize(
@@ -78,7 +76,7 @@ def drop_unread(model: ModelProto, scopes: Sequence[Scope], names: Collection[st
     main = model.graph
     read = {name for node in main.node for name in node.input} | {value.name for value in main.output}
     read.update(name for scope in scopes[1:] for name in scope.free)
-    if model.ir_version >= FREE_INITIALIZERS:
+    if model.ir_version >= IrVersion.FREE_INITIALIZERS:
         # Here an initializer that is listed as an input is a default that callers may replace.
         read.update(value.name for value in main.input)
     gone = {name for name in names if name not in read}

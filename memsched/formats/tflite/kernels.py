@@ -12,16 +12,15 @@ from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileTensor
 from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
 from memsched.graph import fixed_point
-from memsched.graph.kernel import KernelRefusal, LayerKernel, NoKernelError
+from memsched.graph.kernel import LARGEST_FLOAT, KernelRefusal, LayerKernel, NoKernelError
 
 __all__ = ["layer_kernels"]
 
-_LARGEST: Final = 3.4028234663852886e38
 _ACTIVATION: Final = "fused_activation_function"
 _TYPES: Final = {"float32": np.float32, "int8": np.int8, "int32": np.int32}
 _RANGES: Final = {
-    "NONE": (-_LARGEST, _LARGEST),
-    "RELU": (0.0, _LARGEST),
+    "NONE": (-LARGEST_FLOAT, LARGEST_FLOAT),
+    "RELU": (0.0, LARGEST_FLOAT),
     "RELU6": (0.0, 6.0),
     "RELU_N1_TO_1": (-1.0, 1.0),
 }
@@ -294,7 +293,7 @@ _MAKERS: Final[Mapping[str, Callable[[_TfliteLayer], LayerKernel]]] = {
     "AVERAGE_POOL_2D": lambda layer: layer.pool("average"),
     "MAX_POOL_2D": lambda layer: layer.pool("largest"),
     "MEAN": _TfliteLayer.mean,
-    "RELU": lambda layer: layer.function("clip", 0.0, _LARGEST),
+    "RELU": lambda layer: layer.function("clip", 0.0, LARGEST_FLOAT),
     "RELU6": lambda layer: layer.function("clip", 0.0, 6.0),
     "RELU_N1_TO_1": lambda layer: layer.function("clip", -1.0, 1.0),
     "LEAKY_RELU": lambda layer: layer.function("leaky_relu"),

@@ -5,19 +5,17 @@ ONNX Runtime's InstanceNormalization strays from float64 by up to 1e-4 of the la
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from memsched.formats.onnx.attributes import attribute_of
 from memsched.formats.onnx.blocks.body import names_of
+from memsched.formats.onnx.standard import Opset
 from memsched.formats.onnx.structure import op_type
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 __all__ = ["accurate"]
-
-_AXES_AS_INPUT: Final = 18
-"""From this version of the operator set on, means are told their axes as an input."""
 
 
 def accurate(model: ModelProto) -> ModelProto | None:
@@ -69,7 +67,7 @@ class _Expansion:
         return self.made
 
     def _mean(self, name: str) -> str:
-        if self.opset >= _AXES_AS_INPUT:
+        if self.opset >= Opset.REDUCE_INPUTS:
             return self._op("ReduceMean", name, self.last, keepdims=1)
         return self._op("ReduceMean", name, axes=[2], keepdims=1)
 

@@ -12,6 +12,7 @@ from memsched.formats.onnx.attributes import ConstantValues, attribute_of
 from memsched.formats.onnx.blocks.cuts import is_elementwise
 from memsched.formats.onnx.blocks.regions import OpenGraph
 from memsched.formats.onnx.blocks.sizes import Polynomial
+from memsched.formats.onnx.standard import ElementType
 from memsched.formats.onnx.structure import op_type
 from memsched.frozen import FrozenValue
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenAttention", "RowlessMask", "find_attention"]
 
-_FLOAT: Final = 1
-_BOOL: Final = 9
 _MOST_FILL: Final = -1e6
 """What replaces scores that do not count is no more than this: its share of a softmax is 0."""
 
@@ -185,7 +184,9 @@ class _ScoreChain:
         shapes = [graph.values.shapes.get(name, ()) for name in (queries, keys, values)]
         ranks = {len(shape) for shape in shapes}
         names = (queries, keys, values, result)
-        if ranks not in ({_HEADED}, {_FLAT}) or any(graph.values.elements.get(name) != _FLOAT for name in names):
+        if ranks not in ({_HEADED}, {_FLAT}) or any(
+            graph.values.elements.get(name) != ElementType.FLOAT for name in names
+        ):
             return None
         if any(length is None for shape in shapes for length in shape):
             return None
@@ -207,7 +208,7 @@ class _ScoreChain:
         if self.mask is None:
             return True
         values, name = self.graph.values, self.mask.name
-        shape, wanted = values.shapes.get(name, ()), _FLOAT if self.mask.kept is None else _BOOL
+        shape, wanted = values.shapes.get(name, ()), ElementType.FLOAT if self.mask.kept is None else ElementType.BOOL
         return len(shape) > 0 and shape[-1] == columns and values.elements.get(name) == wanted
 
 

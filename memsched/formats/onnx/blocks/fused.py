@@ -23,6 +23,7 @@ from memsched.formats.onnx.blocks.regions import OpenGraph
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.blocks.tokens import groups, is_weightless, points_of
 from memsched.formats.onnx.structure import op_type
+from memsched.graph.kernel import LARGEST_FLOAT
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
@@ -31,7 +32,6 @@ __all__ = ["kernel_points", "write_kernels"]
 
 _MICROSOFT: Final = "com.microsoft"
 _KERNEL: Final = "MultiHeadAttention"
-_LEAST: Final = -3.4028234663852886e38
 _ONE: Final = Polynomial((((), Fraction(1)),))
 
 _TOKENS_FIRST: Final = (0, 2, 1, 3)
@@ -241,7 +241,7 @@ class _KernelWriter:
         key = (mask, scale, tuple(shape))
         if key not in self._columns:
             row = self._row(mask)
-            nothing, least = self._number(0.0), self._number(_LEAST)
+            nothing, least = self._number(0.0), self._number(-LARGEST_FLOAT)
             if mask.kept is None:
                 row = self.lengths.node("Mul", [row, self._number(1 / scale)], "added_to_products")
                 row = self.lengths.node("Max", [row, least], "added_to_products")

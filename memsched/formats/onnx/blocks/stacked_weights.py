@@ -17,8 +17,8 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 from memsched.formats.onnx.blocks.body import names_of
 from memsched.formats.onnx.blocks.nodes import replace_nodes
 from memsched.formats.onnx.free_names import FreeNames
+from memsched.formats.onnx.standard import IrVersion, Opset
 from memsched.formats.onnx.structure import graphs_of, op_type
-from memsched.formats.onnx.writer import FREE_INITIALIZERS
 
 __all__ = ["weights_in_stacks"]
 
@@ -34,15 +34,12 @@ _LARGE: Final = 1 << 18
 _SPATIAL: Final = 3
 """Dimensions that weights of convolutions have at least; matrices are replaced one at a time, and freed so."""
 
-_SLICE: Final = 10
-"""The first operator set whose Slice reads where it begins and ends."""
-
 
 def weights_in_stacks(data: bytes) -> bytes:
     """Return a model whose large weights of convolutions are cut from stacks of several; the same where none can be."""
     model = ModelProto.FromString(data)
     versions = {one.domain: one.version for one in model.opset_import}
-    if model.ir_version < FREE_INITIALIZERS or versions.get("", 0) < _SLICE:
+    if model.ir_version < IrVersion.FREE_INITIALIZERS or versions.get("", 0) < Opset.SLICE_INPUTS:
         return data
     stacks = list(_stacks(model.graph))
     if not stacks:

@@ -21,6 +21,7 @@ from memsched.formats.onnx.blocks.sums_body import SumGroup, SumKind, write_sums
 from memsched.formats.onnx.blocks.tokens import token_points
 from memsched.formats.onnx.blocks.two_passes import Normaliser, in_two_passes
 from memsched.formats.onnx.raised import LEAST_OPSET
+from memsched.formats.onnx.standard import ElementType
 from memsched.formats.onnx.structure import op_type
 from memsched.frozen import FrozenValue
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["find_sums", "sum_points"]
 
-_FLOAT: Final = 1
 _LONG: Final = 64
 """Axes that are shorter, at the sizes of the graph, are not cut, as in `memsched.formats.onnx.blocks.regions`."""
 
@@ -116,7 +116,7 @@ def _softmaxes(graph: OpenGraph) -> list[tuple[int, int]]:
     found = []
     for place, node in enumerate(graph.nodes):
         shape = graph.values.shapes.get(node.output[0]) if op_type(node) == "Softmax" else None
-        if not shape or None in shape or graph.values.elements.get(node.output[0]) != _FLOAT:
+        if not shape or None in shape or graph.values.elements.get(node.output[0]) != ElementType.FLOAT:
             continue
         axis = attribute_of(node, "axis", -1) % len(shape)
         long = [at for at, length in enumerate(shape) if _is_long(graph, length)]
@@ -173,7 +173,7 @@ def _is_small(graph: OpenGraph, place: int) -> bool:
     """Whether a node makes one value of floats, of which no axis is long."""
     node = graph.nodes[place]
     shape = graph.values.shapes.get(node.output[0])
-    if shape is None or len(node.output) != 1 or graph.values.elements.get(node.output[0]) != _FLOAT:
+    if shape is None or len(node.output) != 1 or graph.values.elements.get(node.output[0]) != ElementType.FLOAT:
         return False
     return all(one is not None and not _is_long(graph, one) for one in shape)
 
@@ -248,7 +248,7 @@ def _scores(graph: OpenGraph, softmax: int, product: int, rank: int) -> str | No
         return None
     result = node.output[0]
     alone = result not in graph.results and graph.readers.get(result) == [product]
-    floats = graph.values.elements.get(node.input[0]) == _FLOAT
+    floats = graph.values.elements.get(node.input[0]) == ElementType.FLOAT
     return str(node.input[0]) if alone and floats else None
 
 

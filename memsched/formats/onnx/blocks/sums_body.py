@@ -19,7 +19,9 @@ from memsched.formats.onnx.blocks.lengths import Lengths
 from memsched.formats.onnx.blocks.nodes import replace_nodes
 from memsched.formats.onnx.blocks.regions import BlockRegion, OpenGraph
 from memsched.formats.onnx.blocks.sizes import Polynomial
+from memsched.formats.onnx.standard import Opset
 from memsched.frozen import FrozenValue
+from memsched.graph.kernel import LARGEST_FLOAT
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -29,10 +31,7 @@ __all__ = ["SumGroup", "SumKind", "write_sums"]
 SumKind = Literal["sum", "mean", "most", "product", "attention", "normaliser"]
 
 _ONE: Final = Polynomial((((), Fraction(1)),))
-_LEAST: Final = -3.4028234663852886e38
 _STARTS: Final[dict[str, float]] = {"most": float("-inf")}
-_AXES_AS_INPUT: Final = 18
-"""Since this version of the operator set ReduceMax is told its axes as an input."""
 
 
 class SumGroup(FrozenValue, frozen=True):
@@ -139,11 +138,11 @@ class _SumWriter(NestWriter):
     def _states(self) -> list[_CarriedSum]:
         total = _CarriedSum("total", _STARTS.get(self.group.kind, 0.0), self._result_shape(self.group.last))
         if self.group.kind == "normaliser":
-            return [_CarriedSum("largest", _LEAST, total.shape), _CarriedSum("weights", 0.0, total.shape)]
+            return [_CarriedSum("largest", -LARGEST_FLOAT, total.shape), _CarriedSum("weights", 0.0, total.shape)]
         if self.group.kind != "attention":
             return [total]
         rows = (*self._result_shape(self.group.before)[:-1], _ONE)
-        return [_CarriedSum("largest", _LEAST, rows), _CarriedSum("weights", 0.0, rows), total]
+        return [_CarriedSum("largest", -LARGEST_FLOAT, rows), _CarriedSum("weights", 0.0, rows), total]
 
     def _result_shape(self, place: int) -> tuple[Polynomial, ...]:
         """Return the shape of what a node makes."""
@@ -239,7 +238,7 @@ class _SumWriter(NestWriter):
         return self._add("Max" if self.group.kind == "most" else "Add", [total, block], "total_after")
 
     def _reduced(self, kind: str, value: str, axes: Sequence[int], keep: int, name: str, opset: int) -> str:
-        if kind == "ReduceMax" and opset < _AXES_AS_INPUT:
+        if kind == "ReduceMax" and opset < Opset.REDUCE_INPUTS:
             return self._add(kind, [value], name, axes=list(axes), keepdims=keep)
         return self._add(kind, [value, self.lengths.constant(axes)], name, keepdims=keep)
 

@@ -18,6 +18,7 @@ from memsched.formats.onnx.blocks.nodes import replace_nodes
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.regions import BlockGrowth, OpenGraph
 from memsched.formats.onnx.blocks.sizes import Polynomial
+from memsched.formats.onnx.standard import ElementType, Opset
 from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
@@ -25,11 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Normaliser", "TwoPasses", "in_two_passes"]
 
-_FLOAT: Final = 1
 _ONE: Final = Polynomial((((), Fraction(1)),))
 _TRIED: Final = 32
-_AXES_AS_INPUT: Final = 18
-"""Since this version of the operator set ReduceMax is told its axes as an input."""
 
 
 class Normaliser(FrozenValue, frozen=True):
@@ -88,7 +86,7 @@ def in_two_passes(model: ModelProto, graph: OpenGraph, chosen: Sequence[tuple[in
     values = dataclasses.replace(
         graph.values,
         shapes={**graph.values.shapes, **writer.shapes},
-        elements={**graph.values.elements, **dict.fromkeys(writer.shapes, _FLOAT), **writer.elements},
+        elements={**graph.values.elements, **dict.fromkeys(writer.shapes, ElementType.FLOAT), **writer.elements},
         integers={**graph.values.integers, **writer.integers},
     )
     return TwoPasses(written, values, tuple(writer.normalisers))
@@ -123,7 +121,7 @@ class _PassWriter:
         one = tuple(_ONE if at == axis else length for at, length in enumerate(shape))
         axes = self.lengths.constant([axis])
         self.integers[axes] = (Polynomial((((), Fraction(axis)),) if axis else ()),)
-        if self._opset >= _AXES_AS_INPUT:
+        if self._opset >= Opset.REDUCE_INPUTS:
             largest = self._add("ReduceMax", [scores, axes], f"{node.output[0]}_largest", one, keepdims=1)
         else:
             largest = self._add("ReduceMax", [scores], f"{node.output[0]}_largest", one, axes=[axis], keepdims=1)

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
 
 import numpy as np
 from onnx import NodeProto, TensorProto, helper, numpy_helper
@@ -16,12 +15,10 @@ from memsched.formats.onnx.blocks.rows.field import RowField, RowNorm, RowOp
 from memsched.formats.onnx.blocks.rows.loops import RowLoop, Span, Statistic, spans_of
 from memsched.formats.onnx.blocks.rows.nodes import BodyNodes, blocks_value, branch, value
 from memsched.formats.onnx.blocks.rows.rules import ROWS, enlargement
+from memsched.formats.onnx.standard import Opset
 from memsched.frozen import FrozenValue
 
 __all__ = ["Carried", "Outer", "RowWriter", "Totals"]
-
-_AXES_AS_INPUT: Final = 18
-"""From this version of the operator set on, sums of squares are told their axes as an input."""
 
 
 Totals = tuple[str, str, str]
@@ -387,7 +384,7 @@ class RowWriter:
     def _added(self, kind: str, image: str, groups: int) -> str:
         """Return sums over groups of channels: of each line of an image as floats, of all lines in double precision."""
         body = self.body
-        told = kind == "ReduceSum" or self.outer.opset >= _AXES_AS_INPUT
+        told = kind == "ReduceSum" or self.outer.opset >= Opset.REDUCE_INPUTS
         axes = {"keepdims": 0} if told else {"axes": [-1], "keepdims": 0}
         lines = body.op(kind, image, *([self._number(-1)] if told else []), **axes)
         lines = body.op("Cast", lines, to=TensorProto.DOUBLE)
