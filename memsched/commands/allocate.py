@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import time
 from collections.abc import Callable, Sequence
 
 from memsched import __version__
@@ -138,14 +137,34 @@ def allocate_buffers(
         BuffersError: The file is at fault; the message names its line and column.
         UsageError: A capacity or an alignment that cannot be.
     """
-    started = time.monotonic()
-    run = Run.of(
-        Limits(None if effort is not None else time_limit, seed, workers, effort=effort),
-        started,
-        stop=stop,
-        on_progress=on_progress,
-    )
+    limits = Limits(None if effort is not None else time_limit, seed, workers, effort=effort)
+    run = Run.of(limits, stop=stop, on_progress=on_progress)
     size = _capacity(capacity)
+    data, table = _read(source, alignment, size)
+    packing = pack(table.blocks, run, capacity=size, minimize=minimize or size is None)
+    interrupted = run.stop()
+    fits = None if size is None else packing.status != "infeasible" and packing.height <= size
+    # Addresses that do not fit are still valid, and the best that were found.
+    check_packing(table.blocks, packing, None if fits is False and packing.status != "infeasible" else size)
+    withheld = packing.status == "infeasible" or (fits is False and not keep_best)
+    csv = None if withheld else write_table(table, packing.offsets)
+    report = AllocateReport(
+        schema_version=1,
+        memsched_version=__version__,
+        command="allocate",
+        input=_input_section(table, data, alignment),
+        output=_output_section(csv, output),
+        result=_result_section(table.blocks, packing, size, fits, interrupted),
+        seed=seed,
+        workers=workers,
+        seconds=round(run.elapsed(), 4),
+        buffers=_buffer_rows(table, packing) if csv is not None and len(table.blocks) <= _MOST_LISTED else None,
+    )
+    return AllocateResult(table, packing, csv, Report(report), fits, interrupted)
+
+
+def _read(source: str | os.PathLike[str] | bytes, alignment: int, capacity: int | None) -> tuple[bytes, BufferTable]:
+    """Return a file's bytes, and the buffers in it."""
     if not 1 <= alignment <= LARGEST:
         raise UsageError(
             f"an alignment of {alignment} bytes is not possible", code="option-range", action="give 1 or more"
@@ -153,37 +172,9 @@ def allocate_buffers(
     data = source if isinstance(source, bytes) else read_bytes(source)
     path = STANDARD_STREAM if isinstance(source, bytes) else os.fspath(source)
     table = parse_table(data, path, alignment=alignment)
-    if size is not None:
-        table.check_capacity(size)
-    packing = pack(
-        table.blocks,
-        run,
-        capacity=size,
-        minimize=minimize or size is None,
-    )
-    interrupted = run.stop()
-    fits = None if size is None else packing.status != "infeasible" and packing.height <= size
-    # Addresses that do not fit are still valid, and the best that were found.
-    check_packing(table.blocks, packing, None if fits is False and packing.status != "infeasible" else size)
-    withheld = packing.status == "infeasible" or (fits is False and not keep_best)
-    csv = None if withheld else write_table(table, packing.offsets)
-    report = Report(
-        AllocateReport(
-            schema_version=1,
-            memsched_version=__version__,
-            command="allocate",
-            input=_input_section(table, data, alignment),
-            output=None
-            if csv is None
-            else AddressesSection(path=output, sha256=hashlib.sha256(csv.encode()).hexdigest()),
-            result=_result_section(table.blocks, packing, size, fits, interrupted),
-            seed=seed,
-            workers=workers,
-            seconds=round(time.monotonic() - started, 4),
-            buffers=_buffer_rows(table, packing) if csv is not None and len(table.blocks) <= _MOST_LISTED else None,
-        )
-    )
-    return AllocateResult(table, packing, csv, report, fits, interrupted)
+    if capacity is not None:
+        table.check_capacity(capacity)
+    return data, table
 
 
 def _capacity(capacity: int | str | None) -> int | None:
@@ -214,6 +205,12 @@ def _input_section(table: BufferTable, data: bytes, alignment: int) -> BuffersSe
         alignment_bytes=alignment,
         carried_columns=tuple(table.carried),
     )
+
+
+def _output_section(csv: str | None, path: str | None) -> AddressesSection | None:
+    if csv is None:
+        return None
+    return AddressesSection(path=path, sha256=hashlib.sha256(csv.encode()).hexdigest())
 
 
 def _result_section(

@@ -116,6 +116,17 @@ class _ProcessSizes:
         known = self.measured.get(tuple(sizes.values()))
         return self.at(self._requested(sizes)) if known is None else known
 
+    def row(self, sizes: Mapping[str, int]) -> CurveRow:
+        """Return what is known of a size."""
+        key = tuple(sizes.values())
+        return CurveRow(
+            sizes=dict(sizes),
+            requested_bytes=self._requested(sizes),
+            process_bytes=None if self._path is None else self.take(sizes),
+            measured_bytes=self.measured.get(key),
+            settled=key not in self.growing,
+        )
+
     def at(self, requested: int) -> int:
         """Return the bytes where so many are requested: straight between measured points, and beyond them."""
         points = sorted(self._points.items())
@@ -165,14 +176,7 @@ def find_curve(
     Raises:
         MemschedError: The subclass and its message say which file or option is at fault.
     """
-    if options.input_shapes or options.observed is not None:
-        raise UsageError(
-            "--dim with a range takes no --input-shape and no --shapes-from-run",
-            code="option-conflict",
-            action="name all dimensions with --dim",
-        )
-    if isinstance(budget, Percentage):
-        raise UsageError(f"--dim with a range takes a budget in bytes, not {budget}", code="option-conflict")
+    most = _bytes_permitted(options, budget)
     opened = capability(format_in(data), DynamicDimensions).open_model(data, path, options.dims, ranges)
     opening = Opening("default") if rules.orders_itself else AS_TOLD
     known: dict[tuple[int, ...], int] = {}
@@ -196,29 +200,34 @@ def find_curve(
             code="too-large-to-run",
         )
     fitting: Mapping[str, int] | None = points[-1]
-    if budget is not None:
-        fitting = _largest_measured(opened, points, processes, budget)
-    shown = distinct(sorted([*points, *([fitting] if fitting else [])], key=requested))
+    if most is not None:
+        fitting = _largest_measured(opened, points, processes, most)
     at = fitting or points[0]
-    rows = [
-        CurveRow(
-            sizes=dict(sizes),
-            requested_bytes=requested(sizes),
-            process_bytes=processes.take(sizes) if runs else None,
-            measured_bytes=processes.measured.get(tuple(sizes.values())),
-            settled=tuple(sizes.values()) not in processes.growing,
-        )
-        for sizes in shown
-    ]
+    shown = distinct(sorted([*points, *([fitting] if fitting else [])], key=requested))
     growth = [
         GrowthRow(tensor=name, expression=told, size_bytes=size)
         for name, told, size in opened.growth(points[-1])[:_LISTED]
     ]
     section = CurveSection(
-        rows=tuple(rows), largest_sizes=None if fitting is None else dict(fitting), growth=tuple(growth)
+        rows=tuple(processes.row(sizes) for sizes in shown),
+        largest_sizes=None if fitting is None else dict(fitting),
+        growth=tuple(growth),
     )
     whole = max(map(processes.take, points))
     return Curve(opened.at(at, options), Requirement(processes.take(at)), Requirement(whole), section)
+
+
+def _bytes_permitted(options: LoadOptions, budget: int | Percentage | None) -> int | None:
+    """Return the budget in bytes, where it and what is stated of the model go together with a range."""
+    if options.input_shapes or options.observed is not None:
+        raise UsageError(
+            "--dim with a range takes no --input-shape and no --shapes-from-run",
+            code="option-conflict",
+            action="name all dimensions with --dim",
+        )
+    if isinstance(budget, Percentage):
+        raise UsageError(f"--dim with a range takes a budget in bytes, not {budget}", code="option-conflict")
+    return budget
 
 
 def _largest_measured(

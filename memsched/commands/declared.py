@@ -5,12 +5,23 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from memsched.errors import UsageError
 from memsched.frozen import FrozenValue
 
-__all__ = ["REQUIRED", "CommandOptions", "Shown", "check_given", "flag_of", "has_range", "option", "said", "shown"]
+__all__ = [
+    "REQUIRED",
+    "CommandOptions",
+    "Shown",
+    "check_given",
+    "flag_of",
+    "from_keywords",
+    "has_range",
+    "option",
+    "said",
+    "shown",
+]
 
 
 Kind = Literal[
@@ -139,3 +150,18 @@ class CommandOptions:
             values |= {"reorder": "reorder" in allow, "in_place": "inplace" in allow}
             values |= {name: name in allow for name in ("tile", "remat")}
         return values
+
+
+_Options = TypeVar("_Options", bound=CommandOptions)
+
+
+def from_keywords(of: type[_Options], values: Mapping[str, Any]) -> _Options:
+    """Return a command's options from the arguments of its function, as `CommandOptions.keywords` gives them."""
+    given: dict[str, Any] = {}
+    for field in dataclasses.fields(of):
+        value = values.get(field.name)
+        if field.name in values and (value is not None or field.default_factory is dataclasses.MISSING):
+            given[field.name] = value
+    names = {"reorder": "reorder", "inplace": "in_place", "tile": "tile", "remat": "remat"}
+    given["allow"] = tuple(name for name, argument in names.items() if values[argument])
+    return of(**given)

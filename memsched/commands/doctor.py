@@ -23,6 +23,7 @@ from memsched.frozen import FrozenValue
 from memsched.report.session_code import cpp_lines, csharp_lines, options_text, python_lines
 from memsched.report.values.doctor import DoctorReport, DoctorRow, SessionChoice, SplitSection
 from memsched.runtimes.known import session_maker_of
+from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
 from memsched.runtimes.onnxruntime.session_points import (
     DEFAULT,
     EXECUTED,
@@ -83,52 +84,19 @@ def diagnose(
         UsageError: A file is no ONNX model, or cannot be run on random inputs.
         RuntimeUnavailableError: onnxruntime is not installed.
     """
-    if STANDARD_STREAM in (given, written):
-        raise UsageError(
-            "sessions are measured on files, not on standard input", code="needs-file", action="give a path"
-        )
-    data, _ = read_source(given)
-    maker = session_maker_of(format_in(data).name)
-    maker.check_installed()
-    files: dict[_File, Path] = {"given": Path(given)}
-    if written is not None:
-        session_maker_of(format_in(read_source(written)[0]).name)
-        files["written"] = Path(written)
-    options = stated(input_shapes, dims)
+    maker, data, files = _files(given, written)
     started = time.monotonic()
     deadline = None if time_limit is None or effort is not None else started + time_limit
-    found: list[_Measured] = []
-    failed: list[str] = []
+
+    def over(number: int) -> bool:
+        late = deadline is not None and time.monotonic() > deadline
+        return late or (effort is not None and number >= effort) or (stop is not None and stop())
+
     with tempfile.TemporaryDirectory(prefix="memsched-") as folder:
         feeds = Path(folder, "feeds.npz")
-        maker.draw_feeds(data, Path(given).absolute().parent, options, feeds, seed=seed)
-        finished = True
-        walk = _walk(found, tuple(files), most_times(max_slowdown))
-        for number, (file, point) in enumerate(walk):
-            required = number < len(files)
-            late = deadline is not None and time.monotonic() > deadline
-            if not required and (late or (effort is not None and number >= effort) or (stop is not None and stop())):
-                finished = False
-                break
-            shown = maker.measure(files[file], feeds, point, (files["given"], DEFAULT))
-            if not isinstance(shown, str):
-                found.append(_Measured(file, point, shown))
-            elif required:
-                raise ModelError(
-                    f"a session without options does not run: {shown}", code="not-run", location=str(files[file])
-                )
-            else:
-                failed.append(f"{options_text(session_row(file, point))}, file {file}: {shown}")
-    best = pareto([(one.found.process, one.ratio()) for one in found])
-    rows = tuple(
-        DoctorRow(
-            session=session_row(one.file, one.point, one.found),
-            cpu_ratio=round(one.ratio(), 3),
-            pareto=number in best,
-            split=None if one.found.split is None else _split(one.found.split),
-        )
-        for number, one in enumerate(found)
-    )
+        maker.draw_feeds(data, Path(given).absolute().parent, stated(input_shapes, dims), feeds, seed=seed)
+        found, failed, finished = _measured(maker, files, feeds, max_slowdown, over)
+    rows = _rows(found)
     return Report(
         DoctorReport(
             schema_version=1,
@@ -145,6 +113,66 @@ def diagnose(
             failed=tuple(failed),
         )
     )
+
+
+def _files(given: str, written: str | None) -> tuple[OnnxRuntimeSessions, bytes, dict[_File, Path]]:
+    """Return what opens sessions, the model as given, and the files."""
+    if STANDARD_STREAM in (given, written):
+        raise UsageError(
+            "sessions are measured on files, not on standard input", code="needs-file", action="give a path"
+        )
+    data, _ = read_source(given)
+    maker = session_maker_of(format_in(data).name)
+    maker.check_installed()
+    files: dict[_File, Path] = {"given": Path(given)}
+    if written is not None:
+        session_maker_of(format_in(read_source(written)[0]).name)
+        files["written"] = Path(written)
+    return maker, data, files
+
+
+def _rows(found: Sequence[_Measured]) -> tuple[DoctorRow, ...]:
+    best = pareto([(one.found.process, one.ratio()) for one in found])
+    return tuple(
+        DoctorRow(
+            session=session_row(one.file, one.point, one.found),
+            cpu_ratio=round(one.ratio(), 3),
+            pareto=number in best,
+            split=None if one.found.split is None else _split(one.found.split),
+        )
+        for number, one in enumerate(found)
+    )
+
+
+def _measured(
+    maker: OnnxRuntimeSessions,
+    files: Mapping[_File, Path],
+    feeds: Path,
+    max_slowdown: float,
+    over: Callable[[int], bool],
+) -> tuple[list[_Measured], list[str], bool]:
+    """Return the sessions that run, why others do not, and whether all were tried.
+
+    Args:
+        feeds: The file with the inputs.
+        over: Whether no more than so many sessions are to be measured; those without options always are.
+    """
+    found: list[_Measured] = []
+    failed: list[str] = []
+    for number, (file, point) in enumerate(_walk(found, tuple(files), most_times(max_slowdown))):
+        required = number < len(files)
+        if not required and over(number):
+            return found, failed, False
+        shown = maker.measure(files[file], feeds, point, (files["given"], DEFAULT))
+        if not isinstance(shown, str):
+            found.append(_Measured(file, point, shown))
+        elif required:
+            raise ModelError(
+                f"a session without options does not run: {shown}", code="not-run", location=str(files[file])
+            )
+        else:
+            failed.append(f"{options_text(session_row(file, point))}, file {file}: {shown}")
+    return found, failed, True
 
 
 def _walk(found: Sequence[_Measured], files: Sequence[_File], slowest: float) -> Iterator[tuple[_File, SessionPoint]]:

@@ -22,13 +22,13 @@ from memsched.errors import (
 )
 from memsched.frozen import FrozenValue
 from memsched.runtimes.child import ChildEndedError
+from memsched.runtimes.values import short_reason
 
 __all__ = ["DEFECTS", "CandidateFailure", "Failures", "LeftOut", "defects_end_the_run"]
 
 DEFECTS: Final = "MEMSCHED_DEFECTS"
 """The environment variable that makes defects end the command if it is "raise"."""
 
-_REASON_CHARACTERS: Final = 400
 
 _OF_THE_USER: Final = (BrokenPipeError, OutputError, RuntimeUnavailableError, TargetError, UsageError)
 """What no other candidate changes."""
@@ -114,4 +114,4 @@ def _reason(error: Exception) -> str:
         text = f"{type(error).__name__}: {text}"
     elif not isinstance(error, (ModelError, VerificationError)):
         text = f"a check failed: {text}"
-    return text if len(text) <= _REASON_CHARACTERS else text[: _REASON_CHARACTERS - 3] + "..."
+    return short_reason(text)

@@ -63,11 +63,6 @@ def evolve(
         RuntimeUnavailableError: pymoo is not installed.
     """
     try:
-        from pymoo.algorithms.soo.nonconvex.ga import GA
-        from pymoo.core.mutation import Mutation
-        from pymoo.core.problem import Problem
-        from pymoo.core.repair import Repair
-        from pymoo.operators.crossover.pntx import TwoPointCrossover
         from pymoo.optimize import minimize
     except ImportError:
         raise RuntimeUnavailableError(
@@ -79,6 +74,23 @@ def evolve(
     coder = _Coder(space, cluster, axes, home)
     if not coder.genes:
         return shares_of(space, coder.population, coder.decode(np.zeros((1, 0), dtype=np.int64))[0])
+    first = coder.first(seeds, settings.size, np.random.default_rng(run.limits.seed))
+    result = minimize(
+        _problem(coder, len(cluster.devices)),
+        _algorithm(coder, settings, first),
+        ("n_gen", settings.generations),
+        seed=run.limits.seed,
+        callback=_Convergence(run, settings.patience),
+        verbose=False,
+    )
+    chromosome = result.X if result.X is not None else result.pop[0].X
+    return shares_of(space, coder.population, coder.decode(np.array([chromosome], dtype=np.int64))[0])
+
+
+def _problem(coder: _Coder, devices: int) -> Any:
+    """Return the latency of chromosomes as pymoo has a problem, with what they violate."""
+    import numpy as np
+    from pymoo.core.problem import Problem
 
     class Latency(Problem):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -90,9 +102,19 @@ def evolve(
             bounds = coder.decode(chromosomes.astype(np.int64))
             found = coder.population.evaluate(bounds)
             broken = np.maximum(violations(coder.population, bounds, found), 0)
-            devices = len(cluster.devices)
             out["F"] = found.latency
             out["G"] = np.stack([broken[:, :, 4 + devices].max(axis=1), broken[:, :, -devices:].max(axis=(1, 2))], 1)
+
+    return Latency()
+
+
+def _algorithm(coder: _Coder, settings: Settings, first: Integers) -> Any:
+    """Return pymoo's genetic algorithm, with operators that keep bounds sorted and move them together."""
+    import numpy as np
+    from pymoo.algorithms.soo.nonconvex.ga import GA
+    from pymoo.core.mutation import Mutation
+    from pymoo.core.repair import Repair
+    from pymoo.operators.crossover.pntx import TwoPointCrossover
 
     class SortingRepair(Repair):  # type: ignore[misc]
         def _do(self, _: Any, chromosomes: Any, **__: Any) -> Any:
@@ -107,37 +129,32 @@ def evolve(
         def _do(self, _: Any, chromosomes: Any, random_state: Any = None, **__: Any) -> Any:
             return coder.shifted(chromosomes, random_state)
 
-    random = np.random.default_rng(run.limits.seed)
-    first = coder.first(seeds, settings.size, random)
-    best, stale = math.inf, 0
+    return GA(
+        pop_size=settings.size,
+        sampling=first,
+        crossover=TwoPointCrossover(),
+        mutation=ShiftMutation(),
+        repair=SortingRepair(),
+        # Where only few plans exist, the library would look for new ones without end.
+        eliminate_duplicates=coder.plans > 100 * settings.size,
+    )
 
-    def finished(algorithm: Any) -> None:
-        nonlocal best, stale
+
+class _Convergence:
+    """Ends the search after ``patience`` generations without a better plan, or with the run."""
+
+    def __init__(self, run: Run, patience: int) -> None:
+        self._run, self._patience = run, patience
+        self._best, self._stale = math.inf, 0
+
+    def __call__(self, algorithm: Any) -> None:
         found = algorithm.opt[0]
         value = float(found.F[0]) if found.CV[0] <= 0 else math.inf
-        best, stale = (value, 0) if value < best * (1 - 1e-9) else (best, stale + 1)
-        late = run.over()
-        if stale >= settings.patience or late:
+        better = value < self._best * (1 - 1e-9)
+        self._best, self._stale = (value, 0) if better else (self._best, self._stale + 1)
+        late = self._run.over()
+        if self._stale >= self._patience or late:
             algorithm.termination.force_termination = True
-
-    result = minimize(
-        Latency(),
-        GA(
-            pop_size=settings.size,
-            sampling=first,
-            crossover=TwoPointCrossover(),
-            mutation=ShiftMutation(),
-            repair=SortingRepair(),
-            # Where only few plans exist, the library would look for new ones without end.
-            eliminate_duplicates=coder.plans > 100 * settings.size,
-        ),
-        ("n_gen", settings.generations),
-        seed=run.limits.seed,
-        callback=finished,
-        verbose=False,
-    )
-    chromosome = result.X if result.X is not None else result.pop[0].X
-    return shares_of(space, coder.population, coder.decode(np.array([chromosome], dtype=np.int64))[0])
 
 
 class _Coder:

@@ -158,16 +158,7 @@ def plan_in_best_order(
     """
     least = least_order(graph, run, metric)
     task = _SharesTask(graph, cluster, method, weights, refused, home)
-    proven = least.proven and metric == "peak"
-    first = task.attempt(
-        None,
-        _paying(run.until(_FIRST_SHARE) if least.better and run.limits.time_limit is None else run),
-        least=proven and not least.better,
-    )
-    second = None
-    if least.better:
-        start = first.shares if isinstance(first, Distribution) else ()
-        second = task.attempt(least.order, _paying(_rest(run, first)), least=proven, start=start)
+    first, second = _apart(task, least, run, proven=least.proven and metric == "peak")
     third = None
     if method in {"auto", "genetic"}:
         third = _together(task, [one for one in (first, second) if one is not None], run)
@@ -191,6 +182,22 @@ def plan_in_best_order(
         proven=least.proven,
         metric=metric,
     )
+
+
+def _apart(
+    task: _SharesTask, least: LeastOrder, run: Run, *, proven: bool
+) -> tuple[Distribution | NoPlanFitsError, Distribution | NoPlanFitsError | None]:
+    """Return the plans in the file's order and in the one that needs least, None where that is the file's.
+
+    Args:
+        proven: The order that needs least is known to.
+    """
+    share = run.until(_FIRST_SHARE) if least.better and run.limits.time_limit is None else run
+    first = task.attempt(None, _paying(share), least=proven and not least.better)
+    if not least.better:
+        return first, None
+    start = first.shares if isinstance(first, Distribution) else ()
+    return first, task.attempt(least.order, _paying(_rest(run, first)), least=proven, start=start)
 
 
 def _paying(run: Run) -> Run:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import shutil
+import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -15,14 +16,17 @@ from typing import Any, Final, Literal
 
 from memsched.errors import OutputError
 from memsched.frozen import FrozenValue
+from memsched.search.limits import POLL_SECONDS
 from memsched.search.messages import Channel, LostError
 from memsched.search.processes import Death, start_process
 
-__all__ = ["ChildEndedError", "ChildResult", "children_until", "run_in_child", "temporary_folder"]
+__all__ = ["TIMEOUT", "ChildEndedError", "ChildResult", "children_until", "run_in_child", "temporary_folder"]
+
+TIMEOUT: Final = 600.0
+"""Seconds after which a runtime that runs a model a few times is taken to hang."""
 
 _STDERR_CHARACTERS = 8000
 
-_POLL_SECONDS: Final = 0.1
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -98,45 +102,61 @@ def run_in_child(function_path: str, payload: Any, timeout_seconds: float | None
         log = folder / "log"
         with log.open("wb") as stream:
             process, channel = start_process("memsched.runtimes.worker", folder=folder, log=stream)
-        late = threading.Event()
-
-        def end() -> None:
-            late.set()
-            process.kill()
-
-        timer = threading.Timer(timeout_seconds or 0.0, end)
-        done, ended = threading.Event(), threading.Event()
-
-        def watch() -> None:
-            while not done.wait(_POLL_SECONDS):
-                if over is not None and over():
-                    ended.set()
-                    process.kill()
-                    return
-
         try:
-            if over is not None:
-                threading.Thread(target=watch, name="child watch", daemon=True).start()
-            if timeout_seconds is not None:
-                timer.start()
-            answer = _conversation(channel, function_path, payload)
-            process.wait()
+            with _watched(process, over, timeout_seconds) as killed:
+                answer = _conversation(channel, function_path, payload)
+                process.wait()
         finally:
-            timer.cancel()
-            done.set()
             process.kill()
             process.wait()
             channel.close()
-        if ended.is_set():
+        if killed.unwanted.is_set():
             raise ChildEndedError
         death = Death(process.returncode, log)
-        if late.is_set():
+        if killed.late.is_set():
             said = death.last_words(_STDERR_CHARACTERS)
             return ChildResult("timeout", reason=f"not finished after {timeout_seconds:g} s", stderr=said)
         result = _result(answer, death)
         if not result.ok:
             _check_room(folder)
         return result
+
+
+class _Killed:
+    """Why a child was killed: it was late, or nobody waits for it any more."""
+
+    def __init__(self) -> None:
+        self.late, self.unwanted = threading.Event(), threading.Event()
+
+
+@contextlib.contextmanager
+def _watched(
+    process: subprocess.Popen[bytes], over: Callable[[], bool] | None, timeout_seconds: float | None
+) -> Iterator[_Killed]:
+    """Within, kill a process that takes longer, or of which ``over`` says that its answer is not wanted any more."""
+    killed, done = _Killed(), threading.Event()
+
+    def end() -> None:
+        killed.late.set()
+        process.kill()
+
+    def watch() -> None:
+        while not done.wait(POLL_SECONDS):
+            if over is not None and over():
+                killed.unwanted.set()
+                process.kill()
+                return
+
+    timer = threading.Timer(timeout_seconds or 0.0, end)
+    try:
+        if over is not None:
+            threading.Thread(target=watch, name="child watch", daemon=True).start()
+        if timeout_seconds is not None:
+            timer.start()
+        yield killed
+    finally:
+        timer.cancel()
+        done.set()
 
 
 @contextlib.contextmanager

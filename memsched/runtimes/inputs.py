@@ -15,6 +15,7 @@ Draw = Literal["noise", "smooth", "large", "small"]
 DRAWS: tuple[Draw, ...] = get_args(Draw)
 """Tried in turn until a model's outputs vary with its inputs: only then do equal outputs say something."""
 
+
 _MAGNITUDE = 16
 _NEIGHBOURS = 8
 """Elements along an axis that smooth inputs give one value."""

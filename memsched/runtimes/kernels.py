@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from memsched.errors import UsageError, VerificationError
 from memsched.formats.module import Module
-from memsched.runtimes.child import run_in_child
+from memsched.runtimes.child import TIMEOUT, run_in_child
 from memsched.runtimes.known import row_runner_of
 
 __all__ = ["kernel_seconds"]
-
-_TIMEOUT: Final = 600.0
 
 
 def kernel_seconds(module: Module, data: bytes, *, seed: int = 0) -> dict[str, float]:
@@ -30,7 +26,7 @@ def kernel_seconds(module: Module, data: bytes, *, seed: int = 0) -> dict[str, f
         raise UsageError(f"{runner.name} does not say how long single operators take", code="no-operator-times")
     runner.installed()
     request = {**runner.row_request(module), "model": data, "seed": seed}
-    result = run_in_child(runner.kernels, request, _TIMEOUT)
+    result = run_in_child(runner.kernels, request, TIMEOUT)
     if not result.ok:
         raise VerificationError(
             f"the model does not run: {' '.join((result.reason or '').split())[:400]}",

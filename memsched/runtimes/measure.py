@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from memsched.frozen import FrozenValue
+from memsched.units import KIB
 
 __all__ = ["LEAST_RUNS", "LEAST_RUNS_OF_BODIES", "SteadyRuns", "forget_highest", "process_bytes", "run_until_steady"]
 
@@ -32,8 +33,6 @@ _NOTHING: Final = 0.005
 
 _COUNTED_LATE: Final = 1 << 17
 """Bytes that the system may count in a later run only: it counts pages by the batch."""
-
-_KIB: Final = 1024
 
 
 class SteadyRuns(FrozenValue, frozen=True):
@@ -101,7 +100,7 @@ def process_bytes(name: str) -> int:
     """Return what the system counts of this process under a name of ``/proc/self/status``, such as "VmHWM:"."""
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith(name):
-            return int(line.split()[1]) * _KIB
+            return int(line.split()[1]) * KIB
     raise OSError(f"/proc/self/status has no {name}")
 
 

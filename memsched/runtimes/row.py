@@ -6,17 +6,14 @@ Requests and answers are plain values, as `memsched.runtimes.child` can pass the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from memsched.runtimes.compare import compare, relative_error
 from memsched.runtimes.special import THREADS, Special, rng_of
 
-__all__ = ["INTEGER_BOUNDS", "RowPair", "RunError", "Values", "result"]
-
-INTEGER_BOUNDS: Final = (4, 2, 1)
-"""Integers are often indices: where the first choice is out of bounds, smaller ones may not be."""
+__all__ = ["RowPair", "RunError", "Values", "result"]
 
 Values = dict[str, Any]
 """By name."""

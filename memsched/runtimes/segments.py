@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from memsched.formats.module import Module
-from memsched.runtimes.child import ChildResult, run_in_child
+from memsched.runtimes.child import TIMEOUT, ChildResult, run_in_child
 from memsched.runtimes.known import row_runner_of
 from memsched.runtimes.special import compared_on, worth_trying
-from memsched.runtimes.values import Verification
+from memsched.runtimes.values import Verification, short_reason
 
 __all__ = ["run_in_a_row"]
-
-_REASON_CHARACTERS: Final = 400
-_TIMEOUT: Final = 600.0
-"""Seconds for everything."""
 
 
 def run_in_a_row(
@@ -57,7 +53,7 @@ def run_in_a_row(
         "runs": max(runs, 1),
         "seed": seed,
     }
-    result = run_in_child(runner.row, request, _TIMEOUT)
+    result = run_in_child(runner.row, request, TIMEOUT)
     if not result.ok:
         return _died(runtime, runner.row, request, result)
     found = _judged(runtime, runner.other_mode, result.value, request["runs"])
@@ -72,7 +68,7 @@ def _died(runtime: str, row: str, request: Mapping[str, Any], result: ChildResul
     reason = _shorten(result.reason or "it did not run")
     if result.status != "timeout":
         alone = {**request, "segments": []}
-        if run_in_child(row, alone, _TIMEOUT).ok:
+        if run_in_child(row, alone, TIMEOUT).ok:
             return _verdict(runtime, equal=False, reason=f"the segments do not run: {reason}")
     return _verdict(runtime, equal=None, reason=reason)
 
@@ -108,5 +104,4 @@ def _verdict(runtime: str, equal: bool | None, reason: str) -> Verification:
 
 
 def _shorten(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _REASON_CHARACTERS else line[: _REASON_CHARACTERS - 3] + "..."
+    return short_reason(" ".join(text.split()))

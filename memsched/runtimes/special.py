@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, Protocol, get_args
 import numpy as np
 
 from memsched.frozen import FrozenValue
-from memsched.runtimes.child import run_in_child
+from memsched.runtimes.child import TIMEOUT, run_in_child
 from memsched.runtimes.compare import Disagreement, disagreement
-from memsched.runtimes.values import Verification
+from memsched.runtimes.values import Verification, short_reason
 
 __all__ = [
     "SPECIALS",
@@ -58,8 +58,6 @@ _MOST: Final = 64
 THREADS: Final = (1, 3)
 """Threads of further sessions for the model as given: how these divide work must not count."""
 
-_TIMEOUT: Final = 300.0
-_REASON_CHARACTERS: Final = 200
 
 Outputs = Sequence[Any]
 
@@ -207,7 +205,7 @@ def _written(pair: SpecialPair, special: Special, bound: int) -> Outputs | str:
     try:
         return pair.written(special, bound)
     except Exception as error:  # runtimes raise classes of their own
-        return f"the other model does not run: {' '.join(str(error).split())[:_REASON_CHARACTERS]}"
+        return f"the other model does not run: {short_reason(' '.join(str(error).split()))}"
 
 
 def judged(runs: Sequence[SpecialRuns]) -> dict[str, Any]:
@@ -264,7 +262,7 @@ def compared_on(
 
 
 def shown_by(
-    function: str, request: Mapping[str, Any], alone: Mapping[str, Any], word: str, timeout: float = _TIMEOUT
+    function: str, request: Mapping[str, Any], alone: Mapping[str, Any], word: str, timeout: float = TIMEOUT
 ) -> Mapping[str, Any] | None:
     """Return what `judged` says of both models in a child process; None if the model as given is what fails.
 

@@ -7,8 +7,18 @@ from typing import Final, Literal, Protocol
 
 from memsched.frozen import FrozenValue
 
-__all__ = ["EXECUTED_TOLERANCE", "MOST_OFF", "SAME_SEEDS", "MeasuredArena", "OtherSize", "RunnerName", "Verification"]
-__all__ += ["as_opened", "missed_by", "peaks_off"]
+__all__ = [
+    "EXECUTED_TOLERANCE",
+    "INTEGER_BOUNDS",
+    "INVOKES",
+    "MOST_OFF",
+    "SAME_SEEDS",
+    "MeasuredArena",
+    "OtherSize",
+    "RunnerName",
+    "Verification",
+]
+__all__ += ["as_opened", "missed_by", "peaks_off", "short_reason"]
 
 RunnerName = Literal["onnxruntime", "litert", "tflm"]
 """What runs models, as the command line has it."""
@@ -16,12 +26,26 @@ RunnerName = Literal["onnxruntime", "litert", "tflm"]
 SAME_SEEDS: Final = "both were run with the same seeds"
 """What notes say of models that draw random numbers."""
 
+INVOKES: Final = 2
+"""Runs in a row of a model with a state on one input: what the first leaves behind, the second meets."""
+
+INTEGER_BOUNDS: Final = (4, 2, 1)
+"""Exclusive bounds tried for integer inputs: they may be indices into an axis of unknown length."""
+
 EXECUTED_TOLERANCE: Final = 1e-3
 """Relative error of outputs where the runtime optimised the model: kernels of the same level that run in another order,
 or with other threads, round alike; those of another level do not."""
 
 MOST_OFF: Final = 0.02
 """Share by which measured peaks may miss predicted ones before what was predicted does not hold."""
+
+_REASON_CHARACTERS: Final = 400
+
+
+def short_reason(reason: str, beside: int = 0) -> str:
+    """Return why something failed, as far as it fits a line with ``beside`` characters of other words."""
+    longest = _REASON_CHARACTERS - beside
+    return reason if len(reason) <= longest else f"{reason[: longest - 3]}..."
 
 
 class ShownPeaks(Protocol):

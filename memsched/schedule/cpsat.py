@@ -81,46 +81,77 @@ def solve(
         InternalError: CP-SAT's result contradicts liveness.
     """
     started = time.monotonic()
+    found = _solved(tasks, run, hint, lower_bound, upper_bound, prune=prune, max_variables=max_variables)
+    order = None if found.order is None else tuple(found.order)
+    peak = None if order is None else _peak(tasks, order)
+    return CpSatResult(order, peak, found.bound, found.status, found.variables, time.monotonic() - started)
 
-    def result(order: Sequence[int] | None, bound: int, status: CpSatStatus, variables: int = 0) -> CpSatResult:
-        found = None if order is None else tuple(order)
-        peak = None if found is None else _peak(tasks, found)
-        return CpSatResult(found, peak, bound, status, variables, time.monotonic() - started)
 
+class _Answer(FrozenValue, frozen=True):
+    """A `CpSatResult` as it is found."""
+
+    order: Sequence[int] | None
+    bound: int
+    status: CpSatStatus
+    variables: int = 0
+
+
+def _solved(
+    tasks: Tasks,
+    run: Run,
+    hint: Sequence[int] | None,
+    lower_bound: int,
+    upper_bound: int | None,
+    *,
+    prune: bool,
+    max_variables: int,
+) -> _Answer:
     if not len(tasks):
-        return result((), tasks.initial, "optimal")
+        return _Answer((), tasks.initial, "optimal")
     known = None
     if hint is not None:
         hint_peak = _peak(tasks, hint)
         if hint_peak <= lower_bound:
-            return result(hint, lower_bound, "optimal")
+            return _Answer(hint, lower_bound, "optimal")
         if upper_bound is None or hint_peak <= upper_bound:
             known, upper_bound = hint, hint_peak
     if upper_bound is not None and upper_bound < lower_bound:
-        return result(None, lower_bound, "infeasible")
+        return _Answer(None, lower_bound, "infeasible")
     program = formulate(tasks, prune=prune) if len(tasks) <= _MOST_TASKS else None
     if program is None or program.size() > max_variables:
-        return result(None, lower_bound, "refused", 0 if program is None else program.size())
+        return _Answer(None, lower_bound, "refused", 0 if program is None else program.size())
     model = _OrderModel(program, lower_bound, upper_bound, run.over)
     if not model.complete:
-        return result(known, lower_bound, "unknown" if known is None else "feasible", model.variables)
+        return _Answer(known, lower_bound, "unknown" if known is None else "feasible", model.variables)
     if hint is not None:
         model.add_hint(hint)
+    return _searched(tasks, model, run, known, lower_bound, upper_bound)
+
+
+def _searched(
+    tasks: Tasks,
+    model: _OrderModel,
+    run: Run,
+    known: Sequence[int] | None,
+    lower_bound: int,
+    upper_bound: int | None,
+) -> _Answer:
+    """Return what CP-SAT finds; ``known``, where there is one, is an order within ``upper_bound``."""
     outcome = model.search(run)
     bound = max(lower_bound, outcome.bound)
     if outcome.infeasible:
         if upper_bound is None or known is not None:
             raise InternalError("CP-SAT finds no order, although there is one", code="solver-contradicts")
-        return result(None, upper_bound + 1, "infeasible", model.variables)
+        return _Answer(None, upper_bound + 1, "infeasible", model.variables)
     if outcome.order is None:
-        return result(known, bound, "unknown" if known is None else "feasible", model.variables)
+        return _Answer(known, bound, "unknown" if known is None else "feasible", model.variables)
     peak = _peak(tasks, outcome.order)
     if peak > outcome.peak or (outcome.optimal and lower_bound < outcome.peak != peak):
         raise InternalError(
             f"CP-SAT claims a peak of {outcome.peak} bytes, but the order has {peak}", code="peak-claim"
         )
     order = known if known is not None and upper_bound == peak else outcome.order
-    return result(order, bound, "optimal" if outcome.optimal or peak <= bound else "feasible", model.variables)
+    return _Answer(order, bound, "optimal" if outcome.optimal or peak <= bound else "feasible", model.variables)
 
 
 def _peak(tasks: Tasks, order: Sequence[int]) -> int:

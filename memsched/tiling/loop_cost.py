@@ -25,6 +25,7 @@ __all__ = [
     "joined_bytes",
     "joins_rows",
     "lead_rows",
+    "rows_ahead",
 ]
 
 _OPS_AROUND = 5
@@ -182,15 +183,19 @@ def body_tensors(
             continue
         live[step.output] = parts[step.output]
         if step.output in loop.masked:
-            sizes = zip(loop.parts[step.output].sizes, loop.outside(step.output), strict=True)
-            masked = math.prod(size for size, pair in sizes if any(pair))
-            mask = aligned(masked * width[step.output], alignment)
+            mask = aligned(_masked(loop, step.output) * width[step.output], alignment)
             needed = (*live.values(), mask, *(() if in_place else (parts[step.output],)))
             found[needed] = None
         if step.output == loop.output:
             last[step.output] = len(loop.steps)
     needed_at_once = [tuple(sorted(sizes)) for sizes in found]
     return tuple(dict.fromkeys(sizes for sizes in needed_at_once if sum(sizes)))
+
+
+def _masked(loop: Loop, tensor: int) -> int:
+    """Return the elements of the mask of a tensor: along axes of which parts may lie outside."""
+    sizes = zip(loop.parts[tensor].sizes, loop.outside(tensor), strict=True)
+    return math.prod(size for size, pair in sizes if any(pair))
 
 
 def _padding_tensors(
@@ -240,6 +245,20 @@ def lead_rows(loop: Loop, row: int, padded_row: int) -> int:
             first = first_read[other] * padded_row
             needed = max(needed, -(-(end - first) // padded_row))
     return needed
+
+
+def rows_ahead(loop: Loop, row: int, padded_row: int, joined: int | None) -> int:
+    """Return the rows ahead of a loop's input, over which its output lies.
+
+    Args:
+        row, padded_row: As `lead_rows` takes them.
+        joined: The alignment, bytes, of rows that are joined to the input; None where it is padded.
+    """
+    lead = max(lead_rows(loop, row, padded_row), int(bool(loop.inner_pads)))
+    if joined is not None:
+        # Rows that are joined to an input say where it begins.
+        lead += -(loop.pads[0][0] + lead) % (joined // math.gcd(joined, padded_row))
+    return lead
 
 
 def added_ops(loop: Loop, *, unrolled: bool = False, most_joined: int | None = None) -> int:

@@ -13,7 +13,7 @@ import bisect
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from memsched.frozen import FrozenValue
@@ -33,7 +33,7 @@ from memsched.tiling.loop_cost import (
     body_tensors,
     joined_bytes,
     joins_rows,
-    lead_rows,
+    rows_ahead,
 )
 from memsched.tiling.loop_ways import (
     AXES,
@@ -379,10 +379,7 @@ class LoopSearch:
         padded_row = math.ceil(element[loop.input] * math.prod(rows[1:]))
         row = math.ceil(element[loop.output] * math.prod(loop.lengths[loop.output][1:]))
         padded, made = padded_row * rows[0], row * loop.lengths[loop.output][0]
-        lead = max(lead_rows(loop, row, padded_row), int(bool(loop.inner_pads)))
-        if self._joined:
-            # Rows that are joined to an input say where it begins.
-            lead += -(loop.pads[0][0] + lead) % (self._alignment // math.gcd(self._alignment, padded_row))
+        lead = rows_ahead(loop, row, padded_row, self._alignment if self._joined else None)
         together, apart = padded + lead * padded_row, self._up(padded) + self._up(made)
         size, dies = self._graph.tensors[loop.input].size, self._dies(loop.input, group.ops[-1])
         copied = any(map(any, loop.pads))
@@ -392,13 +389,8 @@ class LoopSearch:
             aligned_rows = (begin - size - loop.pads[0][1] * padded_row) % self._alignment == 0
             return self._pads_over or (self._joined and aligned_rows and joins_rows(loop, outer, begin - size))
 
-        rules = {"in_place": self._in_place, "pads_over": self._pads_over}
-        width = {tensor: math.ceil(self._element(tensor, range(RANK))) for tensor in loop.parts}
-        tensors = body_tensors(loop, element, width, alignment=self._alignment, **rules)
-        if self._unrolled:
-            tensors = (*tensors, (joined_bytes(loop, element[loop.output], self._alignment),))
+        tensors = self._body_tensors(loop, element)
         inner = max(map(sum, tensors))
-
         read, aside = (
             sum(self._up(self._graph.tensors[tensor].size) for tensor in ends)
             for ends in (loop.side_inputs, (*loop.side_inputs, *loop.side_outputs))
@@ -436,6 +428,14 @@ class LoopSearch:
         )
         before = self._footprints[group.ops[0] - 1] if group.ops[0] else 0
         return after_step(cost, before, before - interval.base - read - self._up(size)) if before else cost
+
+    def _body_tensors(self, loop: Loop, element: Mapping[int, float]) -> tuple[tuple[int, ...], ...]:
+        """Return the bytes of what a loop's tiles need at once, for each step of a tile."""
+        rules = {"in_place": self._in_place, "pads_over": self._pads_over}
+        width = {tensor: math.ceil(self._element(tensor, range(RANK))) for tensor in loop.parts}
+        tensors = body_tensors(loop, element, width, alignment=self._alignment, **rules)
+        joined = ((joined_bytes(loop, element[loop.output], self._alignment),),) if self._unrolled else ()
+        return tensors + joined
 
     def _up(self, size: int) -> int:
         return aligned(size, self._alignment)

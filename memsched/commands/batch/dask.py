@@ -26,6 +26,7 @@ from memsched.formats.files import read_source
 from memsched.formats.known import capability, format_in
 from memsched.report.values.batch import SavedModel
 from memsched.runtimes.child import temporary_folder
+from memsched.search.limits import POLL_SECONDS
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -35,7 +36,6 @@ __all__ = ["DaskCluster"]
 _BESIDE = PurePath("model")
 _TARGET = "target/target.toml"
 _RUNNING = "running"
-_POLL_SECONDS = 0.05
 _LOST_SECONDS = 20.0
 """Without a word of the scheduler, until its models are given up."""
 
@@ -114,7 +114,7 @@ class DaskCluster:
                 seen = time.monotonic()
             elif time.monotonic() - seen > _LOST_SECONDS:
                 raise ProcessDiedError("the cluster's scheduler is gone")
-            time.sleep(_POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def cancel(self) -> None:
         """Let nothing more begin; what a worker works on it ends, and its result is dropped."""

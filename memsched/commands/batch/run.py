@@ -20,13 +20,13 @@ from memsched.formats.staging import make_folder, staged_files
 from memsched.frozen import FrozenValue
 from memsched.report.batch import Row, Status, dump_csv, dump_html, dump_summary, summary
 from memsched.report.values.batch import BatchOptionsSection, BatchReport, SavedModel
+from memsched.search.limits import POLL_SECONDS
 
 __all__ = ["SUMMARIES", "BatchResult", "Event", "JobRunner", "run_batch"]
 
 SUMMARIES = ("batch.csv", "batch.html", "batch.json")
 """Written into the folder of the outputs, the one that names the others' files last."""
 
-_POLL_SECONDS = 0.1
 _REPORT = ".json"
 
 
@@ -134,7 +134,7 @@ class _BatchState:
         """Run all models, and take what comes of each."""
         pending = {threads.submit(self._one, index): index for index in range(len(self._models))}
         while pending and not self.stopped:
-            done, _ = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+            done, _ = wait(pending, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
             self.stopped = stop()
             for future in sorted(done, key=pending.__getitem__):
                 index = pending.pop(future)

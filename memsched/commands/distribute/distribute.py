@@ -7,7 +7,7 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -41,7 +41,7 @@ from memsched.formats.module import Module
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.formats.stated_sizes import stated
 from memsched.frozen import FrozenValue
-from memsched.graph.distribution import Distribution
+from memsched.graph.distribution import Axis, Distribution
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.devices.program import Throttle
 from memsched.runtimes.known import row_runner_of
@@ -236,6 +236,47 @@ def _planned(
 ) -> DistributedNetwork:
     graph, weights, home = module.graph, writer.constant_bytes(), request.home
     refused = inexpressible(graph, format_of(module).dialect(module), weights)
+    found = _fitting(module, writer, cluster, request, run, refused)
+    space = Space.of(graph, [share.op for share in found.ordered.plan.shares], weights, refused)
+    return DistributedNetwork(
+        module=module,
+        data=data,
+        cluster=cluster,
+        cluster_path=path,
+        dropped=dropped,
+        request=request,
+        plan=found.ordered.plan,
+        ordered=found.ordered,
+        followed=found.followed,
+        models=found.models,
+        memory=found.memory,
+        single=_baseline(by_rule(space, cluster, run, "single", home=home), cluster),
+        even=_baseline(by_rule(space, cluster, run, "even", home=home), cluster),
+        executed=None,
+        interrupted=run.stop(),
+        seconds=run.elapsed(),
+    )
+
+
+class _FittingPlan(FrozenValue, frozen=True):
+    """A plan with the devices' models, whose memory, as the runtime will show it, the devices have."""
+
+    ordered: OrderedPlan
+    followed: ResolvedPlan
+    models: DeviceModels
+    memory: tuple[int, ...]
+
+
+def _fitting(
+    module: Module,
+    writer: PartWriter,
+    cluster: Cluster,
+    request: DistributionRequest,
+    run: Run,
+    refused: Collection[tuple[int, Axis]],
+) -> _FittingPlan:
+    """Return the best plan that fits with what the runtime copies beside it, for which room is kept step by step."""
+    graph, weights = module.graph, writer.constant_bytes()
     search, left = run.within(_AGAIN) if run.limits.time_limit is None else _less_reading(run), cluster
     needed: tuple[int, ...] = ()
     for attempt in range(_ATTEMPTS):
@@ -248,7 +289,7 @@ def _planned(
                 metric=request.metric,
                 weights=weights,
                 refused=refused,
-                home=home,
+                home=request.home,
             )
         except NoPlanFitsError:
             if not attempt:
@@ -259,34 +300,13 @@ def _planned(
         followed, models = _models(module, writer, plan)
         memory = _memory(module, followed, models)
         if all(used <= device.memory for used, device in zip(memory, cluster.devices, strict=True)):
-            break
-        # Room is kept for what the runtime copies beside the plan.
+            return _FittingPlan(ordered, followed, models, memory)
         needed, left = memory, _less_memory(cluster, left, memory, plan.memory)
         if search.limits.time_limit is not None:
             search = search.again(search.until(_AGAIN).limits)
         else:
             search = run.within(_AGAIN ** (attempt + 2))
-    else:
-        raise _too_small(graph.name, cluster, needed)
-    space = Space.of(graph, [share.op for share in plan.shares], weights, refused)
-    return DistributedNetwork(
-        module=module,
-        data=data,
-        cluster=cluster,
-        cluster_path=path,
-        dropped=dropped,
-        request=request,
-        plan=plan,
-        ordered=ordered,
-        followed=followed,
-        models=models,
-        memory=memory,
-        single=_baseline(by_rule(space, cluster, run, "single", home=home), cluster),
-        even=_baseline(by_rule(space, cluster, run, "even", home=home), cluster),
-        executed=None,
-        interrupted=run.stop(),
-        seconds=run.elapsed(),
-    )
+    raise _too_small(graph.name, cluster, needed)
 
 
 def _models(module: Module, writer: PartWriter, plan: Distribution) -> tuple[ResolvedPlan, DeviceModels]:

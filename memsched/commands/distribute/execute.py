@@ -21,6 +21,7 @@ from memsched.runtimes.devices.parent import run_cluster, run_each, time_cluster
 from memsched.runtimes.devices.program import Throttle
 from memsched.runtimes.known import row_runner_of
 from memsched.runtimes.special import Special, judged, mixed_feed, rng_of, tried
+from memsched.runtimes.values import INTEGER_BOUNDS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,8 +35,6 @@ _LEAST_STEP: Final = 0.04
 """Seconds that a step of a throttled run is to take on average: a busy machine makes processes wait."""
 
 _REFERENCE: Final = "memsched.runtimes.devices.worker:reference"
-_INTEGER_BOUNDS: Final = (4, 2, 1)
-"""Integers are often indices: where the first bound is too large, smaller ones may not be."""
 
 
 class DistributedRun(FrozenValue, frozen=True):
@@ -91,44 +90,36 @@ def execute(
     runner = row_runner_of(module.format)
     asked = {"runtime": runner.parts, "names": runner.row_request(module).get("names", ())}
     request = {**asked, "model": source, "feeds": feeds, "outputs": names}
-    whole = run_in_child(_REFERENCE, request, 10 * patience_seconds)
-    if not whole.ok:
-        problem = f"{runner.name} does not run the model as given: {_short(whole.reason)}"
-        raise VerificationError(problem, code="not-run", location=module.path)
+    whole = _whole(request, runner.name, module.path, 10 * patience_seconds)
+    feed = feeds[whole["feed"]]
     programs = [program_of(followed, device, models[device]) for device in range(followed.plan.devices)]
-    run = run_cluster(
-        programs,
-        given_sends(followed),
-        part,
-        feeds[whole.value["feed"]],
-        runtime=runner.parts,
-        patience_seconds=patience_seconds,
-        on_start=on_start,
-    )
+    how: dict[str, Any] = {"runtime": runner.parts, "patience_seconds": patience_seconds}
+    run = run_cluster(programs, given_sends(followed), part, feed, on_start=on_start, **how)
     check_bytes(followed.plan, run)
-    found = _compared(run, whole.value["outputs"], [run.outputs[name] for name in names], whole.value["activations"])
+    found = _compared(run, whole["outputs"], [run.outputs[name] for name in names], whole["activations"])
     if found.relative_error <= TOLERANCE:
 
         def run_all(fed: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
-            how: dict[str, Any] = {"runtime": runner.parts, "patience_seconds": patience_seconds}
             outputs = run_each(programs, given_sends(followed), part, fed, **how)
             return [[one[name] for name in names] for one in outputs]
 
-        pair = _ClusterPair({**request, "feeds": [feeds[whole.value["feed"]]]}, seed, 10 * patience_seconds, run_all)
+        pair = _ClusterPair({**request, "feeds": [feed]}, seed, 10 * patience_seconds, run_all)
         found = replace(found, special=judged(tried(pair, bounds=(0,), tolerance=TOLERANCE)))
     if not throttles:
         return found
-    throttled = time_cluster(
-        programs,
-        given_sends(followed),
-        part,
-        feeds[whole.value["feed"]],
-        throttles,
-        runtime=runner.parts,
-        slower=_slow_motion(followed.plan, run.seconds, throttles),
-        patience_seconds=patience_seconds,
-    )
+    slower = _slow_motion(followed.plan, run.seconds, throttles)
+    throttled = time_cluster(programs, given_sends(followed), part, feed, throttles, slower=slower, **how)
     return replace(found, throttled=throttled)
+
+
+def _whole(request: Mapping[str, Any], runtime: str, path: str, seconds: float) -> Mapping[str, Any]:
+    """Return what the model as given makes of the first feed that it runs on."""
+    found = run_in_child(_REFERENCE, request, seconds)
+    if not found.ok:
+        problem = f"{runtime} does not run the model as given: {_short(found.reason)}"
+        raise VerificationError(problem, code="not-run", location=path)
+    value: Mapping[str, Any] = found.value
+    return value
 
 
 class _ClusterPair:
@@ -224,7 +215,7 @@ def _feeds(inputs: Sequence[Tensor], seed: int, path: str) -> list[dict[str, np.
             raise ModelError(problem, code="no-random-inputs", location=path, action="use --no-run")
     integers = any(np.dtype(tensor.dtype).kind in "iu" for tensor in inputs)
     found = []
-    for bound in _INTEGER_BOUNDS if integers else _INTEGER_BOUNDS[:1]:
+    for bound in INTEGER_BOUNDS if integers else INTEGER_BOUNDS[:1]:
         rng = np.random.default_rng(seed)
         found.append({one.name: random_values(one.dtype, one.shape or (), rng, high=bound) for one in inputs})
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 from memsched.errors import InternalError, ModelError
 from memsched.frozen import FrozenValue
@@ -20,10 +21,14 @@ from memsched.ops.ranges import deduce, whole
 from memsched.ops.rules import Geometry, Refusal, Shift
 from memsched.tiling.runs import OpPiece, run_of
 
-__all__ = ["COMPUTING", "TRANSFERRING", "DeviceOp", "Holder", "ResolvedPlan", "TensorPart", "follow", "whole_of"]
+__all__ = ["DeviceOp", "Half", "Holder", "ResolvedPlan", "TensorPart", "follow", "whole_of"]
 
-TRANSFERRING, COMPUTING = 0, 1
-"""The two halves of a step."""
+
+class Half(IntEnum):
+    """The two halves of a step."""
+
+    TRANSFERRING = 0
+    COMPUTING = 1
 
 
 class TensorPart(FrozenValue, frozen=True):
@@ -100,7 +105,7 @@ class Holder:
 
         What the step itself computes is joined as it is computed.
         """
-        when = (step, COMPUTING)
+        when = (step, Half.COMPUTING)
         found = self._covered(tensor, region)
         if isinstance(found, PartConcat) and all(self.pieces[leaf.part].born < when for leaf in leaves(found)):
             found = PartSlice(self._gather(graph, tensor, region, found, step), region)
@@ -131,9 +136,9 @@ class Holder:
         return None if found is None else _renumbered(found, near)
 
     def _gather(self, graph: Graph, tensor: int, region: Region, found: Cover, step: int) -> int:
-        number = self.hold(graph, tensor, region, (step, TRANSFERRING))
+        number = self.hold(graph, tensor, region, (step, Half.TRANSFERRING))
         self.gathered[number] = found
-        self._use(found, (step, TRANSFERRING), number)
+        self._use(found, (step, Half.TRANSFERRING), number)
         return number
 
     def _use(self, found: Cover, when: tuple[int, int], user: int) -> None:
@@ -176,20 +181,20 @@ def follow(graph: Graph, plan: Distribution, dialect: Dialect) -> ResolvedPlan:
     sent: list[tuple[Cover | None, ...]] = []
     received: list[tuple[tuple[int, ...], ...]] = []
     for step, transfers in enumerate([*(one.transfers for one in plan.steps), plan.results]):
-        when = (step, TRANSFERRING)
+        when = (step, Half.TRANSFERRING)
         sent.append(_sent(graph, devices, transfers, when))
         received.append(_received(graph, devices, transfers, when))
         for device, holder in enumerate(devices):
             for tensor in dict.fromkeys(one.tensor for one in transfers if device in one.targets):
                 holder.consolidate(graph, tensor, step)
         if step < len(plan.steps):
-            ahead, during = plan.steps[step].ahead, (step, COMPUTING)
+            ahead, during = plan.steps[step].ahead, (step, Half.COMPUTING)
             sent[-1] += _sent(graph, devices, ahead, during)
             for device, computations in enumerate(plan.steps[step].computations):
-                made = tuple(runs.run(devices, device, one, (step, COMPUTING)) for one in computations)
+                made = tuple(runs.run(devices, device, one, (step, Half.COMPUTING)) for one in computations)
                 devices[device].runs.append(made)
             received[-1] += _received(graph, devices, ahead, during)
-    end = (len(plan.steps), COMPUTING)
+    end = (len(plan.steps), Half.COMPUTING)
     outputs = tuple(
         (tensor, _found(graph, devices, plan.home, tensor, whole_of(graph, tensor), end)) for tensor in graph.outputs
     )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from memsched.commands.distribute.follow import COMPUTING, TRANSFERRING, DeviceOp, Holder, ResolvedPlan, whole_of
+from memsched.commands.distribute.follow import DeviceOp, Half, Holder, ResolvedPlan, whole_of
 from memsched.errors import InternalError
 from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Attributes, Dialect
@@ -248,9 +248,9 @@ def program_of(followed: ResolvedPlan, device: int, models: Sequence[StepModel |
                 sends_ahead=tuple(_sends(followed, step, ahead, device)),
                 receives_ahead=tuple(_receives(followed, step, ahead, device, arriving)),
                 gathers=tuple(_gather(followed, holder, number, arriving) for number in gathered.get(step, ())),
-                sent=tuple(dropped.get((step, TRANSFERRING), ())),
+                sent=tuple(dropped.get((step, Half.TRANSFERRING), ())),
                 run=None if model is None else _model_run(holder, model),
-                done=tuple(key for key in dropped.get((step, COMPUTING), ()) if key not in inner),
+                done=tuple(key for key in dropped.get((step, Half.COMPUTING), ()) if key not in inner),
             )
         )
     outputs: tuple[tuple[str, ArrayAssembly], ...] = ()
@@ -304,7 +304,7 @@ def _arriving(holder: Holder) -> dict[int, int]:
     for number, users in holder.used_by.items():
         piece = holder.pieces[number]
         user = min(users)
-        received = piece.born[1] == TRANSFERRING and number not in holder.gathered
+        received = piece.born[1] == Half.TRANSFERRING and number not in holder.gathered
         only = len(users) == 1 and user >= 0 and holder.pieces[user].born == piece.born
         # Of pieces that overlap, only a part may be taken.
         if received and only and PartSlice(number, piece.region) in leaves(holder.gathered[user]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -11,7 +10,7 @@ import msgspec
 
 from memsched.arguments import checked
 from memsched.check.stages import check_rows, check_stages
-from memsched.commands.declared import check_given
+from memsched.commands.declared import check_given, from_keywords
 from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.place import Request, prepare
 from memsched.commands.options import PipelineOptions
@@ -33,6 +32,7 @@ from memsched.lowering.apply import apply_target
 from memsched.pipeline.possible import explain
 from memsched.pipeline.prices import StageMemory
 from memsched.pipeline.simulate import Simulation, simulate
+from memsched.planning.values import TargetModule
 from memsched.runtimes.kernels import kernel_seconds
 from memsched.runtimes.known import check_runner
 from memsched.runtimes.values import Verification
@@ -183,91 +183,137 @@ def pipeline(
     Raises:
         MemschedError: The subclass and its message say which file, operator or option is at fault.
     """
+    options = from_keywords(PipelineOptions, locals())
     check_given(PipelineOptions, scheduler=scheduler, balance=balance, profile=profile, skips=skips)
-    started = time.monotonic()
-    run = Run.of(Limits(None if effort is not None else time_limit, seed, workers, effort=effort), started, stop=stop)
+    return _staged(source, options, stop)
+
+
+class _PipelineTask(FrozenValue, frozen=True):
+    """A model that is to be cut, and what was asked for.
+
+    Attributes:
+        timed: The network whose layers take as long as they are said to.
+    """
+
+    data: bytes
+    module: Module
+    rules: Target
+    prepared: TargetModule
+    network: Network
+    constraints: Constraints
+    timed: _TimedNetwork
+    options: PipelineOptions
+
+
+def _staged(source: str | bytes, options: PipelineOptions, stop: Callable[[], bool] | None) -> StagedModel:
+    time_limit = None if options.effort is not None else options.time_limit
+    limits = Limits(time_limit, options.seed, options.workers, effort=options.effort)
+    run = Run.of(limits, stop=stop)
+    task = _task_of(source, options)
+    module, network, constraints = task.module, task.network, task.constraints
+    schedule = _cut(task, run)
+    check_stages(network, schedule, constraints)
+    parts = figures(network, schedule.stages, options.stages, options.skips)
+    check_rows(network, schedule, parts)
+    written, notes = _written(task, parts, run)
+    if options.balance == "memory":
+        schedule = _as_measured(schedule, written.segments, rewriting=not {"tile", "remat"}.isdisjoint(options.allow))
+        check_stages(network, schedule, constraints)
+    simulation = simulate(
+        task.timed.network,
+        schedule,
+        task.timed.rules,
+        skips=options.skips,
+        activations=[segment.arena for segment in written.segments],
+        computing=task.timed.computing,
+    )
+    return StagedModel(
+        module=module,
+        target=task.rules,
+        network=network,
+        constraints=constraints,
+        scheduler=options.scheduler,
+        balance=options.balance,
+        profile=options.profile,
+        schedule=schedule,
+        figures=parts,
+        simulation=simulation,
+        baseline=_baseline(task.timed.network, schedule, constraints, task.timed.rules),
+        segments=written.segments,
+        annotated=capability(module, Stages).annotate_stages(module, schedule.stages) if options.annotate else None,
+        verification=written.verification,
+        notes=(*notes, *written.notes),
+        interrupted=run.stop(),
+        seed=options.seed,
+        seconds=run.elapsed(),
+    )
+
+
+def _task_of(source: str | bytes, options: PipelineOptions) -> _PipelineTask:
     data, path = read_source(source)
-    module = load_module(data, path, stated(input_shapes, dims))
-    rules = load_target(target or _DEFAULT_TARGET)
+    module = load_module(data, path, stated(options.input_shapes, options.dims))
+    rules = load_target(options.target or _DEFAULT_TARGET)
     if rules.pipeline is None:
         action = f"add a [pipeline] table, as in {_DEFAULT_TARGET}"
         raise UsageError(f"target '{rules.name}' states no pipeline", code="no-pipeline", action=action)
-    if verify:
+    if options.verify:
         check_runner(module)
-    prepared = prepare(module, rules, in_place=in_place)
+    prepared = prepare(module, rules, in_place="inplace" in options.allow)
     network = network_of(module, prepared.lowered[0].graph)
     constraints = Constraints(
-        stages,
-        _named(network, cut_after, "--cut-at"),
-        _named(network, never_cut, "--never-cut"),
-        children_together,
-        skips,
+        options.stages,
+        _named(network, options.cut_after, "--cut-at"),
+        _named(network, options.never_cut, "--never-cut"),
+        options.children_together,
+        options.skips,
     )
-    _check_request(network, constraints, scheduler, balance)
+    _check_request(network, constraints, options.scheduler, options.balance)
     timed = _TimedNetwork(network, rules.pipeline, "")
-    if profile == "model":
-        timed = _measured(network, rules.pipeline, kernel_seconds(module, data, seed=seed))
+    if options.profile == "model":
+        timed = _measured(network, rules.pipeline, kernel_seconds(module, data, seed=options.seed))
+    return _PipelineTask(data, module, rules, prepared, network, constraints, timed, options)
+
+
+def _cut(task: _PipelineTask, run: Run) -> StageSchedule:
+    """Return the stages, found with a share of what ``run`` may take."""
+    options, effort, rules = task.options, task.options.effort, task.rules.pipeline
     share = run.again(run.until(_SCHEDULING_SHARE).limits)
     cutting = share.limits if effort is None else replace(share.limits, effort=_CUTTING_SHARE * effort)
     if effort is not None:
         share = run.within(_SCHEDULING_SHARE - _CUTTING_SHARE)
-    cost = _stage_memory(module.graph, prepared.target, share, reorder=reorder)
-    by_time = timed if balance == "time" else _TimedNetwork(network, rules.pipeline, "")
-    schedule = _schedule(by_time.network, constraints, scheduler, balance, by_time.rules, cutting, cost)
+    cost = _stage_memory(task.module.graph, task.prepared.target, share, reorder="reorder" in options.allow)
+    by_time = task.timed if options.balance == "time" or rules is None else _TimedNetwork(task.network, rules, "")
+    schedule = _schedule(
+        by_time.network, task.constraints, options.scheduler, options.balance, by_time.rules, cutting, cost
+    )
     # Only the orders of stages count what the search for the cut does: it gets the other half whole.
     if effort is not None:
         run.spend(_CUTTING_SHARE * effort)
-    check_stages(network, schedule, constraints)
-    parts = figures(network, schedule.stages, stages, skips)
-    check_rows(network, schedule, parts)
-    permitted = Permissions(tile, remat, extra_percent=max_extra_macs)
-    request = Request(run.within(1 - _SCHEDULING_SHARE) if effort is not None else run, "auto" if reorder else "file")
+    return schedule
+
+
+def _written(task: _PipelineTask, parts: Sequence[StageFigures], run: Run) -> tuple[StageFiles, tuple[str, ...]]:
+    """Return a file for each stage, rewritten as far as the files then do what the whole does, and notes."""
+    module, options = task.module, task.options
     made = capability(module, Stages).cutter(module)
+    in_place = "inplace" in options.allow
 
     def files(permitted: Permissions, request: Request) -> StageFiles:
         segments = tuple(
-            stage_file(module, made, network, part, index, stages, rules, request, permitted, in_place)
+            stage_file(
+                module, made, task.network, part, index, options.stages, task.rules, request, permitted, in_place
+            )
             for index, part in enumerate(parts)
         )
         check_segments(module, [segment.segment for segment in segments])
-        if not verify:
+        if not options.verify:
             return StageFiles(segments, None, ("verification was not asked for",))
         exact = not (permitted.tile or permitted.remat)
-        return StageFiles(segments, *run_in_order(data, module, segments, seed, exact=exact))
+        return StageFiles(segments, *run_in_order(task.data, module, segments, options.seed, exact=exact))
 
-    written, notes = first_that_holds(files, permitted, request)
-    segments = written.segments
-    if balance == "memory":
-        schedule = _as_measured(schedule, segments, rewriting=tile or remat)
-        check_stages(network, schedule, constraints)
-    simulation = simulate(
-        timed.network,
-        schedule,
-        timed.rules,
-        skips=skips,
-        activations=[segment.arena for segment in segments],
-        computing=timed.computing,
-    )
-    return StagedModel(
-        module=module,
-        target=rules,
-        network=network,
-        constraints=constraints,
-        scheduler=scheduler,
-        balance=balance,
-        profile=profile,
-        schedule=schedule,
-        figures=parts,
-        simulation=simulation,
-        baseline=_baseline(timed.network, schedule, constraints, timed.rules),
-        segments=segments,
-        annotated=capability(module, Stages).annotate_stages(module, schedule.stages) if annotate else None,
-        verification=written.verification,
-        notes=(*notes, *written.notes),
-        interrupted=run.stop(),
-        seed=seed,
-        seconds=time.monotonic() - started,
-    )
+    permitted = Permissions("tile" in options.allow, "remat" in options.allow, extra_percent=options.max_extra_macs)
+    left = run.within(1 - _SCHEDULING_SHARE) if options.effort is not None else run
+    return first_that_holds(files, permitted, Request(left, "auto" if "reorder" in options.allow else "file"))
 
 
 class _TimedNetwork(FrozenValue, frozen=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -176,61 +175,35 @@ def _relay(
     stop: Callable[[], bool] | None,
     on_progress: Callable[[Progress], None] | None,
 ) -> RelayModel:
-    started = time.monotonic()
     limits = Limits(None if options.effort is not None else options.time_limit, options.seed, effort=options.effort)
-    run = Run.of(limits, started, stop=stop, on_progress=on_progress)
-    asked = parse_budget(options.budget) if isinstance(options.budget, str) else options.budget
-    data, path = read_source(source)
-    given_module = load_module(data, path, LoadOptions(dict(options.input_shapes), dict(options.dims)))
-    target = load_target(options.target or "tflm")
-    rules = runtime_of(given_module, target).relay_rules()
-    if rules is None:
-        raise UsageError(
-            f"'{given_module.path}' for target '{target.name}' is not executed in one block of memory",
-            code="no-block",
-            action="give a TFLite model and --target tflm, or a target like it",
-        )
-    rules.check(given_module)
-    if options.verify:
-        check_runner(given_module, target)
-    cut = as_cut(given_module, data, options, run)
-    module = cut.module
-    if not module.graphs[0].ops:
-        raise ModelError(f"'{module.path}' has no operators: there is nothing to cut", code="no-operators")
-    prepared = prepare(module, target, in_place="inplace" in options.allow)
-    given = rules.needs(data).total(rules.bits)
-    budget = asked.of(given) if isinstance(asked, Percentage) else asked
+    run = Run.of(limits, stop=stop, on_progress=on_progress)
+    task = _task_of(source, options, run)
+    module, rules = task.cut.module, task.rules
     searching = run.until(1 - _share_to_end(module, options))
-    found = _search(module, prepared, rules, options, searching, budget)
+    found = _search(module, task.prepared, rules, options, searching, task.budget)
     best = found.best
-    files, layout = _optimized(best, searching, budget)
-    single = min(given, best.costs.needed((0, len(best.costs.cuts.order))))
-    block = _block(best.costs, files, layout)
-    whole = (0, len(best.costs.cuts.order))
-    if whole in best.costs.files and block[rules.bits] > aligned(single):
-        # What is handed over lies apart and must be movable, which may take more than cutting saves.
-        files, layout = (best.costs.files[whole],), lay_out(best.costs.cuts, [whole])
-        block = _block(best.costs, files, layout)
+    single = min(task.given, best.costs.needed((0, len(best.costs.cuts.order))))
+    files, layout, block = _best_files(best, searching, task.budget, single)
     check_segments(module, [one.segment for one in files])
     verification: RelayRun | None = None
     notes: tuple[str, ...] = ("verification was not asked for",)
     interrupted = run.stop()
     if options.verify:
-        verification, notes = _verified(cut, data, files, rules, options, run)
+        verification, notes = _verified(task.cut, task.data, files, rules, options, run)
     return RelayModel(
-        source=given_module,
+        source=task.source,
         module=module,
-        io=cut.io,
-        target=target,
+        io=task.cut.io,
+        target=task.target,
         options=options,
         rules=rules,
         cuts=best.costs.cuts,
         layout=layout,
         stages=files,
-        given=given,
+        given=task.given,
         single=single,
         block=block,
-        budget=budget,
+        budget=task.budget,
         least=None if _rewriting(options) else min(*(one.least for one in found.tried), block[rules.bits]),
         estimate=min(*(one.split.estimate for one in found.tried), block[rules.bits]),
         orders=len(found.tried),
@@ -239,8 +212,69 @@ def _relay(
         verification=verification,
         notes=notes,
         interrupted=interrupted,
-        seconds=time.monotonic() - started,
+        seconds=run.elapsed(),
     )
+
+
+class _RelayTask(FrozenValue, frozen=True):
+    """A model that is to be cut.
+
+    Attributes:
+        source: The model as given.
+        given: What it takes, bytes, as ``budget``.
+    """
+
+    data: bytes
+    source: Module
+    target: Target
+    rules: RelayRules
+    cut: CutModel
+    prepared: TargetModule
+    given: int
+    budget: int | None
+
+
+def _task_of(source: str | bytes, options: RelayOptions, run: Run) -> _RelayTask:
+    asked = parse_budget(options.budget) if isinstance(options.budget, str) else options.budget
+    data, path = read_source(source)
+    module = load_module(data, path, LoadOptions(dict(options.input_shapes), dict(options.dims)))
+    target = load_target(options.target or "tflm")
+    rules = runtime_of(module, target).relay_rules()
+    if rules is None:
+        raise UsageError(
+            f"'{module.path}' for target '{target.name}' is not executed in one block of memory",
+            code="no-block",
+            action="give a TFLite model and --target tflm, or a target like it",
+        )
+    rules.check(module)
+    if options.verify:
+        check_runner(module, target)
+    cut = as_cut(module, data, options, run)
+    if not cut.module.graphs[0].ops:
+        raise ModelError(f"'{cut.module.path}' has no operators: there is nothing to cut", code="no-operators")
+    prepared = prepare(cut.module, target, in_place="inplace" in options.allow)
+    given = rules.needs(data).total(rules.bits)
+    budget = asked.of(given) if isinstance(asked, Percentage) else asked
+    return _RelayTask(data, module, target, rules, cut, prepared, given, budget)
+
+
+def _best_files(
+    best: _Candidate, run: Run, budget: int | None, single: int
+) -> tuple[tuple[StageFile, ...], RelayLayout, dict[int, int]]:
+    """Return the stages' files, where what they hand over lies, and the bytes of the block by the bits of a pointer.
+
+    Args:
+        single: Bytes that the model takes in one stage.
+    """
+    costs = best.costs
+    files, layout = _optimized(best, run, budget)
+    block = _block(costs, files, layout)
+    whole = (0, len(costs.cuts.order))
+    if whole in costs.files and block[costs.rules.bits] > aligned(single):
+        # What is handed over lies apart and must be movable, which may take more than cutting saves.
+        files, layout = (costs.files[whole],), lay_out(costs.cuts, [whole])
+        block = _block(costs, files, layout)
+    return files, layout, block
 
 
 def _rewriting(options: RelayOptions) -> bool:

@@ -21,6 +21,7 @@ from memsched.errors import ModelError, VerificationError
 from memsched.runtimes.child import temporary_folder
 from memsched.runtimes.devices.measured import ClusterRun, DeviceRun, PassTimes, ThrottledRun
 from memsched.runtimes.devices.program import CALLER, ArrayAssembly, DeviceProgram, Send, Throttle
+from memsched.search.limits import POLL_SECONDS
 from memsched.search.messages import Channel, LostError
 from memsched.search.processes import Death, start_process
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["ClusterRunError", "run_cluster", "run_each", "time_cluster"]
 
 _WORKER: Final = "memsched.runtimes.devices.worker"
-_POLL_SECONDS: Final = 0.05
 _LOG_CHARACTERS: Final = 300
 
 
@@ -339,7 +339,7 @@ class _Team:
             for device in range(len(self._programs)):
                 selector.register(self._control[device], selectors.EVENT_READ, device)
             while len(answers) < len(self._programs):
-                ready = selector.select(_POLL_SECONDS)
+                ready = selector.select(POLL_SECONDS)
                 for key, _ in ready:
                     try:
                         answers[key.data] = self._control[key.data].hear()
@@ -371,7 +371,7 @@ class _Team:
         until = time.monotonic() + 2.0
         while time.monotonic() < until:
             self._check(until, doing)
-            time.sleep(_POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
         raise ClusterRunError("the connection to a device was lost", code="connection-lost", location=doing)
 
     def _death(self, device: int, code: int) -> str:

@@ -36,10 +36,10 @@ from memsched.runtimes.devices.wire import (
 )
 from memsched.search.messages import Channel, LostError
 from memsched.search.processes import end_with_parent
+from memsched.units import KIB
 
 __all__ = ["main", "reference"]
 
-_KIB: Final = 1024
 _OWN_ROOM: Final = 16 << 20
 """Bytes beside the device's memory for what the process itself takes: sockets, arguments, fragments."""
 
@@ -367,7 +367,7 @@ def _resident_bytes(*, peak: bool = False, wanted: str = "VmRSS:") -> int | None
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
             if line.startswith(wanted):
-                return int(line.split()[1]) * _KIB
+                return int(line.split()[1]) * KIB
     return None
 
 

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from memsched.frozen import FrozenValue
-from memsched.runtimes.child import run_in_child, temporary_folder
+from memsched.runtimes.child import TIMEOUT, run_in_child, temporary_folder
 from memsched.runtimes.slowdown import most_times
 
 __all__ = ["DefaultInterpreter", "InterpreterComparison", "InterpreterMemory"]
 
 _MEASURE: Final = "memsched.runtimes.litert.interpreter:measure"
 _TAKE_TURNS: Final = "memsched.runtimes.litert.interpreter:take_turns"
-_TIMEOUT: Final = 300.0
 _TIMED: Final = 20.0
 """Seconds after which no round of turns is begun."""
 
@@ -155,7 +154,7 @@ def _memory(figures: Sequence[Mapping[str, int]]) -> InterpreterMemory:
 
 
 def _child(function: str, request: Mapping[str, Any]) -> Mapping[str, Any] | str:
-    result = run_in_child(function, request, _TIMEOUT)
+    result = run_in_child(function, request, TIMEOUT)
     if not result.ok:
         return result.reason or result.status
     value: Mapping[str, Any] = result.value

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from memsched.errors import UsageError
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.formats.tflite.schema import TensorSlot
-from memsched.runtimes.child import run_in_child
+from memsched.runtimes.child import TIMEOUT, run_in_child
 from memsched.runtimes.package import LITERT
 
 __all__ = ["resize", "shapes_at"]
-
-_TIMEOUT: Final = 300.0
 
 
 def resize(data: bytes, shapes: Mapping[str, Sequence[int]]) -> bytes:
@@ -51,7 +49,7 @@ def resize(data: bytes, shapes: Mapping[str, Sequence[int]]) -> bytes:
         problem = f"this input has {len(main.tensors[inputs[ranks[0]]].shape)} axes"
         raise UsageError(problem, code="other-rank", location=f"--input-shape {ranks[0]}")
     request = {"model": data, "shapes": {str(inputs[name]): list(shape) for name, shape in wanted.items()}}
-    result = run_in_child(f"{__name__}:shapes_at", request, _TIMEOUT)
+    result = run_in_child(f"{__name__}:shapes_at", request, TIMEOUT)
     if not result.ok:
         problem = f"LiteRT cannot resize the model: {' '.join((result.reason or '').split())[:300]}"
         raise UsageError(problem, code="not-resizable", location=said)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from memsched.runtimes.inputs import random_values
 from memsched.runtimes.litert.draws import draw_mismatch, with_same_seeds
-from memsched.runtimes.row import INTEGER_BOUNDS, RowPair, RunError, Values, result
+from memsched.runtimes.row import RowPair, RunError, Values, result
 from memsched.runtimes.special import Special, judged, mixed_inputs, tried
+from memsched.runtimes.values import INTEGER_BOUNDS, INVOKES
 
 __all__ = ["run", "special"]
-
-_INVOKES: Final = 2
-"""Runs in a row of a TFLite model on one input: state that one leaves behind is the next one's input."""
 
 
 def run(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,7 +96,7 @@ def _run_loaded(
         rng = np.random.default_rng(np.random.SeedSequence([request["seed"], run]))
         for one in loaded:
             one.reset()
-        for _ in range(_INVOKES):
+        for _ in range(INVOKES):
             values = loaded[0].random(rng, bound)
             expected.append(_invoke(loaded[0], 0, values))
             held = dict(values)

@@ -12,6 +12,7 @@ import msgspec
 from memsched.frozen import FrozenValue
 from memsched.runtimes.litert.answers import CompareRequest, ModeAnswer, ModeAnswers
 from memsched.runtimes.litert.draws import with_same_seeds
+from memsched.runtimes.values import INTEGER_BOUNDS, INVOKES
 
 if TYPE_CHECKING:
     from memsched.runtimes.borders import BorderFormulas, InputKind
@@ -22,10 +23,8 @@ __all__ = ["MODES", "drawn_type", "one_line", "opened", "run"]
 MODES: Final = ("plain", "default")
 """Without delegates, and with those that LiteRT applies by itself."""
 
-_INVOKES = 2
-"""Runs in a row on one input: state that one leaves behind is the next one's input."""
 
-_USUAL_RANGE, _SAFE_RANGE = 4, 1
+_USUAL_RANGE, _SAFE_RANGE = INTEGER_BOUNDS[0], INTEGER_BOUNDS[-1]
 """Exclusive bounds tried for integer inputs: they may be indices into an axis of unknown length."""
 
 
@@ -156,7 +155,7 @@ def _outputs(interpreter: Any, seed: Any, drawn: _InputRange, ends: _Ends) -> li
     rng = np.random.default_rng(seed)
     interpreter.reset_all_variables()
     found = []
-    for _ in range(_INVOKES):
+    for _ in range(INVOKES):
         details = interpreter.get_input_details()
         own = [(drawn_type(one["dtype"]), one["shape"], one["quantization"][0] != 0) for one in details]
         for detail, values in zip(details, ends.values(own, rng, drawn), strict=True):

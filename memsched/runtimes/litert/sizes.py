@@ -20,13 +20,11 @@ from memsched.runtimes.litert.answers import SizesAnswer, SizesRequest
 from memsched.runtimes.litert.draws import with_same_seeds
 from memsched.runtimes.litert.session import MODES, drawn_type, one_line, opened
 from memsched.runtimes.other_sizes import candidate_sizes
+from memsched.runtimes.values import INTEGER_BOUNDS, short_reason
 
 __all__ = ["execute"]
 
-_INTEGER_BOUNDS: Final = (4, 1)
-"""Exclusive bounds tried for integer inputs: they may be indices into an axis of unknown length."""
 
-_REASON_CHARACTERS: Final = 200
 _STRICTLY: Final = "only if the resize is strict: "
 _REFUSALS: Final = (RuntimeError, ValueError)
 
@@ -107,7 +105,7 @@ class _ResizedModels:
 
     def _expected(self, shapes: Sequence[Sequence[int]]) -> tuple[list[Any], dict[str, list[Any]]] | None:
         """Return inputs of these shapes and the first model's outputs per mode; None if it runs in none."""
-        for bound in _INTEGER_BOUNDS:
+        for bound in (INTEGER_BOUNDS[0], INTEGER_BOUNDS[-1]):
             inputs = self._drawn(shapes, bound)
             found = {}
             for mode in MODES:
@@ -139,7 +137,7 @@ class _ResizedModels:
             try:
                 found = self._formulas.outputs(_outputs(self._request.after, mode, given))
             except _REFUSALS as error:
-                refusals.append(one_line(error)[:_REASON_CHARACTERS])
+                refusals.append(short_reason(one_line(error)))
                 continue
             wrong = self._wrong(outputs, found)
             if wrong is not None:
@@ -152,7 +150,7 @@ class _ResizedModels:
         try:
             _resize(opened(self._request.after, "plain"), inputs, strict=True)
         except _REFUSALS as error:
-            return (_STRICTLY + one_line(error))[:_REASON_CHARACTERS]
+            return short_reason(_STRICTLY + one_line(error))
         return None
 
     def _wrong(self, expected: Sequence[Any], found: Sequence[Any]) -> str | None:

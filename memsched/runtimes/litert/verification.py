@@ -19,13 +19,12 @@ from memsched.runtimes.litert.draws import count_draws, draw_mismatch
 from memsched.runtimes.litert.special import with_special_values
 from memsched.runtimes.package import LITERT
 from memsched.runtimes.tflite_runner import BEFORE_AND_AFTER, ModelWords
-from memsched.runtimes.values import SAME_SEEDS, OtherSize, Verification
+from memsched.runtimes.values import SAME_SEEDS, OtherSize, Verification, short_reason
 
 __all__ = ["try_other_sizes", "verify"]
 
 _OTHER_SIZES = "memsched.runtimes.litert.sizes:execute"
 _SESSION = "memsched.runtimes.litert.session:run"
-_LONGEST_REASON = 240
 _ON_GRID = (
     "at the border the models are compared on floats that integers stand for: LiteRT's fast kernels round the last "
     "bits of others in ways of their own"
@@ -110,9 +109,9 @@ def try_other_sizes(
     if result.status == "crash":
         alone = replace(request, after=before, borders=[])
         if run_in_child(_OTHER_SIZES, msgspec.structs.asdict(alone), timeout_seconds).ok:
-            return (OtherSize("sizes", 0, "wrong", _shorten(f"LiteRT crashes: {result.reason}")),), ()
+            return (OtherSize("sizes", 0, "wrong", short_reason(f"LiteRT crashes: {result.reason}")),), ()
     if not result.ok:
-        return (), (f"other sizes were not tried: {_shorten(result.reason or 'they did not run')}",)
+        return (), (f"other sizes were not tried: {short_reason(result.reason or 'they did not run')}",)
     answer = msgspec.convert(result.value, SizesAnswer)
     notes = [f"no other size of {name} was found that {BEFORE_AND_AFTER.first} accepts" for name in answer.untried]
     return tuple(OtherSize(**size) for size in answer.sizes), tuple(notes)
@@ -123,11 +122,11 @@ def _run(request: CompareRequest, timeout_seconds: float | None) -> ChildResult:
 
 
 def _unknown(runtime: str, reason: str) -> Verification:
-    return Verification(runtime, 0, None, None, None, None, None, _shorten(reason))
+    return Verification(runtime, 0, None, None, None, None, None, short_reason(reason))
 
 
 def _refuted(runtime: str, runs: int, error: float | None, reason: str) -> Verification:
-    return Verification(runtime, runs, False, error, None, None, None, _shorten(reason))
+    return Verification(runtime, runs, False, error, None, None, None, short_reason(reason))
 
 
 def _failed(
@@ -164,7 +163,7 @@ def _judge(runtime: str, answers: ModeAnswers, tolerance: float, words: ModelWor
         if refused:
             return _unknown(runtime, _refusal(f"LiteRT refuses {words.first}: {next(iter(refused.values()))}", words))
         return _unknown(runtime, f"{words.first} gives other outputs each time it is run on the same inputs")
-    notes = [f"not run in {mode}: {_shorten(reason)}" for mode, reason in refused.items()]
+    notes = [f"not run in {mode}: {short_reason(reason)}" for mode, reason in refused.items()]
     matches, reason = _order(answers, notes)
     notes += _session(plain)
     return Verification(
@@ -209,8 +208,4 @@ def _order(answers: ModeAnswers, notes: list[str]) -> tuple[bool | None, str | N
 
 
 def _refusal(reason: str, words: ModelWords) -> str:
-    return _shorten(reason, _LONGEST_REASON - len(words.elsewhere)) + words.elsewhere
-
-
-def _shorten(reason: str, longest: int = _LONGEST_REASON) -> str:
-    return reason if len(reason) <= longest else reason[: longest - 3] + "..."
+    return short_reason(reason, len(words.elsewhere)) + words.elsewhere

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from memsched.formats.module import LoadOptions
-from memsched.runtimes.child import run_in_child
+from memsched.runtimes.child import TIMEOUT, run_in_child
 from memsched.runtimes.onnxruntime.executed import Level, opening_lines
 from memsched.runtimes.onnxruntime.inputs import at_stated_sizes
 from memsched.runtimes.onnxruntime.session_points import EXECUTED, SessionPoint
@@ -20,7 +20,6 @@ from memsched.runtimes.values import EXECUTED_TOLERANCE, Verification
 __all__ = ["verify_executed"]
 
 _EXECUTE: Final = "memsched.runtimes.onnxruntime.sessions:execute"
-_TIMEOUT: Final = 600.0
 _RUNS: Final = 3
 
 
@@ -64,7 +63,7 @@ def verify_executed(
         "pinned": False,
         "expected": None if expected is None else list(expected),
     }
-    result = run_in_child(_EXECUTE, request, _TIMEOUT)
+    result = run_in_child(_EXECUTE, request, TIMEOUT)
     answer: Mapping[str, Any] = result.value if result.ok else {"failed": 0, "message": result.reason}
     if answer["failed"] is not None:
         whose = "the file written does not run: " if answer["failed"] else ""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from memsched.runtimes.onnxruntime.inputs import random_feed
 from memsched.runtimes.onnxruntime.sessions import find_data, run_once
-from memsched.runtimes.row import INTEGER_BOUNDS
+from memsched.runtimes.values import INTEGER_BOUNDS
 
 __all__ = ["seconds"]
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.formats.onnx import resolved
+from memsched.formats.onnx.standard import ElementType, Opset
 from memsched.formats.onnx.structure import Scope, analyse, domain_of
 from memsched.frozen import FrozenValue
 
@@ -37,9 +38,6 @@ _SMALL_ELEMENTS: Final = 16
 _LARGE_CONSTANT_ELEMENTS: Final = 1024
 # The element types for which ONNX Runtime's CPU kernels have Size and Unsqueeze: numbers of whole bytes, bool, string.
 _PINNABLE: Final = frozenset(range(1, 14))
-_UNKNOWN: Final = 0
-_FLOAT16: Final = 10
-_UNSQUEEZE_OPSET: Final = 13
 # Optimisation may drop these, or merge a Reshape with what follows it into one Reshape to a known shape. That swallows
 # a pin behind a Reshape unless the Reshape is read elsewhere too, and always a pin that is itself the first Reshape.
 _PASSING: Final = frozenset(
@@ -224,7 +222,7 @@ class _PinWriter:
         """Return which nodes the step after ``at`` must be made to follow too, since following ``at`` may not do."""
         if not self._source(at):
             return list(frontier)
-        swallowed = self._opset() < _UNSQUEEZE_OPSET and self._nodes[at].op_type in _PASSING
+        swallowed = self._opset() < Opset.UNSQUEEZE_INPUTS and self._nodes[at].op_type in _PASSING
         return [node for node in frontier if self._source(node) and (node in lost or (swallowed and node in done))]
 
     def notes(self) -> Iterator[str]:
@@ -250,7 +248,7 @@ class _PinWriter:
                 continue
             if kind is None or kind.WhichOneof("value") is None:
                 found = found or (name, "Size")
-            elif kind.HasField("tensor_type") and kind.tensor_type.elem_type in {_UNKNOWN, *_PINNABLE}:
+            elif kind.HasField("tensor_type") and kind.tensor_type.elem_type in {ElementType.UNKNOWN, *_PINNABLE}:
                 return name, "Size"
             elif kind.HasField("sequence_type") and self._opset() >= 11:
                 found = found or (name, "SequenceLength")
@@ -276,7 +274,7 @@ class _PinWriter:
             return 4
         if name in producer and free[producer[name]]:
             return 3
-        if kind.tensor_type.elem_type == _FLOAT16:
+        if kind.tensor_type.elem_type == ElementType.FLOAT16:
             return 2
         return 0 if _dims(kind) is not None else 1
 
@@ -304,9 +302,9 @@ class _PinWriter:
         """Add a pin that depends on all ``sizes``, for a node that may be ``passing``; return what ``value`` is now."""
         self.pins += 1
         stem = f"{self._prefix}{self.pins}_"
-        element = kind.tensor_type.elem_type if kind is not None else _UNKNOWN
-        self.float16 = self.float16 or element == _FLOAT16
-        if self._opset() >= _UNSQUEEZE_OPSET and (passing or element not in _INTEGERS):
+        element = kind.tensor_type.elem_type if kind is not None else ElementType.UNKNOWN
+        self.float16 = self.float16 or element == ElementType.FLOAT16
+        if self._opset() >= Opset.UNSQUEEZE_INPUTS and (passing or element not in _INTEGERS):
             one = self._prefix + "one"
             self._constant(one, [], [1])
             size = self._sum(sizes, stem)

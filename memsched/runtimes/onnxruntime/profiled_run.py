@@ -17,6 +17,7 @@ from memsched.formats.onnx.observed import scope_paths
 from memsched.formats.onnx.structure import analyse, owner
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_feeds
 from memsched.runtimes.onnxruntime.sessions import find_data, open_session, run_once, session_options
+from memsched.runtimes.values import INTEGER_BOUNDS
 
 __all__ = ["execute"]
 
@@ -30,7 +31,6 @@ _OPTIONS: Final[Mapping[str, Any]] = {
 }
 """Nothing is merged: each node of the file is one of the profile's."""
 
-_INTEGER_BOUNDS: Final = (4, 2, 1)
 _NAME: Final = "memsched_observed_"
 _EVENT: Final = re.compile(rf"{_NAME}(\d+)_(\d+)_kernel_time")
 _NOT_ONNX: Final = {"bool": "BOOL", "float": "FLOAT", "double": "DOUBLE"}
@@ -97,7 +97,7 @@ def _feeds(onnxruntime: Any, proto: Any, request: Mapping[str, Any]) -> Iterator
         except ValueError as error:
             yield str(error), None
         return
-    for bound in _INTEGER_BOUNDS:
+    for bound in INTEGER_BOUNDS:
         session = _open(onnxruntime, proto, request)
         try:
             rng = np.random.default_rng(request["seed"])

@@ -9,8 +9,9 @@ from typing import Any, Final
 from memsched.runtimes.onnxruntime.draws import Draws, same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed
 from memsched.runtimes.onnxruntime.sessions import GRAPH_LEVELS, find_data, run_once
-from memsched.runtimes.row import INTEGER_BOUNDS, RowPair, RunError, Values, result
+from memsched.runtimes.row import RowPair, RunError, Values, result
 from memsched.runtimes.special import Special, judged, mixed_feed, tried
+from memsched.runtimes.values import INTEGER_BOUNDS
 
 __all__ = ["run", "special"]
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from memsched.errors import ModelError, UsageError
 from memsched.formats.module import LoadOptions
-from memsched.runtimes.child import run_in_child
+from memsched.runtimes.child import TIMEOUT, run_in_child
 from memsched.runtimes.measure import LEAST_RUNS, LEAST_RUNS_OF_BODIES
 
 __all__ = [
@@ -30,7 +30,6 @@ _DRAW: Final = "memsched.runtimes.onnxruntime.session_process:draw"
 _MEASURE: Final = "memsched.runtimes.onnxruntime.session_process:measure"
 _RACE: Final = "memsched.runtimes.onnxruntime.session_process:race"
 _ROUNDS: Final = 9
-_TIMEOUT: Final = 600.0
 
 STEADY_SECONDS: Final = 60.0
 """After which no further run of one process begins: figures that did not settle until then say so."""
@@ -196,7 +195,7 @@ def draw_feeds(data: bytes, folder: Path | None, options: LoadOptions, file: Pat
         "input_shapes": {name: list(shape) for name, shape in options.input_shapes.items()},
         "dims": dict(options.dims),
     }
-    result = run_in_child(_DRAW, request, _TIMEOUT)
+    result = run_in_child(_DRAW, request, TIMEOUT)
     if result.ok and not result.value["loaded"]:
         raise ModelError(f"onnxruntime does not load the model: {result.value['failed']}", code="not-loaded")
     said = result.reason if not result.ok else result.value["failed"]
@@ -228,7 +227,7 @@ def measure_session(
     request |= {"least": least_runs(path) if least is None else least, "seconds": STEADY_SECONDS}
     if beside is not None:
         request |= {"beside": _session(*beside, folder), "rounds": rounds}
-    result = run_in_child(_MEASURE, request, _TIMEOUT)
+    result = run_in_child(_MEASURE, request, TIMEOUT)
     if not result.ok:
         return " ".join((result.reason or "it did not run").split())
     found = result.value
@@ -266,7 +265,7 @@ def race_sessions(
         feeds: As `measure_session` has them, and ``rounds`` and ``folder``.
     """
     request = {"sessions": [_session(*one, folder) for one in sessions], "feeds": str(feeds.absolute())}
-    result = run_in_child(_RACE, {**request, "rounds": rounds}, _TIMEOUT)
+    result = run_in_child(_RACE, {**request, "rounds": rounds}, TIMEOUT)
     if not result.ok:
         return (None,) * len(sessions)
     return tuple(None if one is None else RacedSession(one["lasting"], one["ratio"]) for one in result.value)

@@ -21,10 +21,10 @@ from memsched.runtimes.onnxruntime.inputs import random_feed, read_arrays
 from memsched.runtimes.onnxruntime.sessions import find_data, open_session, read_profile, run_once, session_options
 from memsched.runtimes.race import is_vague
 from memsched.runtimes.race import race as run_in_turns
+from memsched.runtimes.values import INTEGER_BOUNDS
 
 __all__ = ["draw", "measure", "race"]
 
-_INTEGER_BOUNDS: Final = (4, 2, 1)
 _OPTIMIZED: Final = "optimized.onnx"
 _TURN: Final = 0.1
 """Processor seconds that a turn of being timed takes at least."""
@@ -67,7 +67,7 @@ def draw(request: Mapping[str, Any]) -> dict[str, Any]:
     except Exception as error:  # the runtime raises classes of its own
         return {"failed": " ".join(str(error).split()), "loaded": False}
     failed = "there are no inputs that it takes"
-    for bound in _INTEGER_BOUNDS:
+    for bound in INTEGER_BOUNDS:
         try:
             feed = random_feed(session, proto, request, np.random.default_rng(request["seed"]), bound)
             if not all(isinstance(value, np.ndarray) for value in feed.values()):

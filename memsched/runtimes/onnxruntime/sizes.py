@@ -24,6 +24,7 @@ from memsched.runtimes.onnxruntime.sessions import (
     session_options,
 )
 from memsched.runtimes.other_sizes import candidate_sizes
+from memsched.runtimes.values import INTEGER_BOUNDS, short_reason
 
 __all__ = ["execute"]
 
@@ -31,8 +32,6 @@ _WANTED: Final = 2
 """Sizes that are tried of each open dimension, of those that the model as given accepts."""
 
 _MOST_DIMENSIONS: Final = 8
-_REASON_CHARACTERS: Final = 200
-_INTEGER_BOUNDS: Final = (4, 1)
 
 
 def execute(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +112,7 @@ class _SessionPairs:
                 # Those that change together keep their proportion.
                 shapes[place][at] = max(1, shapes[place][at] * size // base) if len(dimensions) > 1 else size
         request = {**self._request, "input_shapes": shapes}
-        for bound in _INTEGER_BOUNDS:
+        for bound in (INTEGER_BOUNDS[0], INTEGER_BOUNDS[-1]):
             with contextlib.suppress(Exception):
                 rng = np.random.default_rng(self._request["seed"])
                 feed = random_feed(self._pairs[0][0], self._protos[0], request, rng, bound)
@@ -138,7 +137,7 @@ class _SessionPairs:
             try:
                 found = self._formulas.outputs(self._run(number, 1, self._formulas.feed(feed)))
             except Exception as error:  # the runtime raises classes of its own: it says that the size is wrong
-                refusals.append(" ".join(str(error).split())[:_REASON_CHARACTERS])
+                refusals.append(short_reason(" ".join(str(error).split())))
                 continue
             wrong = self._wrong(expected[number], found, self._request["far" if number else "tolerance"])
             if wrong:

@@ -17,7 +17,6 @@ from memsched.runtimes.onnxruntime.draws import same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_feeds
 from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED, SessionPoint, described
 from memsched.runtimes.onnxruntime.sessions import find_data, load_proto, open_session, run_once, session_options
-from memsched.runtimes.row import INTEGER_BOUNDS
 from memsched.runtimes.special import (
     SPECIALS,
     THREADS,
@@ -30,7 +29,7 @@ from memsched.runtimes.special import (
     tried,
     worth_trying,
 )
-from memsched.runtimes.values import Verification
+from memsched.runtimes.values import INTEGER_BOUNDS, Verification
 
 __all__ = ["SpecialSession", "execute", "sessions_of", "with_special_values"]
 

@@ -12,24 +12,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from memsched.errors import ModelError
 from memsched.formats.module import OrderGuarantee
 from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.runtimes.borders import told
-from memsched.runtimes.child import ChildResult, run_in_child
+from memsched.runtimes.child import TIMEOUT, ChildResult, run_in_child
 from memsched.runtimes.onnxruntime.observation import OTHER_INPUTS
 from memsched.runtimes.onnxruntime.session_points import LISTED, described
 from memsched.runtimes.onnxruntime.verdicts import by_chance, cannot_compare, drawn, order_matches, rounded
 from memsched.runtimes.package import ONNXRUNTIME
-from memsched.runtimes.values import EXECUTED_TOLERANCE, OtherSize, Verification
+from memsched.runtimes.values import EXECUTED_TOLERANCE, OtherSize, Verification, short_reason
 
 __all__ = [
     "Comparison",
     "Measurement",
     "compare_models",
     "measure",
-    "offline_optimized",
     "session_instructions",
     "try_other_sizes",
     "verify",
@@ -37,7 +35,6 @@ __all__ = [
 
 _EXECUTE = "memsched.runtimes.onnxruntime.sessions:execute"
 _OTHER_SIZES = "memsched.runtimes.onnxruntime.sizes:execute"
-_OPTIMIZE = "memsched.runtimes.onnxruntime.sessions:optimize_offline"
 _PRINTED: Final[Mapping[str, Any]] = {
     "level": LISTED.level,
     "order": LISTED.order,
@@ -56,7 +53,6 @@ _WITHOUT_OPTIONS: Final[Mapping[str, Any]] = {
 }
 _UNOPTIMISED: Final[Mapping[str, Any]] = {**_WITHOUT_OPTIONS, "level": "disabled"}
 
-_TIMEOUT = 600.0
 _FAR = 0.05
 """Share of an output's largest magnitude: farther apart than different optimisations can bring two models."""
 
@@ -65,8 +61,6 @@ _LEEWAY: Final = 2.0
 
 _PLAIN: Final = frozenset({"pins", "default"})
 """Guarantees that ask for nothing but what a session does by itself."""
-
-_REASON_CHARACTERS = 400
 
 
 class Comparison(FrozenValue, frozen=True):
@@ -109,7 +103,7 @@ def verify(
     dims: Mapping[str, int] | None = None,
     feeds: str | None = None,
     data_folder: str | Path | None = None,
-    timeout_seconds: float | None = _TIMEOUT,
+    timeout_seconds: float | None = TIMEOUT,
     borders: Sequence[Border] = (),
 ) -> Verification:
     """Run two models on the same random inputs and compare outputs, measured peaks and the executed order.
@@ -167,7 +161,7 @@ def compare_models(
     dims: Mapping[str, int] | None = None,
     feeds: str | None = None,
     data_folder: str | Path | None = None,
-    timeout_seconds: float | None = _TIMEOUT,
+    timeout_seconds: float | None = TIMEOUT,
     borders: Sequence[Border] = (),
 ) -> Comparison:
     """Do what ``verify`` does, and say too whether the outputs agree within ``atol + rtol * |output|``.
@@ -222,7 +216,7 @@ def try_other_sizes(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
     data_folder: str | Path | None = None,
-    timeout_seconds: float | None = _TIMEOUT,
+    timeout_seconds: float | None = TIMEOUT,
     borders: Sequence[Border] = (),
 ) -> tuple[tuple[OtherSize, ...], tuple[str, ...]]:
     """Run both models at two further sizes of every dimension of an input that ``before`` leaves open.
@@ -288,33 +282,13 @@ def measure(
     options = {**_PRINTED, "level": level, "order": order, "reuse": handed_on}
     session = {"model": 0, "options": options, "required": True, "reference": 0}
     request = _request([described(model, None)], [session], seed=0, input_shapes=input_shapes, dims=dims)
-    result = run_in_child(_EXECUTE, request, _TIMEOUT)
+    result = run_in_child(_EXECUTE, request, TIMEOUT)
     if not result.ok:
         return Measurement(None, None, _shorten(result.reason or "it did not run"))
     if result.value["failed"] is not None:
         return Measurement(None, None, _shorten(result.value["message"]))
     shown = result.value["sessions"][0]
     return Measurement(shown["peak_bytes"], tuple(shown["order"]), None)
-
-
-def offline_optimized(path: str | Path, level: Literal["basic", "extended"]) -> bytes:
-    """Return the model as ONNX Runtime's graph optimisation of this level rewrites it.
-
-    Reordered afterwards, its file order holds in a session with ``PRIORITY_BASED`` at this level or a lower one,
-    because there is nothing left to rewrite.
-
-    Raises:
-        RuntimeUnavailableError: onnxruntime is not installed.
-        ModelError: ONNX Runtime cannot load the model.
-    """
-    ONNXRUNTIME.require()
-    request = {"path": str(Path(path).absolute()), "level": level}
-    result = run_in_child(_OPTIMIZE, request, _TIMEOUT)
-    if not result.ok:
-        problem = f"onnxruntime cannot optimize it: {_shorten(result.reason or 'it did not run')}"
-        raise ModelError(problem, code="not-loaded", location=str(path))
-    optimized: bytes = result.value["bytes"]
-    return optimized
 
 
 def session_instructions(guarantee: OrderGuarantee) -> list[str]:
@@ -385,22 +359,22 @@ def _verdict(runtime: str, equal: bool | None, reason: str) -> Verification:
     return Verification(runtime, 0, equal, None, None, None, None, reason)
 
 
+def _outputs(answer: Mapping[str, Any]) -> tuple[bool | None, bool | None, float | None, list[str]]:
+    """Return whether outputs are equal, or near, by how much they differ, and why they are not equal, or not known."""
+    after = answer["sessions"][1]
+    equal, near, error = after["equal"], after["close"], after["max_abs_error"]
+    if answer["draws"]["mismatch"]:
+        return False, False, error, [answer["draws"]["mismatch"]]
+    if not equal and answer["random"] is not None:
+        return None, None, None, [cannot_compare(answer)]
+    return equal, near, error, [] if equal else [f"outputs differ by up to {error:g}"]
+
+
 def _judged(answer: Mapping[str, Any], guarantee: OrderGuarantee, runs: int) -> Comparison:
     before, after, given, default = answer["sessions"]
+    equal, near, error, reasons = _outputs(answer)
     notes: list[str] = []
     stated: list[str] = []
-    reasons: list[str] = []
-    equal: bool | None = after["equal"]
-    near: bool | None = after["close"]
-    error: float | None = after["max_abs_error"]
-    if answer["draws"]["mismatch"]:
-        equal = near = False
-        reasons.append(answer["draws"]["mismatch"])
-    elif not equal and answer["random"] is not None:
-        equal = near = error = None
-        reasons.append(cannot_compare(answer))
-    elif not equal:
-        reasons.append(f"outputs differ by up to {error:g}")
     notes.extend(drawn(answer))
     matches = order_matches(answer["models"][1], after["order"], notes)
     if not matches:
@@ -459,5 +433,4 @@ def _apart(given: Mapping[str, Any], default: Mapping[str, Any]) -> float | None
 
 
 def _shorten(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _REASON_CHARACTERS else line[: _REASON_CHARACTERS - 3] + "..."
+    return short_reason(" ".join(text.split()))

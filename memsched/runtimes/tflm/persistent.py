@@ -21,7 +21,7 @@ from memsched.runtimes.tflm.kernel_sets import kernel_set
 from memsched.runtimes.tflm.kernels import DETECTION_POSTPROCESS, custom_integers, operator_tensor, scratch_requests
 from memsched.runtimes.tflm.looked_at import looked_at_by
 from memsched.runtimes.tflm.plan import needs_memory
-from memsched.runtimes.tflm.planner import round_up
+from memsched.runtimes.tflm.planner import ALIGNMENT, round_up
 from memsched.runtimes.tflm.quantization import QuantizationCounts, quantization_counts
 from memsched.runtimes.tflm.resource_variables import assigned_bytes, variables
 from memsched.runtimes.tflm.signal_kernels import SIGNAL_KERNELS, signal_data
@@ -42,8 +42,6 @@ _ASSUMPTIONS = (
     "TensorFlow Lite Micro of October 2026, {}; no compression or profiler",
     "one MicroInterpreter with the default planner in an arena that begins and ends at multiples of 16",
 )
-
-_ALIGNMENT = 16
 
 
 class _Widths(FrozenValue, frozen=True):
@@ -156,7 +154,7 @@ class _ArenaTail:
     def __init__(self) -> None:
         self.used = self.beside = self.most = 0
 
-    def take(self, size: int, alignment: int = _ALIGNMENT) -> None:
+    def take(self, size: int, alignment: int = ALIGNMENT) -> None:
         """Allocate: the new begin of the tail is rounded down."""
         self.used = -(-(self.used + size) // alignment) * alignment
 

@@ -17,7 +17,7 @@ from memsched.formats.tflite.state import operator_effects
 from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.runtimes.borders import told
-from memsched.runtimes.child import run_in_child
+from memsched.runtimes.child import TIMEOUT, run_in_child
 from memsched.runtimes.package import TFLM
 from memsched.runtimes.runtime import ArenaNeeds, RelayRun
 from memsched.runtimes.special import SPECIALS, compared_on, worth_trying
@@ -33,7 +33,6 @@ __all__ = ["TflmRelay"]
 _SESSION: Final = "memsched.runtimes.tflm.relay_session:run"
 _SPECIAL: Final = "memsched.runtimes.tflm.relay_session:special"
 _RUNS: Final = 3
-_SECONDS: Final = 600.0
 _LEAST_SECONDS: Final = 1e-3
 _LEAST_ARENA: Final = 1 << 16
 _REASON_CHARACTERS: Final = 300
@@ -104,7 +103,7 @@ class TflmRelay(FrozenValue, frozen=True):
             "arena": round_up(_LEAST_ARENA + 2 * max(self.needs(data).total(64) for data in (whole, *files))),
         }
         started = time.monotonic()
-        result = run_in_child(_SESSION, request, _SECONDS)
+        result = run_in_child(_SESSION, request, TIMEOUT)
         took = time.monotonic() - started
         if not result.ok:
             said = " ".join(result.stderr.split())[-_REASON_CHARACTERS:]

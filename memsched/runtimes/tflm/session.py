@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from memsched.frozen import FrozenValue
+from memsched.runtimes.values import INTEGER_BOUNDS, INVOKES
 
 if TYPE_CHECKING:
     from memsched.runtimes.inputs import Draw
@@ -28,13 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["InputDraws", "Trial", "attempt", "run", "try_once"]
 
-_INVOKES: Final = 2
-"""Runs in a row on one input: what the first leaves behind, the second meets."""
 
 _STEP: Final = 16
 """Bytes to which everything in an arena is aligned."""
 
-_USUAL_RANGE, _SAFE_RANGE = 4, 1
+_USUAL_RANGE, _SAFE_RANGE = INTEGER_BOUNDS[0], INTEGER_BOUNDS[-1]
 """Exclusive bounds tried for integer inputs: they may be indices into an axis of unknown length."""
 
 _ALLOCATED = re.compile(r"^\[RecordingMicroAllocator\] Arena allocation (head|tail) (\d+) bytes", re.MULTILINE)
@@ -53,7 +52,7 @@ class InputDraws(FrozenValue, frozen=True):
 
     runs: int
     seed: int
-    invokes: int = _INVOKES
+    invokes: int = INVOKES
     high: int = _USUAL_RANGE
     draw: Draw = "noise"
     borders: tuple[Mapping[str, Any], ...] = ()
@@ -126,7 +125,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
         "relative_error": off,
         "special": _special(request, drawn, written, tolerance) if equal or off <= tolerance else None,
         "repeatable": again is not None and compare(expected, _flat(again))[0],
-        "steady": compare(_flat(after.outputs[::_INVOKES]), _flat(after.outputs[1::_INVOKES]))[0],
+        "steady": compare(_flat(after.outputs[::INVOKES]), _flat(after.outputs[1::INVOKES]))[0],
         "vary": varies,
         **measured,
         **_measured("after", after, _least(request["after"], after_arena, written, after)),
@@ -225,7 +224,7 @@ def _as_given(model: bytes, arena: int, drawn: InputDraws) -> tuple[InputDraws, 
     for draw in DRAWS:
         other = replace(drawn, draw=draw)
         trial = first if other == drawn else attempt(model, arena, other)
-        if trial.outputs is not None and vary(trial.outputs[::_INVOKES]):
+        if trial.outputs is not None and vary(trial.outputs[::INVOKES]):
             return other, trial, True
     return drawn, first, False
 

@@ -20,7 +20,7 @@ from memsched.runtimes.tflm.persistent import least_in_wheel, tail_in_wheel, unk
 from memsched.runtimes.tflm.plan import kernel_scratch, predict
 from memsched.runtimes.tflm.planner import round_up
 from memsched.runtimes.tflm.resolver import resolver
-from memsched.runtimes.values import MeasuredArena, Verification
+from memsched.runtimes.values import MeasuredArena, Verification, short_reason
 
 __all__ = ["predicted", "refusal_words", "verify"]
 
@@ -31,7 +31,6 @@ _OF_HARDWARE: Final = {"CUSTOM:ethos-u"}
 
 _PATIENCE: Final = 60.0
 """Seconds for a single run of a model."""
-_LONGEST_REASON: Final = 240
 _LEAST_ARENA: Final = 1 << 24
 _MOST_ARENA: Final = (1 << 31) - 16
 """TFLM counts its arena's bytes in 32 bits, in places as signed numbers."""
@@ -94,7 +93,7 @@ def refusal_words(model: FileModel) -> str | None:
     if not TFLM.found() or _lacks_custom_kernels(model):
         return None
     result = run_in_child(_TRIAL, {"model": model.data, "arena": _arena(predicted(model))}, _PATIENCE)
-    return _shorten(result.value) if result.ok and result.value is not None else None
+    return short_reason(result.value) if result.ok and result.value is not None else None
 
 
 def _lacks_custom_kernels(model: FileModel) -> bool:
@@ -130,7 +129,7 @@ def _failed(result: ChildResult) -> str:
 
 
 def _unknown(runtime: str, reason: str) -> Verification:
-    return Verification(runtime, 0, None, None, None, None, None, _shorten(reason))
+    return Verification(runtime, 0, None, None, None, None, None, short_reason(reason))
 
 
 def _judge(
@@ -144,7 +143,7 @@ def _judge(
     """Make a verdict of what both models showed."""
     if "before_error" in found:
         why = _why(found["before_error"], models[_GIVEN])
-        refused = None if _lacks_custom_kernels(models[_GIVEN]) else _shorten(found["before_error"])
+        refused = None if _lacks_custom_kernels(models[_GIVEN]) else short_reason(found["before_error"])
         return replace(_unknown(runtime, f"it refuses {words.first}: {why}"), refused=refused)
     before = _measured(_GIVEN, found, models, told)
     if "after_error" in found:
@@ -178,7 +177,7 @@ def _judge(
 
 
 def _refuted(runtime: str, runs: int, error: float | None, reason: str, *arenas: MeasuredArena) -> Verification:
-    return Verification(runtime, runs, False, error, None, None, None, _shorten(reason), arenas=arenas)
+    return Verification(runtime, runs, False, error, None, None, None, short_reason(reason), arenas=arenas)
 
 
 def _measured(
@@ -196,7 +195,3 @@ def _why(words: str, model: FileModel) -> str:
     """Return TFLM's words, and what is known where it has none: some checks abort without any."""
     known = refusals(model)
     return words if not known else f"{words} ({known[0].type} '{known[0].name}': {known[0].reason})"
-
-
-def _shorten(reason: str) -> str:
-    return reason if len(reason) <= _LONGEST_REASON else reason[: _LONGEST_REASON - 3] + "..."
