@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from memsched.algebra.draft import AlgebraDraft, Editor
+from memsched.algebra.exchange import UNARY
 from memsched.graph.dag import producers
 from memsched.graph.model import Graph
 from memsched.ops.table import families
 
 __all__ = ["copied", "growing"]
 
-_GROWING: Final = families("expansion", "interpolation", "quantization", "repetition", "resize", "unary")
+_GROWING: Final = UNARY | families("expansion", "interpolation", "repetition", "resize")
 """Ops that repeat elements, lay others between them or say them in more bytes, and always alike."""
 
 

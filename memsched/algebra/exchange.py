@@ -15,7 +15,7 @@ from memsched.ops.table import families
 
 __all__ = ["UNARY", "crossed", "mergeable", "merged", "rearranges", "unary"]
 
-UNARY: Final = families("unary", "quantization")
+UNARY: Final = families("dequantization", "quantization", "unary")
 """Ops that make of each element one."""
 
 _REARRANGING: Final = families("reshape", "transpose")

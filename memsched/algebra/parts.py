@@ -20,7 +20,7 @@ _JOINS: Final = families("concatenation")
 _DIVIDED: Final = UNARY | families("broadcast", "convolution", "norm pool", "pad", "pool", "slice")
 """Ops of which a range of channels may be computed apart from others, if the table of cuts says so."""
 
-_SUMS: Final = frozenset({"CONV_2D", "Conv", "MatMul"})
+_SUMS: Final = families("convolution", "matrix product")
 """Ops whose results are sums over an axis, and for which the formats can cut what is multiplied."""
 
 
@@ -181,6 +181,4 @@ def _adds_up(graph: Graph, value: Op, geometry: Geometry, join: int, axis: int) 
         return False
     if graph.tensors[value.outputs[0]].dtype not in FLOATS or geometry.group is not None:
         return False
-    rank = len(geometry.operands[0])
-    along = {"CONV_2D": rank - 1, "Conv": 1, "MatMul": rank - 1}[value.type]
-    return axis == along and geometry.operands[0][axis].rule == FULL
+    return geometry.operands[0][axis].rule == FULL

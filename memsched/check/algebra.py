@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     _Numbers = NDArray[np.uint64]
 
-__all__ = ["check_algebra"]
+__all__ = ["KNOWN", "check_algebra"]
 
 _CROPS: Final = families("slice")
 _PADS: Final = families("pad")
@@ -33,9 +33,17 @@ _GATHERS: Final = families("expansion", "repetition", "reshape", "resize", "tran
 _POOLS: Final = families("norm pool", "pool")
 _CONVOLUTIONS: Final = families("convolution")
 _SUMS: Final = frozenset({"ADD", "Add"})
-_ELEMENTWISE: Final = families("batch normalization", "broadcast", "quantization", "unary") - _SUMS
+_UNARY: Final = families("dequantization", "quantization", "unary")
+_ELEMENTWISE: Final = _UNARY | families("batch normalization", "broadcast") - _SUMS
+_BY_CHANNEL: Final = families("batch normalization", "dequantization", "quantization")
+"""Ops whose constants of one axis go along one of the output that is not the last."""
+
 _CHEAP: Final = _CROPS | _PADS | _JOINS | _GATHERS | _POOLS | _ELEMENTWISE
 """Ops that are executed wherever they stand before what differs."""
+
+_PRODUCTS: Final = families("matrix product")
+KNOWN: Final = _CHEAP | _CONVOLUTIONS | _SUMS | _PRODUCTS
+"""Ops of which it is known what they compute; others are themselves alone."""
 
 _HELPERS: Final = _CROPS | _PADS | _JOINS | _SUMS
 
@@ -137,8 +145,7 @@ class _Execution:
         op = self._graph.ops[number]
         source = op.origin or op.name
         shapes = [self._graph.tensors[tensor].shape for tensor in op.outputs]
-        # Ops that nothing is known of are themselves alone.
-        apart = source if op.type not in _CHEAP | _CONVOLUTIONS | _SUMS | {"MatMul"} else ""
+        apart = source if op.type not in KNOWN else ""
         said = (
             *(op.type, self._stated(op), self._constants.get(source, ()), op.positions, op.region, op.terms, shapes),
             *(apart, [self.keys[tensor] for tensor in op.inputs]),
@@ -218,7 +225,7 @@ class _Execution:
             return self._pooled(op, reads[0], shape)
         if op.type in _CONVOLUTIONS:
             return self._convolved(op, reads[0], shape)
-        if op.type == "MatMul" and op.positions == (0,):
+        if op.type in _PRODUCTS and op.positions == (0,):
             return self._multiplied(op, reads[0])
         if op.type in _SUMS | _ELEMENTWISE:
             return self._by_element(op, reads, shape)
@@ -257,7 +264,7 @@ class _Execution:
         whole = self._shapes.get(source, ())
         values = _noise(f"constant {position} {names}", stated)
         axes = range(len(whole) - len(stated), len(whole))
-        if op.type == "BatchNormalization" or (op.type.endswith("Linear") and len(stated) == 1):
+        if op.type in _BY_CHANNEL and len(stated) == 1:
             axis = op.attributes.get("axis", 1)
             axes = range(int(axis) if isinstance(axis, int) else 1, len(whole))[:1]
             values = values.reshape(*stated, *(1,) * (len(whole) - 1 - axes[0]))

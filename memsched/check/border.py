@@ -12,15 +12,16 @@ from typing import Final
 from memsched.errors import InternalError
 from memsched.graph.border import Border, BorderStep, BorderTensor, Interface
 from memsched.graph.model import Graph, Op
+from memsched.ops.table import families
 
 __all__ = ["check_border", "check_interface"]
 
 _OPERATORS: Final = {
-    "quantize": {"QUANTIZE", "QuantizeLinear", "com.microsoft.QuantizeLinear"},
-    "dequantize": {"DEQUANTIZE", "DequantizeLinear", "com.microsoft.DequantizeLinear"},
-    "shift": {"QUANTIZE"},
-    "transpose": {"TRANSPOSE", "Transpose"},
-    "cast": {"CAST", "Cast", "DEQUANTIZE"},
+    "quantize": families("quantization"),
+    "dequantize": families("dequantization"),
+    "shift": frozenset({"QUANTIZE"}),  # of numbers that are quantised already
+    "transpose": families("transpose"),
+    "cast": families("cast"),
 }
 """Operators that do what a step says."""
 

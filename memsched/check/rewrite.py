@@ -5,30 +5,17 @@ They rest on the model's values alone. That the pieces compute what the whole op
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
 
 from memsched.errors import InternalError
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.loop import Loop
 from memsched.graph.model import Graph, Op, Tensor
+from memsched.ops.chains import LINKS, STANDS_FOR
 
 __all__ = ["check_folded", "check_rewrite", "check_written"]
 
-
-_GATES: Final = frozenset({"Exp", "Sigmoid", "Tanh"})
-_CURVES: Final[Mapping[tuple[str, object], frozenset[str]]] = {
-    ("com.microsoft.Gelu", None): frozenset({"Erf"}),
-    ("Gelu", None): frozenset({"Erf"}),
-    ("Gelu", "tanh"): _GATES,
-    ("com.microsoft.FastGelu", None): _GATES,
-    ("com.microsoft.QuickGelu", None): _GATES,
-}
-"""Operators that stand for a chain of others, by type and ``approximate``: one of these must be in it."""
-
-_LINKS: Final = frozenset({"Add", "Div", "Erf", "Identity", "Mul", "Neg", "Pow", "Reciprocal", "Sub"}) | _GATES
-"""What may be in such a chain: each element is computed by itself."""
 
 _CONSTANTS = (CONSTANT_SHAPE, "constant_kept", "constant_made_bytes")
 
@@ -284,8 +271,8 @@ class _ChainCheck:
             )
         self._left |= names  # no other op may stand for them
         links = [given[name] for name in op.chain]
-        known = all(link.type in _LINKS and len(link.outputs) == 1 and not link.macs for link in links)
-        curves = _CURVES.get((op.type, op.attributes.get("approximate")), frozenset())
+        known = all(link.type in LINKS and len(link.outputs) == 1 and not link.macs for link in links)
+        curves = STANDS_FOR.get((op.type, op.attributes.get("approximate")), frozenset())
         if not known or op.macs or curves.isdisjoint(link.type for link in links):
             raise InternalError(f"op '{op.name}' ({op.type}) stands for ops that it cannot compute", code="chain-type")
         made = {link.outputs[0] for link in links}

@@ -82,9 +82,9 @@ def _unlike(data: Sequence[int], indices: Sequence[int]) -> dict[int, str]:
 
 
 RULES: Final[Mapping[str, OpRule]] = {
-    **ruled("gather", _gather, "Gather", "GATHER"),
-    **ruled("gather", _gather_nd, "GatherND", "GATHER_ND"),
-    **ruled("gather", _gather_elements, "GatherElements"),
+    **ruled("gather", _gather, "Gather", "GATHER", families=("selection",)),
+    **ruled("gather", _gather_nd, "GatherND", "GATHER_ND", families=("selection",)),
+    **ruled("gather", _gather_elements, "GatherElements", families=("selection",)),
     **ruled("gather", _scatter_nd, "ScatterND"),
     **ruled("gather", _scatter_elements, "ScatterElements"),
 }

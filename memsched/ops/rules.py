@@ -230,12 +230,16 @@ operand's, at a place that the op states. "gather": at a place that another oper
 
 
 Family = Literal[
+    "axis reduction",
     "batch normalization",
     "broadcast",
+    "cast",
     "concatenation",
     "convolution",
+    "dequantization",
     "expansion",
     "interpolation",
+    "matrix product",
     "mirror pad",
     "norm pool",
     "pad",
@@ -244,14 +248,22 @@ Family = Literal[
     "repetition",
     "reshape",
     "resize",
+    "selection",
     "slice",
     "softmax",
     "transpose",
     "unary",
     "valued pad",
+    "view",
+    "windowed",
 ]
-"""What operators of all formats do that rewrites ask for: "pad" fills with zeros or a constant that attributes state,
-"valued pad" with one that an operand holds; a "norm pool" computes a norm of each window."""
+"""What operators of all formats do that rewrites ask for.
+
+An "axis reduction" is told its axes. A "norm pool" computes a norm of each window. A "pad" fills with zeros or a
+constant that attributes state, a "valued pad" with one that an operand holds. A "selection" takes elements of its first
+input and reads no more of it than it makes. A "view" has the bytes of its input. What is "windowed" slides windows over
+its input and states their padding.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,13 +274,15 @@ class OpRule:
         kind: Its class.
         geometry: Describes what an op of it needs.
         alike: The rule holds for each of several outputs by itself.
-        family: Operators that do the same; None of one for which nobody asks.
+        families: Those that it is of.
+        told: The position of the operand that states its output's shape; None where no operand does.
     """
 
     kind: OpClass
     geometry: Callable[[ShapedOp], Geometry]
     alike: bool = False
-    family: Family | None = None
+    families: tuple[Family, ...] = ()
+    told: int | None = None
 
 
 def ruled(
@@ -276,10 +290,11 @@ def ruled(
     geometry: Callable[[ShapedOp], Geometry],
     *operators: str,
     alike: bool = False,
-    family: Family | None = None,
+    families: tuple[Family, ...] = (),
+    told: int | None = None,
 ) -> dict[str, OpRule]:
     """Return the entries of operators that have the same rule."""
-    return dict.fromkeys(operators, OpRule(kind, geometry, alike, family))
+    return dict.fromkeys(operators, OpRule(kind, geometry, alike, families, told))
 
 
 class ShapedOp:

@@ -10,11 +10,22 @@ from typing import Final
 from memsched.ops import indices, movement, values, windows
 from memsched.ops.rules import Family, OpClass, OpRule
 
-__all__ = ["OPERATORS", "class_of", "families"]
+__all__ = ["FROM_NUMBERS", "OPERATORS", "SHAPED", "class_of", "families"]
 
 OPERATORS: Final[Mapping[str, OpRule]] = MappingProxyType(
     {**windows.RULES, **movement.RULES, **indices.RULES, **values.RULES}
 )
+
+FROM_NUMBERS: Final = frozenset({"ConstantOfShape", "Range"})
+"""Operators that make their elements from a few numbers: without a rule, as they read no tensor to take parts of."""
+
+SHAPED: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "ConstantOfShape": 0,
+        **{kind: rule.told for kind, rule in OPERATORS.items() if rule.told is not None},
+    }
+)
+"""Operators that an operand tells their output's shape, and its position."""
 
 
 def class_of(kind: str) -> OpClass | None:
@@ -26,4 +37,5 @@ def class_of(kind: str) -> OpClass | None:
 @cache
 def families(*names: Family) -> frozenset[str]:
     """Return the operators of some families, of all formats."""
-    return frozenset(kind for kind, rule in OPERATORS.items() if rule.family in names)
+    wanted = frozenset(names)
+    return frozenset(kind for kind, rule in OPERATORS.items() if not wanted.isdisjoint(rule.families))

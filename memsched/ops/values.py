@@ -157,26 +157,33 @@ def _lrn(layer: ShapedOp) -> Geometry:
 
 
 def _reduction(layer: ShapedOp) -> Geometry:
+    """Without axes, ONNX's reductions reduce all."""
     layer.only(0)
-    onnx = layer.kind.startswith("Reduce")
-    rank = len(layer.data)
-    if "axes" in layer.op.attributes:
-        axes = {layer.axis(axis) for axis in layer.ints("axes")}
-    elif 1 in layer.shapes or not onnx:
+    if "axes" not in layer.op.attributes and 1 in layer.shapes:
         raise RefusedError("its axes are not constant")
-    else:
-        axes = set()
-    if not axes:
-        if layer.number("noop_with_empty_axes"):
-            raise RefusedError("it reduces nothing")
-        axes = set(range(rank))
-    return _reduced(layer, axes, bool(layer.number("keepdims", 1) if onnx else layer.number("keep_dims")))
+    axes = _stated_axes(layer, ())
+    if not axes and layer.number("noop_with_empty_axes"):
+        raise RefusedError("it reduces nothing")
+    return _reduced(layer, axes or set(range(len(layer.data))), bool(layer.number("keepdims", 1)))
+
+
+def _tflite_reduction(layer: ShapedOp) -> Geometry:
+    layer.only(0)
+    axes = _stated_axes(layer)
+    return _reduced(layer, axes or set(range(len(layer.data))), bool(layer.number("keep_dims")))
+
+
+def _stated_axes(layer: ShapedOp, default: tuple[int, ...] | None = None) -> set[int]:
+    return {layer.axis(axis) for axis in layer.ints("axes", default)}
 
 
 def _arg_reduction(layer: ShapedOp) -> Geometry:
     layer.only(0)
-    if layer.kind in {"ArgMax", "ArgMin"}:
-        return _reduced(layer, {layer.axis(layer.number("axis"))}, bool(layer.number("keepdims", 1)))
+    return _reduced(layer, {layer.axis(layer.number("axis"))}, bool(layer.number("keepdims", 1)))
+
+
+def _tflite_arg_reduction(layer: ShapedOp) -> Geometry:
+    layer.only(0)
     return _reduced(layer, {layer.axis(layer.ints("axis")[0])}, keep=False)
 
 
@@ -295,21 +302,32 @@ _UNARY: Final = (
 _REDUCTIONS: Final = (
     "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd",
     "ReduceSum", "ReduceSumSquare",
-    "MEAN", "SUM", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL",
 )  # fmt: skip
+_TFLITE_REDUCTIONS: Final = ("MEAN", "SUM", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL")
+_QUANTIZERS: Final = ("QuantizeLinear", "com.microsoft.QuantizeLinear")
+_DEQUANTIZERS: Final = ("DequantizeLinear", "com.microsoft.DequantizeLinear")
 
 RULES: Final[Mapping[str, OpRule]] = {
-    **ruled("elementwise", _elementwise, *_ELEMENTWISE, family="broadcast"),
-    **ruled("elementwise", _unary, *_UNARY, family="unary"),
+    **ruled("elementwise", _elementwise, *_ELEMENTWISE, families=("broadcast",)),
+    **ruled("elementwise", _unary, *_UNARY, families=("unary",)),
+    # Some of these are of other families, too.
+    **ruled("elementwise", _unary, "Identity", families=("unary", "view")),
+    **ruled("elementwise", _unary, "Cast", "CAST", families=("cast", "unary")),
+    **ruled("elementwise", _unary, "QUANTIZE", families=("quantization", "unary")),
+    # It casts floats of half precision.
+    **ruled("elementwise", _unary, "DEQUANTIZE", families=("cast", "dequantization", "unary")),
     **ruled("movement", _unary, "Dropout", alike=True),
     **ruled("elementwise", _select, "SELECT"),
-    **ruled("channelwise", _batch_normalization, "BatchNormalization", family="batch normalization"),
-    **ruled("channelwise", _linear_quantization, "QuantizeLinear", "DequantizeLinear", family="quantization"),
+    **ruled("channelwise", _batch_normalization, "BatchNormalization", families=("batch normalization",)),
+    **ruled("channelwise", _linear_quantization, *_QUANTIZERS, families=("quantization",)),
+    **ruled("channelwise", _linear_quantization, *_DEQUANTIZERS, families=("dequantization",)),
     **ruled("channelwise", _qlinear_binary, "com.microsoft.QLinearAdd", "com.microsoft.QLinearMul"),
     **ruled("channelwise", _first_only, "com.microsoft.QLinearSigmoid", "com.microsoft.QLinearLeakyRelu"),
-    **ruled("reduction", _reduction, *_REDUCTIONS),
-    **ruled("reduction", _arg_reduction, "ArgMax", "ArgMin", "ARG_MAX", "ARG_MIN"),
-    **ruled("reduction", _softmax, "Softmax", "LogSoftmax", family="softmax"),
+    **ruled("reduction", _reduction, *_REDUCTIONS, families=("axis reduction",)),
+    **ruled("reduction", _tflite_reduction, *_TFLITE_REDUCTIONS, families=("axis reduction",)),
+    **ruled("reduction", _arg_reduction, "ArgMax", "ArgMin"),
+    **ruled("reduction", _tflite_arg_reduction, "ARG_MAX", "ARG_MIN"),
+    **ruled("reduction", _softmax, "Softmax", "LogSoftmax", families=("softmax",)),
     **ruled("reduction", _last_axis, "SOFTMAX", "LOG_SOFTMAX", "L2_NORMALIZATION"),
     **ruled(
         "reduction", _layer_normalization, "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"
@@ -318,7 +336,7 @@ RULES: Final[Mapping[str, OpRule]] = {
     **ruled("reduction", _group_normalization, "GroupNormalization"),
     **ruled("reduction", _lp_normalization, "LpNormalization"),
     **ruled("reduction", _lrn, "LRN"),
-    **ruled("product", _matmul, "MatMul"),
+    **ruled("product", _matmul, "MatMul", families=("matrix product",)),
     **ruled("product", _matmul_integer, "MatMulInteger"),
     **ruled("product", _qlinear_matmul, "QLinearMatMul"),
     **ruled("product", _gemm, "Gemm"),

@@ -223,17 +223,17 @@ def _pool_2d(layer: ShapedOp) -> Geometry:
 
 
 RULES: Final[Mapping[str, OpRule]] = {
-    **ruled("window", _convolution(1, (2,)), "Conv", family="convolution"),
-    **ruled("window", _convolution(1, (3,)), "ConvInteger"),
-    **ruled("window", _convolution(3, (4, 5, 8)), "QLinearConv"),
-    **ruled("window", _fused, "com.microsoft.FusedConv"),
+    **ruled("window", _convolution(1, (2,)), "Conv", families=("convolution", "windowed")),
+    **ruled("window", _convolution(1, (3,)), "ConvInteger", families=("windowed",)),
+    **ruled("window", _convolution(3, (4, 5, 8)), "QLinearConv", families=("windowed",)),
+    **ruled("window", _fused, "com.microsoft.FusedConv", families=("windowed",)),
     **ruled("window", _transposed, "ConvTranspose"),
-    **ruled("window", _pool, "MaxPool", "AveragePool", family="pool"),
-    **ruled("window", _pool, "LpPool", family="norm pool"),
+    **ruled("window", _pool, "MaxPool", "AveragePool", families=("pool", "windowed")),
+    **ruled("window", _pool, "LpPool", families=("norm pool", "windowed")),
     **ruled("reduction", _global, "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"),
-    **ruled("window", _conv_2d, "CONV_2D", family="convolution"),
-    **ruled("window", _depthwise, "DEPTHWISE_CONV_2D", family="convolution"),
-    **ruled("window", _transpose_conv, "TRANSPOSE_CONV"),
-    **ruled("window", _pool_2d, "AVERAGE_POOL_2D", "MAX_POOL_2D", family="pool"),
-    **ruled("window", _pool_2d, "L2_POOL_2D", family="norm pool"),
+    **ruled("window", _conv_2d, "CONV_2D", families=("convolution", "windowed")),
+    **ruled("window", _depthwise, "DEPTHWISE_CONV_2D", families=("convolution", "windowed")),
+    **ruled("window", _transpose_conv, "TRANSPOSE_CONV", told=0),
+    **ruled("window", _pool_2d, "AVERAGE_POOL_2D", "MAX_POOL_2D", families=("pool", "windowed")),
+    **ruled("window", _pool_2d, "L2_POOL_2D", families=("norm pool", "windowed")),
 }

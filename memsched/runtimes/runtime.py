@@ -12,7 +12,7 @@ from memsched.formats.segment import Segment
 from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.graph.model import Allocation, Graph, Schedule
-from memsched.graph.prices import Prices
+from memsched.lowering.prices import Prices
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.values import Verification

@@ -8,7 +8,7 @@ from typing import Any
 from memsched.formats.module import LoadOptions, Module
 from memsched.frozen import FrozenValue
 from memsched.graph.model import Allocation
-from memsched.graph.prices import NOTHING_KEPT, Kept, Pace, Prices
+from memsched.lowering.prices import NOTHING_KEPT, Kept, Pace, Prices
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import (

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
-from memsched.graph.prices import Kept, Prices
+from memsched.lowering.prices import Kept, Prices
 from memsched.ops.rules import Geometry, Refusal
 from memsched.targets.model import Target
 from memsched.tiling.loop_floor import LoopFloor, LoopFloors

@@ -10,6 +10,7 @@ from memsched.graph.model import Graph
 from memsched.ops.rules import Geometry, Refusal, Window
 from memsched.tiling.local import Intervals, halo_tensors
 from memsched.tiling.pieces import TilingGroup, members_of
+from memsched.tiling.runs import POOLS
 
 __all__ = ["TilingChoices"]
 
@@ -44,9 +45,7 @@ class TilingChoices:
         self._padable = tuple(
             op
             for op in self.ops
-            if explicit.pads_by_size(self._graph.ops[op])
-            and "POOL" not in self._graph.ops[op].type.upper()
-            and self._moves(op)
+            if explicit.pads_by_size(self._graph.ops[op]) and self._graph.ops[op].type not in POOLS and self._moves(op)
         )
 
     def _window_axes(self) -> list[int]:

@@ -14,9 +14,9 @@ from dataclasses import replace
 from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.model import Graph, Op, Region, Tensor
-from memsched.graph.prices import PARTIAL, weight_bytes
 from memsched.lowering.apply import NIBBLES, Workspaces
 from memsched.lowering.litert_kernels import has_own_memory, lasting_bytes, own_memory
+from memsched.lowering.prices import PARTIAL, weight_bytes
 from memsched.ops.rules import Geometry, Pointwise, Refusal, WholeAxis, Window
 from memsched.targets.model import Target
 from memsched.tiling.pieces import Members, Runs, TilingGroup

@@ -20,9 +20,9 @@ from memsched.graph.dialect import Dialect
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Region, Tensor
 from memsched.graph.parts import readers_of
-from memsched.graph.prices import NOTHING_KEPT, Kept, Prices
 from memsched.lowering.apply import apply_target
 from memsched.lowering.litert_kernels import lasting_bytes
+from memsched.lowering.prices import NOTHING_KEPT, Kept, Prices
 from memsched.ops.geometry import describe
 from memsched.ops.rules import Geometry, Pointwise, Refusal
 from memsched.targets.model import Target

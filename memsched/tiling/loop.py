@@ -19,13 +19,12 @@ from memsched.graph.model import Graph, Op
 from memsched.graph.parts import readers_of
 from memsched.ops.geometry import describe
 from memsched.ops.rules import Geometry, Pointwise, Refusal, RefusedError, Stride, Window
+from memsched.ops.table import SHAPED
 from memsched.tiling.pieces import members_of
 from memsched.tiling.rewrite import RANGED
+from memsched.tiling.runs import POOLS
 
-__all__ = ["SHAPED", "LoopGroup", "loop_of", "plan_loop", "takes_range"]
-
-SHAPED = frozenset({"BROADCAST_TO", "RESHAPE", "TRANSPOSE_CONV"})
-"""Ops that are told the shape, or the range, of what they make."""
+__all__ = ["LoopGroup", "loop_of", "plan_loop", "takes_range"]
 
 
 class LoopGroup(FrozenValue, frozen=True):
@@ -289,7 +288,7 @@ class _LoopPlanner:
     def _window(self, op: Op, geometry: Geometry, position: int, part: LoopPart) -> LoopPart | None:
         """Return what a pool with padding reads of an input of the loop, in steps of one; None for all others."""
         tensor, maps = op.inputs[op.positions.index(position)], geometry.operands[position]
-        if "POOL" not in op.type.upper() or tensor not in self._inputs or op.attributes.get("padding") != "SAME":
+        if op.type not in POOLS or tensor not in self._inputs or op.attributes.get("padding") != "SAME":
             return None
         rules = [maps[axis].rule for axis in self._group.axes if axis < len(maps) and maps[axis].output == axis]
         windows = [rule for rule in rules if isinstance(rule, Window) and rule.stride == rule.dilation == 1]
@@ -331,7 +330,7 @@ class _LoopPlanner:
         return LoopPart(tuple(strides), tuple(offsets), tuple(sizes))
 
     def _check_window(self, op: Op, rule: Window) -> None:
-        if "POOL" in op.type.upper() and (rule.pad_before or rule.pad_after):
+        if op.type in POOLS and (rule.pad_before or rule.pad_after):
             raise RefusedError(f"op '{op.name}' ({op.type}): a pool's padding is no value")
 
     def _check_constants(self, op: Op, geometry: Geometry) -> None:

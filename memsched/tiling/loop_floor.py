@@ -16,14 +16,16 @@ from typing import Final
 from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op
-from memsched.graph.prices import Prices
+from memsched.lowering.prices import Prices
 from memsched.ops.rules import Geometry, Pointwise, Refusal, Rule, Stride, Window
+from memsched.ops.table import SHAPED
 from memsched.targets.model import Target
-from memsched.tiling.loop import SHAPED, takes_range
+from memsched.tiling.loop import takes_range
 from memsched.tiling.loop_cost import MOST_ROWS
 from memsched.tiling.loop_ways import AXES, LONGEST, RANK
 from memsched.tiling.op_needs import kept_by_kind
 from memsched.tiling.rewrite import RANGED
+from memsched.tiling.runs import POOLS
 
 __all__ = ["LoopFloor", "LoopFloors"]
 
@@ -284,7 +286,7 @@ class _LoopWalk:
             if any(axis >= len(maps) or maps[axis].output != axis or not _cuts(op, maps[axis].rule) for axis in AXES):
                 return False
             rules = [maps[axis].rule for axis in AXES]
-            alone = "POOL" in op.type.upper() and any(isinstance(rule, Window) and _pads(rule) for rule in rules)
+            alone = op.type in POOLS and any(isinstance(rule, Window) and _pads(rule) for rule in rules)
             self._open.add(tensor)
             if alone:
                 self._alone.add(tensor)
@@ -454,7 +456,7 @@ class _LoopWalk:
 def _cuts(op: Op, rule: Rule) -> bool:
     """Return whether tiles may be cut through an axis that is read by a rule."""
     if isinstance(rule, Window):
-        return not ("POOL" in op.type.upper() and _pads(rule)) or rule.stride == 1
+        return not (op.type in POOLS and _pads(rule)) or rule.stride == 1
     return isinstance(rule, Pointwise) or (isinstance(rule, Stride) and op.type in RANGED and rule.step > 0)
 
 

@@ -20,7 +20,7 @@ from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Dialect
 from memsched.graph.loop import Loop
 from memsched.graph.model import Graph
-from memsched.graph.prices import Prices
+from memsched.lowering.prices import Prices
 from memsched.ops.rules import Refusal
 from memsched.targets.model import Target
 from memsched.tiling.local import GroupCost, Intervals

@@ -11,7 +11,7 @@ from typing import Final
 
 from memsched.frozen import FrozenValue
 from memsched.graph.model import Graph
-from memsched.graph.prices import NOTHING_KEPT, Prices
+from memsched.lowering.prices import NOTHING_KEPT, Prices
 from memsched.tiling.local import GroupCost
 from memsched.tiling.loop import LoopGroup
 from memsched.tiling.loop_cost import LoopCost

@@ -12,7 +12,7 @@ from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.graph.parts import readers_of
-from memsched.graph.prices import Prices
+from memsched.lowering.prices import Prices
 from memsched.ops.rules import ChannelGroups, Geometry, Pointwise, Refusal, Rule, WholeAxis, Window
 from memsched.targets.model import Target
 from memsched.tiling.least_reads import lengths_made, lengths_read

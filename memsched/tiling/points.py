@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from memsched.frozen import FrozenValue
-from memsched.graph.prices import NOTHING_KEPT, Kept, Prices
+from memsched.lowering.prices import NOTHING_KEPT, Kept, Prices
 from memsched.tiling.local import Group, GroupCost
 
 __all__ = ["FrontierPoint", "TilingPoints"]

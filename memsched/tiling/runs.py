@@ -13,7 +13,7 @@ from memsched.ops.rules import Geometry, Reflection, Refusal, RefusedError, Tran
 from memsched.ops.table import families
 from memsched.tiling.spill import spilled
 
-__all__ = ["OpPiece", "run_of", "shape_attributes"]
+__all__ = ["POOLS", "OpPiece", "run_of", "shape_attributes"]
 
 
 class OpPiece(FrozenValue, frozen=True):
@@ -38,7 +38,11 @@ class OpPiece(FrozenValue, frozen=True):
     macs: int = 0
 
 
+POOLS = families("norm pool", "pool")
+"""Ops whose padding is no value that could be put around their input."""
+
 _PADS = families("mirror pad", "pad", "valued pad")
+_RESIZES = families("interpolation", "resize")
 
 
 def run_of(
@@ -113,8 +117,7 @@ class _Words(FrozenValue, frozen=True):
         if own is not None:
             return OpPiece(op, wanted, computed, reads, (), {**own, **needed.attributes})
         bare = self.dialect.piece_attributes(value, ((0, 0),) * len(windows))
-        # A pool's padding has no value that could be put around its input.
-        padable = bare is not None and "POOL" not in value.type.upper()
+        padable = bare is not None and value.type not in POOLS
         if not (padable and self.padded) and self.dialect.pads_by_size(value):
             found = spilled(geometry, wanted, reads[0])
             if found is not None:
@@ -172,7 +175,7 @@ def _macs(geometry: Geometry, macs: int, needed: PieceNeeds, computed: Region) -
 
 def shape_attributes(kind: str, attributes: Attributes, shape: tuple[int, ...]) -> Attributes:
     """Return the attributes that state an output's shape, for a piece of this shape."""
-    if kind.startswith("RESIZE_") and "size" in attributes:
+    if kind in _RESIZES and "size" in attributes:
         return {"size": shape[1:3]}
     if kind == "Resize" and "sizes" in attributes:
         return {"sizes": shape}

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from memsched.frozen import FrozenValue
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
-from memsched.graph.prices import Prices
+from memsched.lowering.prices import Prices
 from memsched.search.run import Run
 from memsched.targets.model import Target
 from memsched.tiling.ground import TilingGround

@@ -17,8 +17,8 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.fusion.iterate import fuse
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph
-from memsched.graph.prices import Kept, Prices
 from memsched.lowering.apply import apply_target
+from memsched.lowering.prices import Kept, Prices
 from memsched.ops.rules import Refusal
 from memsched.planning.rewrite import dialect_of
 from memsched.runtimes.known import runtime_of

@@ -15,7 +15,7 @@ from memsched.core.library import library
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Graph, Op
-from memsched.graph.prices import Kept, Pace, Prices
+from memsched.lowering.prices import Kept, Pace, Prices
 from memsched.ops.rules import Refusal
 from memsched.planning.rewrite import dialect_of
 from memsched.search.limits import Limits

@@ -13,7 +13,7 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.formats.tflite.model import parse
 from memsched.graph.loop import Loop
 from memsched.graph.model import Graph
-from memsched.graph.prices import Prices
+from memsched.lowering.prices import Prices
 from memsched.ops.geometry import describe
 from memsched.planning.rewrite import dialect_of, read_back
 from memsched.runtimes.known import runtime_of

@@ -9,7 +9,7 @@ from onnx import helper, numpy_helper
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.graph.model import Graph
-from memsched.graph.prices import Pace, weight_bytes
+from memsched.lowering.prices import Pace, weight_bytes
 from memsched.planning.rewrite import dialect_of
 from memsched.targets.load import load_target
 from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces

@@ -2,8 +2,8 @@
 
 A word is what blanks separate, as "wc -w" has it. Everything counts: prose, code, what commands print, links, tables
 that somebody wrote. Left out are tables that a program makes: on the pages of docs/benchmarks, which copy what
-`python -m scripts.bench` and the tools of tests/tools print, and on docs/truth.md, which `make truth` writes; the words
-around these count. Of README.md every word counts, its tables included.
+`python -m scripts.bench` and the tools of tests/tools print, and on docs/operators.md and docs/truth.md, which tools
+write; the words around these count. Of README.md every word counts, its tables included.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 MOST_IN_README = 900
 MOST_IN_DOCS = 14_000
 
-_GENERATED = ("docs/benchmarks/", "docs/truth.md")
+_GENERATED = ("docs/benchmarks/", "docs/operators.md", "docs/truth.md")
 """Pages whose tables a program makes; a name that ends with "/" is a folder."""
 
 

@@ -50,7 +50,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "graph/border": ("tests/commands/optimize/test_border.py", "tests/runtimes/test_borders.py"),
     "graph/loop": ("tests/check/test_loop.py", "tests/tiling/test_loop.py", "tests/tiling/test_loop_search.py"),
     "graph/dialect": ("tests/tiling/test_loop.py", "tests/tiling/test_rewrite.py"),
-    "graph/prices": ("tests/tiling/test_search.py", "tests/commands/optimize/test_whole_arena.py"),
+    "lowering/prices": ("tests/tiling/test_search.py", "tests/commands/optimize/test_whole_arena.py"),
     "graph/replacement": (
         "tests/graph/test_replacement.py",
         "tests/tiling/test_rewrite.py",

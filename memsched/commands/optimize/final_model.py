@@ -17,7 +17,7 @@ from memsched.commands.optimize.rewrite import Part, RewriteBase
 from memsched.commands.optimize.rewritten import RewriteResult, RewriteRun, RewrittenModel, rank
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.border import Border
-from memsched.graph.prices import Pace
+from memsched.lowering.prices import Pace
 from memsched.planning.rewrite import restated
 from memsched.planning.values import TargetModule
 

@@ -17,7 +17,7 @@ from memsched.graph.border import Border
 from memsched.graph.dag import in_order
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
-from memsched.graph.prices import NOTHING_KEPT, Prices
+from memsched.lowering.prices import NOTHING_KEPT, Prices
 from memsched.planning.rewrite import dialect_of, plain
 from memsched.planning.values import TargetModule
 from memsched.runtimes.known import runtime_of

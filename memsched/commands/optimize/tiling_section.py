@@ -9,7 +9,7 @@ from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.rewrite import RewriteBase
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op
-from memsched.graph.prices import Kept
+from memsched.lowering.prices import Kept
 from memsched.ops.geometry import describe
 from memsched.ops.rules import Geometry, Refusal
 from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingForm

@@ -12,6 +12,7 @@ from memsched.formats.onnx.attributes import ConstantValues
 from memsched.formats.onnx.native import OnnxNative
 from memsched.graph.border import Borders, BorderStep, BorderTensor, Interface
 from memsched.graph.model import Graph, Op, Tensor
+from memsched.ops.table import families
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, ValueInfoProto
@@ -23,8 +24,10 @@ _FLOATS = frozenset({"float16", "float32", "float64"})
 _CASTS = _FLOATS | _QUANTISED | {"int32", "int64", "uint32", "uint64"}
 """Types whose values numpy casts as ONNX does; what becomes of large floats as integers nobody says."""
 
-_QUANTISERS = frozenset({"QuantizeLinear", "com.microsoft.QuantizeLinear"})
-_DEQUANTISERS = frozenset({"DequantizeLinear", "com.microsoft.DequantizeLinear"})
+_QUANTISERS = families("quantization")
+_DEQUANTISERS = families("dequantization")
+_CHANGED = _QUANTISERS | _DEQUANTISERS | families("cast", "transpose")
+"""What callers can do instead."""
 
 
 def borders(module: Module) -> Borders:
@@ -32,7 +35,7 @@ def borders(module: Module) -> Borders:
     graph = module.graphs[0]
     ends = {*graph.inputs, *graph.outputs}
     near = [op for op in graph.ops if ends & {*op.inputs, *op.outputs}]
-    if not any(op.type in {*_QUANTISERS, *_DEQUANTISERS, "Cast", "Transpose"} for op in near):
+    if not any(op.type in _CHANGED for op in near):
         return Borders()
     native: OnnxNative = module.native
     model = native.scheduled()

@@ -17,6 +17,7 @@ from memsched.formats.onnx.standard import IrVersion
 from memsched.graph.chain import Chain
 from memsched.graph.dag import producers
 from memsched.graph.model import Op
+from memsched.ops.chains import CURVES, LINKS
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -25,9 +26,6 @@ __all__ = ["chains"]
 
 _LAST: Final = frozenset({"Div", "Mul"})
 """What activations end in: x * gate(x), or x / (1 + exp(-x))."""
-
-_CURVES: Final = frozenset({"Erf", "Exp", "Sigmoid", "Tanh"})
-_LINKS: Final = _LAST | _CURVES | {"Add", "Identity", "Neg", "Pow", "Reciprocal", "Sub"}
 
 _MOST_LINKS: Final = 16
 """The most operators of a chain; the longest known has eleven."""
@@ -38,7 +36,7 @@ _ENDS: Final = -1
 
 def chains(module: Module) -> tuple[Chain, ...]:
     """Return the chains of the main graph that one operator can stand for; none shares an operator with another."""
-    if not any(op.type in _CURVES for op in module.graphs[0].ops):
+    if not any(op.type in CURVES for op in module.graphs[0].ops):
         return ()
     finder = _ChainFinder(module)
     found: list[Chain] = []
@@ -82,7 +80,7 @@ class _ChainFinder:
         while reads and len(links) < _MOST_LINKS:
             # Of tensors that depend on each other this is the last: all that reads it was seen before.
             latest = max(reads, key=lambda tensor: (self._maker[tensor], tensor))
-            if len(reads) == 1 and any(self._graph.ops[link].type in _CURVES for link in links):
+            if len(reads) == 1 and any(self._graph.ops[link].type in CURVES for link in links):
                 chain = self._chain(latest, number, sorted(links))
                 if chain is not None:
                     return chain
@@ -97,7 +95,7 @@ class _ChainFinder:
     def _is_link(self, number: int) -> bool:
         """Whether an op computes each element of one tensor of floats by itself, from others like it and numbers."""
         op = self._graph.ops[number]
-        if op.type not in _LINKS or len(op.outputs) != 1 or number in self._bound:
+        if op.type not in LINKS or len(op.outputs) != 1 or number in self._bound:
             return False
         touched = {(one.shape, one.dtype, one.sized) for one in map(self._graph.tensors.__getitem__, _touched(op))}
         ((shape, dtype, sized), *others) = touched

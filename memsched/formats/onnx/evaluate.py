@@ -7,12 +7,14 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from memsched.ops.table import FROM_NUMBERS, families
+
 if TYPE_CHECKING:
     from onnx import NodeProto
 
 __all__ = ["GROWING", "evaluate", "stays_within"]
 
-GROWING: Final = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"})
+GROWING: Final = FROM_NUMBERS | families("expansion", "repetition")
 """Operators of which a few bytes may state a result of any size."""
 
 

@@ -73,6 +73,8 @@ class _OnnxLayer:
         return float(self._attributes.get(name, default))
 
     def _shape(self, position: int) -> tuple[int, ...]:
+        if position not in self._given:
+            raise NoKernelError(f"there is no kernel for {self._op.type} of a constant at {position}")
         return self._graph.tensors[self._given[position]].shape or ()
 
     def _rank_made(self) -> int:

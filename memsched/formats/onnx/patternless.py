@@ -21,6 +21,7 @@ from memsched.formats.onnx.structure import graphs_of, op_type
 from memsched.formats.onnx.types import element_type
 from memsched.frozen import FrozenValue
 from memsched.graph.model import Tensor
+from memsched.ops.table import families
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
@@ -43,7 +44,7 @@ _FILLED: Final = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13})
 _LARGE: Final = 1 << 10
 """Bytes from which a branch does not store a constant."""
 
-_ALIASES: Final = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
+_VIEWS: Final = families("view")
 
 
 def in_branches(module: Module, written: bytes) -> tuple[bytes, ...]:
@@ -119,7 +120,7 @@ class _ValueFlow(FrozenValue, frozen=True):
             weights.append(frozenset(name for name in read if name in constants))
             for name in read:
                 last[roots.get(name, name)] = place
-            if op_type(node) in _ALIASES and node.input[0] not in outside:
+            if op_type(node) in _VIEWS and node.input[0] not in outside:
                 roots[node.output[0]] = roots.get(node.input[0], node.input[0])
                 made.append([])
                 continue

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from memsched.errors import ModelError
 from memsched.formats.onnx.structure import Scope, domain_of, values_of
+from memsched.ops.table import FROM_NUMBERS, families
 
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto, TypeProto
@@ -33,10 +34,10 @@ _RANKED: Final[Mapping[str, Sequence[int]]] = {
 _MEASURES: Final = frozenset({"Shape", "Size"})
 """What is short whatever its input is."""
 
-_GROWING: Final = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Resize", "Tile", "Upsample"})
+_GROWING: Final = FROM_NUMBERS | families("expansion", "pad", "repetition", "resize")
 """Operators whose output is as long as the values of an input say."""
 
-_SELECTING: Final = frozenset({"Gather", "GatherElements", "Slice"})
+_SELECTING: Final = families("selection")
 """Operators of which only the first input's values come out: ends of slices are often the largest number there is."""
 
 _NOTHING: Final = (0, 0)

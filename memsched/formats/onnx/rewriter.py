@@ -22,6 +22,7 @@ from memsched.formats.onnx.structure import Scope, analyse
 from memsched.formats.onnx.writer import drop_unread, list_initializers, native_order, set_metadata
 from memsched.graph.dialect import AddWords, Attributes, Dialect, Pads, SteppedWords
 from memsched.graph.model import AttributeValue, Graph, Op
+from memsched.ops.table import families
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -32,9 +33,7 @@ COPY_ATTRIBUTE: Final = "__memsched_copy"
 """An attribute of a duplicated node whose name begins so keeps ONNX Runtime from merging it with its original."""
 
 
-_WINDOWED: Final = frozenset(
-    {"AveragePool", "Conv", "ConvInteger", "LpPool", "MaxPool", "QLinearConv", "com.microsoft.QLinearAveragePool"}
-)
+_WINDOWED: Final = families("windowed")
 
 
 def dialect(module: Module) -> Dialect:

@@ -19,6 +19,7 @@ from memsched.formats.onnx.standard import IrVersion
 from memsched.formats.onnx.structure import Scope, analyse
 from memsched.formats.onnx.writer import drop_unread, list_initializers
 from memsched.frozen import FrozenValue
+from memsched.ops.table import families
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,9 +38,7 @@ _STATISTICS: Final = 4
 _IMAGE_AXES: Final = 4
 """Axes that weights have at least which ONNX Runtime multiplies by a product, or adds a sum to: those of images."""
 
-_FORMS: Final = frozenset(
-    {"Constant", "ConstantOfShape", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
-)
+_FORMS: Final = families("transpose", "view") | {"Constant", "ConstantOfShape"}
 """Operators that compute constants without arithmetic, which might round otherwise than the runtime's."""
 
 _MOST_FILLED: Final = 1 << 16

@@ -11,6 +11,7 @@ from memsched.formats.tflite.options import ACTIVATION, STRIDED_SLICE_MASKS
 from memsched.formats.tflite.reader import TfliteNative
 from memsched.graph.dialect import AddWords, Attributes, Dialect, LoopOps, LoopWords, Pads, SteppedWords
 from memsched.graph.model import Op
+from memsched.ops.table import families
 
 __all__ = ["dialect"]
 
@@ -28,7 +29,7 @@ _LOOP_OPS: Final = LoopOps(
     side_output=(("RESHAPE", 1), ("DYNAMIC_UPDATE_SLICE", 4)),
 )
 
-_WINDOWED: Final = frozenset({"AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "L2_POOL_2D", "MAX_POOL_2D"})
+_WINDOWED: Final = families("windowed")
 
 
 def dialect(module: Module) -> Dialect:

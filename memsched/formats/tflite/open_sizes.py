@@ -42,12 +42,11 @@ from memsched.formats.tflite.schema import (
 from memsched.formats.tflite.tables import copied, moved_root
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op
+from memsched.ops.table import SHAPED, families
 
 __all__ = ["first_stated_axis", "fixed_axes", "fixed_dimensions", "open_axes", "with_guards"]
 
-_SHAPED: Final = frozenset({"BROADCAST_TO", "RESHAPE", "TRANSPOSE_CONV"})
-"""Operators that a constant or an option tells the shape of their output."""
-_SIZED: Final = frozenset({"BROADCAST_TO", "IF", "RESHAPE", "SLICE", "STRIDED_SLICE", "WHILE"})
+_SIZED: Final = families("expansion", "reshape", "slice") | {"IF", "WHILE"}
 """Operators that state sizes along every axis if a rewrite adds them."""
 _SIZES: Final = frozenset({"begin", "end", "size", "size_splits", *STRIDED_SLICE_MASKS})
 """Attributes that state sizes along every axis."""
@@ -103,7 +102,7 @@ def _stated_by(op: Op, origin: Op | None, graph: Graph, given: Graph) -> int | N
         return 1 if _PADS & op.attributes.keys() else None
     names = {*op.attributes, *origin.attributes}
     changed = {name for name in names if op.attributes.get(name) != origin.attributes.get(name)}
-    if op.type in _SHAPED and graph.tensors[op.outputs[0]].shape != given.tensors[origin.outputs[0]].shape:
+    if op.type in SHAPED and graph.tensors[op.outputs[0]].shape != given.tensors[origin.outputs[0]].shape:
         return 0
     if changed & _SIZES:
         return 0

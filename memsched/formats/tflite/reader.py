@@ -14,6 +14,7 @@ from memsched.formats.staging import describe
 from memsched.formats.tflite import metadata, state
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor, parse
+from memsched.formats.tflite.options import CONSTANT_INPUTS
 from memsched.formats.tflite.own_tensors import own_tensors
 from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
 from memsched.frozen import FrozenValue
@@ -21,23 +22,19 @@ from memsched.graph import dag
 from memsched.graph.effects import Effects
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
 from memsched.ops.macs import macs_of
+from memsched.ops.table import families
 from memsched.suggestions import did_you_mean
 
 __all__ = ["GraphMapping", "TfliteNative", "read"]
 
 _NAMES_SHOWN = 5
-_INDEXED = frozenset(
-    {
-        *("BROADCAST_TO", "EXPAND_DIMS", "MEAN", "MIRROR_PAD", "PAD", "PADV2", "RESHAPE", "RESIZE_BILINEAR"),
-        *("RESIZE_NEAREST_NEIGHBOR", "SLICE", "SPLIT", "SPLIT_V", "SQUEEZE", "STRIDED_SLICE", "SUM", "TRANSPOSE"),
-    }
-)
+_INDEXED = frozenset(CONSTANT_INPUTS) | families("expansion", "reshape")
 """Operators whose constants are indices and lengths: their values are attributes, their shapes say nothing."""
 
 _KEPT = frozenset({"DENSIFY", "DEQUANTIZE"})
 """Operators that compute weights from what the file stores of them, once for all runs."""
 
-_VIEWS = frozenset({"EXPAND_DIMS", "RESHAPE", "SQUEEZE"})
+_VIEWS = families("view")
 
 
 class GraphMapping(FrozenValue, frozen=True):

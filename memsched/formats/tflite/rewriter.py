@@ -55,6 +55,7 @@ from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.loop import Loop
 from memsched.graph.model import AttributeValue, Graph, Op
 from memsched.ops.ranges import constant_parts
+from memsched.ops.table import SHAPED
 
 __all__ = ["GraphRewriter", "dialect", "serialize"]
 
@@ -83,10 +84,6 @@ def serialize(module: Module, graph: Graph, order: Sequence[int], *, control_dep
     except ModelError as error:
         raise error.at(f"{describe(module.path)} cannot be written") from None
     return data
-
-
-_SHAPED = frozenset({"BROADCAST_TO", "RESHAPE"})
-"""Operators that are told the shape of what they make, by their second input or (RESHAPE alone) their options."""
 
 
 class GraphRewriter:
@@ -304,8 +301,8 @@ class GraphRewriter:
         if op.terms is not None:
             self._constants.cut_terms(op, inputs)
         shape = self._graph.tensors[op.outputs[0]].shape or () if op.outputs else ()
-        if op.type in _SHAPED and shape != whole:
-            # An input for the shape comes before what the options say of it.
+        if SHAPED.get(op.type) == 1 and shape != whole:
+            # An input for the shape comes before what a RESHAPE's options say of it.
             inputs[1:] = [self._constants.integers(shape, (len(shape),))]
         fields[OperatorSlot.INPUTS] = Numbers("int32", inputs)
         fields[OperatorSlot.OUTPUTS] = Numbers("int32", outputs)

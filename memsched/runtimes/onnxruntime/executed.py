@@ -20,6 +20,7 @@ from memsched.formats.onnx.reader import all_sizes_follow, sizes_that_follow
 from memsched.formats.onnx.stated import declare
 from memsched.formats.onnx.structure import initializers, op_type, values_of
 from memsched.ops import movement, values, windows
+from memsched.ops.table import families
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.onnxruntime.executed_names import BLOCKED
 from memsched.runtimes.onnxruntime.observation import observe
@@ -33,12 +34,10 @@ Level = Literal["basic", "extended", "all"]
 LEVELS: Final[Mapping[str, Level]] = {"default": "all", "all": "all", "extended": "extended", "basic": "basic"}
 """Levels of graph optimisation by the sessions that have them; one without options has the highest."""
 
-_BY_OPERANDS: Final = frozenset(
-    {*(movement.RULES.keys() - {"Concat"}), *(name for name in values.RULES if name.startswith("Reduce"))}
-)
+_BY_OPERANDS: Final = (families("axis reduction") | frozenset(movement.RULES)) - families("concatenation")
 """Operators whose outputs' sizes follow from their first input's and from the values of the others."""
 
-_BY_SIZES: Final = frozenset({*values.RULES, *windows.RULES, "Concat"}) - _BY_OPERANDS
+_BY_SIZES: Final = (families("concatenation") | frozenset({*values.RULES, *windows.RULES})) - _BY_OPERANDS
 """Operators whose outputs' sizes follow from their inputs'."""
 
 _REWRITE: Final = "memsched.runtimes.onnxruntime.executed_child:rewrite"

@@ -14,8 +14,8 @@ from memsched.formats.tflite import metadata as tflite_metadata
 from memsched.formats.tflite import writer
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.formats.tflite.reader import TfliteNative
-from memsched.graph.prices import Kept, Prices
 from memsched.lowering.apply import with_workspaces
+from memsched.lowering.prices import Kept, Prices
 from memsched.runtimes.arena_facts import ArenaFacts, DeadTensor
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.output import ModelBytes

@@ -11,6 +11,7 @@ from typing import Any
 
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
 from memsched.frozen import FrozenValue
+from memsched.ops.table import families
 
 __all__ = ["LoopAccess", "LoopAccesses"]
 
@@ -221,7 +222,7 @@ def _value(op: FileOperator, read: list[Any], result: FileTensor) -> Any:
             return None
         taken = read[0][tuple(slice(max(0, low), low + size) for low, size in zip(begin, result.shape, strict=False))]
         return taken if taken.shape == result.shape else None
-    if op.type in {"RESHAPE", "SQUEEZE", "EXPAND_DIMS"}:
+    if op.type in families("view"):
         return read[0].reshape(result.shape) if read[0].size == math.prod(result.shape) else None
     rule = {"ADD": np.add, "SUB": np.subtract, "LESS": np.less, "LESS_EQUAL": np.less_equal}.get(op.type)
     if rule is None or len(read) != 2 or op.attributes.get("fused_activation_function", "NONE") != "NONE":

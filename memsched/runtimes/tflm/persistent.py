@@ -15,7 +15,7 @@ from types import MappingProxyType
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
 from memsched.frozen import FrozenValue
 from memsched.graph.model import Graph, Op
-from memsched.graph.prices import Kept
+from memsched.lowering.prices import Kept
 from memsched.runtimes.firmware import Estimate
 from memsched.runtimes.tflm.kernel_sets import kernel_set
 from memsched.runtimes.tflm.kernels import DETECTION_POSTPROCESS, custom_integers, operator_tensor, scratch_requests

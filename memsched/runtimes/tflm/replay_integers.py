@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 
 from memsched.formats.tflite.model import FileModel, FileOperator, FileTensor
+from memsched.ops.table import families
 
 __all__ = ["ReplayIntegers"]
 
@@ -82,7 +83,7 @@ def _result(
                 number = number * size + low + at
             found.append(read[0][number])
         return tuple(found)
-    if operator.type in {"RESHAPE", "SQUEEZE", "EXPAND_DIMS"} and math.prod(made.shape) == len(read[0]):
+    if operator.type in families("view") and math.prod(made.shape) == len(read[0]):
         return read[0]
     rule = _PAIRWISE.get(operator.type)
     if rule is None or len(read) != 2 or operator.attributes.get("fused_activation_function", "NONE") != "NONE":

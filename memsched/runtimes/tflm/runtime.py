@@ -10,7 +10,7 @@ from msgspec import structs
 
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.graph.model import Allocation
-from memsched.graph.prices import Prices
+from memsched.lowering.prices import Prices
 from memsched.runtimes.arena_facts import ArenaFacts
 from memsched.runtimes.firmware import FirmwareNeeds
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module

@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 
 import memsched
 from memsched.commands.results import OptimizeResult
-from memsched.graph.prices import Kept, Pace, Prices
+from memsched.lowering.prices import Kept, Pace, Prices
 from memsched.report.console import findings
 from memsched.targets.load import load_target
 from tests.failures import fails

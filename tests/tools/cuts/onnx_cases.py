@@ -118,8 +118,6 @@ _REDUCED: Sequence[tuple[tuple[int, ...], tuple[int, ...]]] = (
 
 def _reductions() -> Iterator[Case]:
     for kind in values._REDUCTIONS:
-        if kind.isupper():
-            continue
         for dtype in TYPES:
             for shape, axes in _REDUCED:
                 yield Case(kind, (Operand(shape, dtype), constant(axes, "int64")), {"keepdims": 1}, opset=20)
@@ -263,12 +261,13 @@ def _quantized() -> Iterator[Case]:
             axis = 1 if len(shape) == 4 else 0
             per = constant(np.linspace(0.02, 0.06, shape[axis]), "float32")
             zeros = constant(np.arange(shape[axis]) % 5, dtype)
-            yield Case("DequantizeLinear", (x, scale, zero))
-            yield Case("DequantizeLinear", (x, per, zeros), {"axis": axis})
-            for real in ("float32", "float16"):
-                scales = constant(scale.value, real), constant(per.value, real)
-                yield Case("QuantizeLinear", (Operand(shape, real), scales[0], zero))
-                yield Case("QuantizeLinear", (Operand(shape, real), scales[1], zeros), {"axis": axis})
+            for domain in ("", "com.microsoft."):
+                yield Case(f"{domain}DequantizeLinear", (x, scale, zero))
+                yield Case(f"{domain}DequantizeLinear", (x, per, zeros), {"axis": axis})
+                for real in ("float32", "float16"):
+                    scales = constant(scale.value, real), constant(per.value, real)
+                    yield Case(f"{domain}QuantizeLinear", (Operand(shape, real), scales[0], zero))
+                    yield Case(f"{domain}QuantizeLinear", (Operand(shape, real), scales[1], zeros), {"axis": axis})
 
 
 def _moved() -> Iterator[Case]:

@@ -160,7 +160,7 @@ _REDUCED: Sequence[tuple[tuple[int, ...], tuple[int, ...]]] = (
 
 
 def _reductions() -> Iterator[Case]:
-    for kind in (one for one in values._REDUCTIONS if one.isupper()):
+    for kind in values._TFLITE_REDUCTIONS:
         for dtype in TYPES:
             for shape, axes in _REDUCED:
                 made = tuple(1 if place in axes else size for place, size in enumerate(shape))

@@ -13,7 +13,6 @@ from typing import Final
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from memsched.formats.onnx.blocks.cuts import SHAPED
 from memsched.formats.onnx.blocks.held import held_once
 from memsched.formats.onnx.blocks.lengths import Lengths
 from memsched.formats.onnx.blocks.nodes import replace_nodes
@@ -21,6 +20,7 @@ from memsched.formats.onnx.blocks.regions import Nest, OpenGraph, rows_of
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.structure import graphs_of, initializers, values_of
 from memsched.formats.onnx.types import element_bits
+from memsched.ops.table import SHAPED
 
 __all__ = ["NestWriter", "names_of", "regenerated", "write"]
 

@@ -17,12 +17,12 @@ from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.structure import op_type
 from memsched.frozen import FrozenValue
 from memsched.ops.rules import POINTWISE, AxisMap, Geometry, WholeAxis
-from memsched.ops.table import class_of
+from memsched.ops.table import FROM_NUMBERS, SHAPED, class_of
 
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-__all__ = ["SHAPED", "Cut", "Needs", "integers_of", "is_cheap", "is_elementwise", "needs"]
+__all__ = ["Cut", "Needs", "integers_of", "is_cheap", "is_elementwise", "needs"]
 
 
 class Cut(FrozenValue, frozen=True):
@@ -40,13 +40,9 @@ class Cut(FrozenValue, frozen=True):
 Needs = tuple["Cut | None", ...]
 """Per input of a node its block; None: all of it."""
 
-SHAPED: Final = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0}
-"""Operators that are told their output's shape, and by which input."""
-
 _TOLD_SIZES: Final = {"Resize": 3}
 """Operators that may be told it, and are then not computed in blocks."""
 
-_FROM_LENGTHS: Final = frozenset({"ConstantOfShape", "Range"})
 _CHEAP: Final = frozenset({"elementwise", "channelwise", "movement", "gather"})
 
 
@@ -57,7 +53,7 @@ def is_elementwise(kind: str) -> bool:
 
 def is_cheap(kind: str) -> bool:
     """Return whether computing such a node again costs about as much as reading its output."""
-    return class_of(kind) in _CHEAP or kind in _FROM_LENGTHS
+    return class_of(kind) in _CHEAP or kind in FROM_NUMBERS
 
 
 def needs(node: NodeProto, cut: Cut, rules: OpenRules) -> Needs | None:

@@ -15,13 +15,14 @@ from memsched.formats.onnx.blocks.regions import names_read
 from memsched.formats.onnx.blocks.sizes import Monomial, Polynomial
 from memsched.formats.onnx.structure import op_type
 from memsched.formats.onnx.types import element_bits
+from memsched.ops.table import families
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
 
 __all__ = ["open_inputs", "pattern_bytes", "pattern_sizes"]
 
-_ALIASES: Final = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
+_VIEWS: Final = families("view")
 _IN_PLACE: Final = frozenset({"Add", "Sub", "Mul", "Div", "Relu", "Sigmoid", "Tanh", "Erf", "Sqrt", "Neg", "Pow"})
 
 _PARTS: Final = (1.0, 0.5, 0.25)
@@ -54,7 +55,7 @@ def _peak(graph: GraphProto, values: OpenValues, sizes: Mapping[str, int]) -> tu
             continue
         for name in names_read(node):
             last[root.get(name, name)] = place
-        if op_type(node) in _ALIASES:
+        if op_type(node) in _VIEWS:
             root[node.output[0]] = root.get(node.input[0], node.input[0])
             continue
         for name in node.output:

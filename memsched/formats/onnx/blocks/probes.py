@@ -20,6 +20,7 @@ from memsched.formats.onnx.shapes import infer
 from memsched.formats.onnx.structure import analyse, op_type
 from memsched.formats.onnx.types import SHAPE_ELEMENTS
 from memsched.frozen import FrozenValue
+from memsched.ops.table import families
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -29,7 +30,7 @@ __all__ = ["InferredValues", "OpenValues", "infer_at", "probe"]
 _MOST_COMPUTED: Final = 2
 """Lengths that follow from no polynomial and are looked up at run time."""
 
-_TOGETHER: Final = frozenset({"Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "Where", "Pow"})
+_TOGETHER: Final = families("broadcast")
 """Operators whose inputs have the same lengths, or the length 1."""
 
 _SHORT: Final = 64

@@ -19,7 +19,7 @@ from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.structure import op_type
 from memsched.formats.onnx.types import element_bits
 from memsched.frozen import FrozenValue
-from memsched.ops.table import class_of
+from memsched.ops.table import SHAPED, class_of
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
@@ -34,9 +34,6 @@ _THICK: Final = 4
 
 _LONG: Final = 64
 """Axes that are shorter, at the sizes of the graph, are not cut."""
-
-_FROM_WHOLE: Final = frozenset({"ConstantOfShape", "Expand"})
-"""What makes a block without one of its inputs: it is told the block's shape."""
 
 
 class BlockRegion(FrozenValue, frozen=True):
@@ -242,7 +239,7 @@ class BlockGrowth:
         if core and (place in self.taken or self.graph.anchors.intersection(outputs)):
             return False
         wanted = self.graph.needs(place, cut)
-        if wanted is None or (not any(wanted) and op_type(node) not in _FROM_WHOLE):
+        if wanted is None or (not any(wanted) and op_type(node) not in SHAPED):
             return False
         if any(not cut.merged and self.graph.length(name, cut) != self.length for name in outputs):
             return False

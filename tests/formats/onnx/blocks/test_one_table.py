@@ -13,7 +13,7 @@ from onnx import GraphProto
 from memsched.formats.blocks import Range
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
-from memsched.formats.onnx.blocks.cuts import SHAPED, Cut, needs
+from memsched.formats.onnx.blocks.cuts import Cut, needs
 from memsched.formats.onnx.blocks.open_rules import OpenRules
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
@@ -22,6 +22,7 @@ from memsched.formats.onnx.structure import op_type
 from memsched.graph.model import Graph
 from memsched.ops.geometry import describe
 from memsched.ops.rules import POINTWISE, Refusal
+from memsched.ops.table import SHAPED
 from tests.tools.cuts.case import Case, draw
 from tests.tools.cuts.models import model_of
 from tests.tools.cuts.onnx_cases import cases

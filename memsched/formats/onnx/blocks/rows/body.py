@@ -34,7 +34,7 @@ class Outer:
         sequences: Images that lie in blocks: the name of the sequence, the rows of a block, the number of blocks.
         weights: Its initializers.
         whole: Images that loops make and that are joined.
-        tiny: A small block.
+        tiny: Per element type a small block.
         initializers: Constants that were made.
         totals: Per statistic of a loop that is over what was added up.
     """
@@ -45,9 +45,13 @@ class Outer:
     sequences: dict[str, tuple[str, tuple[str, str]]]
     weights: dict[str, TensorProto]
     whole: frozenset[str]
-    tiny: str
+    tiny: dict[int, str]
     initializers: list[TensorProto] = dataclasses.field(default_factory=list)
     totals: dict[Statistic, Totals] = dataclasses.field(default_factory=dict)
+
+    def element(self, image: str) -> int:
+        """Return the element type of an image."""
+        return self.field.graph.values.elements[image]
 
     def constant(self, values: object, kind: type[np.generic], base: str) -> str:
         """Return a constant."""
@@ -166,17 +170,18 @@ class RowWriter:
         over = body.op("Min", body.op("Squeeze", body.op("Div", start, height)), count)
         is_last = body.op("Equal", self.step, body.op("Sub", self.count, self._scalar(1)))
         over = body.op("Where", is_last, count, over)
-        gone = body.op("Sub", over, self._dropped(name))
+        gone, element = body.op("Sub", over, self._dropped(name)), self.outer.element(name)
         inner = BodyNodes(body.name("drop"))
         before, blocks = f"{inner.label}_condition", f"{inner.label}_blocks"
         fewer, after = inner.op("SequenceErase", blocks, self._scalar(0)), inner.op("Identity", before)
         inputs = [value(f"{inner.label}_step", TensorProto.INT64, []), value(before, TensorProto.BOOL, [])]
-        outputs = [value(after, TensorProto.BOOL, []), blocks_value(fewer)]
-        graph = helper.make_graph(inner.made, f"{inner.label}_body", [*inputs, blocks_value(blocks)], outputs)
+        outputs = [value(after, TensorProto.BOOL, []), blocks_value(fewer, element)]
+        graph = helper.make_graph(inner.made, f"{inner.label}_body", [*inputs, blocks_value(blocks, element)], outputs)
         # A loop without a round would copy the blocks.
         some, none = BodyNodes(f"{inner.label}_some"), BodyNodes(f"{inner.label}_none")
-        drops = branch(some, [blocks_value(some.op("Loop", gone, "", self.carried.blocks[name], body=graph))])
-        stays = branch(none, [blocks_value(none.same_blocks(self.carried.blocks[name], self.outer.tiny))])
+        kept = none.same_blocks(self.carried.blocks[name], self.outer.tiny[element])
+        left = some.op("Loop", gone, "", self.carried.blocks[name], body=graph)
+        drops, stays = branch(some, [blocks_value(left, element)]), branch(none, [blocks_value(kept, element)])
         return body.op("If", body.op("Greater", gone, self._scalar(0)), then_branch=drops, else_branch=stays)
 
     def _start(self, rate: Fraction, above: int) -> str:
@@ -213,12 +218,12 @@ class RowWriter:
         else:
             length = shape[ROWS]
             last = body.op("Min", end, self.outer.lengths.one(length)) if length is not None else end
-            found = self._gathered((sequence, dropped), height[0], start, last)
+            found = self._gathered((sequence, dropped), height[0], (start, last), self.outer.element(name))
         return _Rows(found, rows.rate, rows.above, rows.tail)
 
-    def _gathered(self, blocks: tuple[str, str], height: str, start: str, end: str) -> str:
+    def _gathered(self, blocks: tuple[str, str], height: str, rows: tuple[str, str], element: int) -> str:
         """Join rows that lie in several blocks of a sequence, of which some may no longer be there."""
-        body, (sequence, dropped) = self.body, blocks
+        body, (sequence, dropped), (start, end) = self.body, blocks, rows
         first = body.op("Div", start, height)
         last = body.op("Div", body.op("Sub", end, self._number(1)), height)
         count = body.op("Squeeze", body.op("Add", body.op("Sub", last, first), self._number(1)))
@@ -232,10 +237,10 @@ class RowWriter:
         part = inner.op("Slice", block, begin, inner.op("Sub", end, place), self._number(ROWS))
         joined = inner.op("SequenceInsert", parts, part)
         after = inner.op("Identity", before)
-        inputs = [value(step, TensorProto.INT64, []), value(before, TensorProto.BOOL, []), blocks_value(parts)]
-        outputs = [value(after, TensorProto.BOOL, []), blocks_value(joined)]
+        inputs = [value(step, TensorProto.INT64, []), value(before, TensorProto.BOOL, []), blocks_value(parts, element)]
+        outputs = [value(after, TensorProto.BOOL, []), blocks_value(joined, element)]
         graph = helper.make_graph(inner.made, f"{inner.label}_body", inputs, outputs)
-        empty = body.op("SequenceEmpty", dtype=TensorProto.FLOAT)
+        empty = body.op("SequenceEmpty", dtype=element)
         return body.op("ConcatFromSequence", body.op("Loop", count, "", empty, body=graph), axis=ROWS)
 
     def _op(self, number: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property, partial
@@ -11,22 +10,23 @@ from typing import TYPE_CHECKING, Final
 from memsched.formats.onnx.attributes import attribute_of
 from memsched.formats.onnx.blocks.cuts import integers_of
 from memsched.formats.onnx.blocks.regions import OpenGraph, names_read
-from memsched.formats.onnx.blocks.rows.rules import ROWS, RowRule, is_image, rule_of
+from memsched.formats.onnx.blocks.rows.rules import ROWS, RowRule, is_float_image, rule_of
 from memsched.formats.onnx.structure import op_type
+from memsched.formats.onnx.types import element_bits
 from memsched.frozen import FrozenValue
+from memsched.ops.macs import COUNTED, macs_of
+from memsched.ops.table import class_of
 
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-__all__ = ["RowField", "RowNorm", "RowOp"]
+__all__ = ["RowField", "RowNorm", "RowOp", "row_ops"]
 
 _READ_COST: Final = 8
 """Multiplications that take about as long as writing an element."""
 
 _SLOW: Final = 1.4
 """How much longer a convolution takes without a layout of blocks of channels."""
-
-_MULTIPLIES: Final = frozenset({"Conv", "ConvTranspose"})
 
 
 class RowNorm(FrozenValue, frozen=True):
@@ -86,7 +86,7 @@ class RowField:
     def __init__(self, graph: OpenGraph, *, known: bool = True) -> None:
         self.graph = graph
         self.rates = _Rates()
-        found = [op for op in (_ops(graph) if known else ()) if _is_known(graph, op) and self.rates.take(op)]
+        found = [op for op in (row_ops(graph) if known else ()) if _is_known(graph, op) and self.rates.take(op)]
         self.ops: Sequence[RowOp] = tuple(op for op in found if self.rates.is_spatial(op))
         self.at: Mapping[int, int] = {place: number for number, op in enumerate(self.ops) for place in op.nodes}
         self.maker: Mapping[str, int] = {
@@ -116,7 +116,7 @@ class RowField:
                 continue
             before = max(self.graph.bytes_of(name) for name in op.images)
             smaller = any(self.graph.bytes_of(name) * 2 <= before for name in op.outputs)
-            if smaller or len(set(op.images)) > 1 or op_type(self.graph.nodes[op.nodes[0]]) in _MULTIPLIES:
+            if smaller or len(set(op.images)) > 1 or _multiplies(self.graph.nodes[op.nodes[0]]):
                 found.update(op.outputs)
         return frozenset(found)
 
@@ -155,7 +155,7 @@ class RowField:
 
     def work_in_loop(self, op: RowOp) -> float:
         """Return the cost of an operator in a loop, where weights from outside stop layouts that are quicker."""
-        slow = op_type(self.graph.nodes[op.nodes[0]]) in _MULTIPLIES and any(map(partial(self.borrows, op), op.others))
+        slow = _multiplies(self.graph.nodes[op.nodes[0]]) and any(map(partial(self.borrows, op), op.others))
         return op.work * (_SLOW if slow else 1.0)
 
     def asks_shape(self, place: int) -> bool:
@@ -206,7 +206,8 @@ def _is_known(graph: OpenGraph, op: RowOp) -> bool:
     return all(graph.values.places[symbol][0] not in graph.maker for symbol in symbols)
 
 
-def _ops(graph: OpenGraph) -> Iterator[RowOp]:
+def row_ops(graph: OpenGraph) -> Iterator[RowOp]:
+    """Yield the operators of a graph that make rows of images of rows of others."""
     grouped = {place: group for group in _normalisations(graph) for place in group[0]}
     for place, node in enumerate(graph.nodes):
         if place in grouped:
@@ -241,17 +242,28 @@ def _norm_op(graph: OpenGraph, places: tuple[int, ...], norm: RowNorm) -> RowOp:
 
 
 def _work(graph: OpenGraph, node: NodeProto) -> float:
-    made = sum(_elements(graph, name) for name in node.output if name)
-    if op_type(node) not in _MULTIPLIES:
-        return made * _READ_COST
-    weight = [one.constant() or 1 if one is not None else 1 for one in graph.values.shapes[node.input[1]]]
-    if op_type(node) == "Conv":
-        return made * (math.prod(weight[1:]) + _READ_COST)
-    return _elements(graph, node.input[0]) * math.prod(weight[1:]) + made * _READ_COST
+    made = sum(_elements(graph, name) for name in node.output if name) * _READ_COST
+    if not _multiplies(node):
+        return made
+    read, given = ([_shape(graph, name) for name in names] for names in (node.input, node.output))
+    return macs_of(op_type(node), {}, read, given) + made
+
+
+def _multiplies(node: NodeProto) -> bool:
+    """Whether a node multiplies what it reads by weights, in windows."""
+    return op_type(node) in COUNTED and class_of(op_type(node)) == "window"
+
+
+def _shape(graph: OpenGraph, name: str) -> tuple[int, ...] | None:
+    lengths = [None if one is None else int(one.at(graph.sizes)) for one in graph.values.shapes.get(name, (None,))]
+    known = tuple(one for one in lengths if one is not None)
+    return known if len(known) == len(lengths) else None
 
 
 def _elements(graph: OpenGraph, name: str) -> float:
-    return graph.bytes_of(name) / 4
+    element = graph.values.elements.get(name)
+    bits = element_bits(element) if element else 0
+    return graph.bytes_of(name) * 8 / bits if bits else 0.0
 
 
 def _normalisations(graph: OpenGraph) -> Iterator[tuple[tuple[int, ...], RowNorm]]:
@@ -261,7 +273,7 @@ def _normalisations(graph: OpenGraph) -> Iterator[tuple[tuple[int, ...], RowNorm
         if kind == "InstanceNormalization":
             norm = RowNorm(0, attribute_of(node, "epsilon", 1e-5), node.input[1], node.input[2])
             yield from _instances(graph, place, norm)
-        elif kind == "GroupNormalization" and is_image(node.input[0], graph.values):
+        elif kind == "GroupNormalization" and is_float_image(node.input[0], graph.values):
             groups = attribute_of(node, "num_groups", 1)
             scales = graph.values.shapes.get(node.input[1], ())
             by_channel = len(scales) == 1 and scales[0] == graph.values.shapes[node.input[0]][1]
@@ -282,10 +294,11 @@ def _instances(graph: OpenGraph, place: int, norm: RowNorm) -> Iterator[tuple[tu
         first, last = graph.nodes[before], graph.nodes[readers[0]]
         image = first.input[0] if first.op_type == "Reshape" else ""
         only = list(graph.readers.get(node.input[0], ())) == [place] and node.input[0] not in graph.results
-        if only and last.op_type == "Reshape" and is_image(image, values) and _is_grouped(graph, image, node, last):
+        reshaped = only and last.op_type == "Reshape" and is_float_image(image, values)
+        if reshaped and _is_grouped(graph, image, node, last):
             yield (before, place, readers[0]), norm
             return
-    if is_image(node.input[0], values):
+    if is_float_image(node.input[0], values):
         yield (place,), norm
 
 
@@ -306,7 +319,7 @@ def _channels(graph: OpenGraph, name: str) -> int | None:
 def _mean(graph: OpenGraph, node: NodeProto) -> RowNorm | None:
     """Return what a mean over all places is; None for other nodes."""
     kind = op_type(node)
-    if kind not in {"GlobalAveragePool", "ReduceMean"} or not is_image(node.input[0], graph.values):
+    if kind not in {"GlobalAveragePool", "ReduceMean"} or not is_float_image(node.input[0], graph.values):
         return None
     rank, channels = len(graph.values.shapes[node.input[0]]), _channels(graph, node.input[0])
     if kind == "ReduceMean":

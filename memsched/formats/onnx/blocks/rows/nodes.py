@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onnx import GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper
+from onnx import GraphProto, NodeProto, ValueInfoProto, helper
 
 __all__ = ["BodyNodes", "blocks_value", "branch", "value"]
 
@@ -57,9 +57,6 @@ def value(name: str, kind: int, shape: Sequence[int] | None) -> ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, shape)
 
 
-def blocks_value(name: str) -> ValueInfoProto:
+def blocks_value(name: str, element: int) -> ValueInfoProto:
     """Return what declares a sequence of blocks of an image."""
-    return helper.make_value_info(name, _BLOCKS)
-
-
-_BLOCKS: TypeProto = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, None))
+    return helper.make_value_info(name, helper.make_sequence_type_proto(helper.make_tensor_type_proto(element, None)))

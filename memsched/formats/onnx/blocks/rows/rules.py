@@ -11,24 +11,29 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from memsched.formats.onnx.attributes import attribute_of
-from memsched.formats.onnx.blocks.cuts import SHAPED, Cut, needs
+from memsched.formats.onnx.blocks.cuts import Cut, needs
 from memsched.formats.onnx.blocks.open_rules import OpenRules
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.structure import op_type
 from memsched.frozen import FrozenValue
 from memsched.ops.rules import POINTWISE, Merge, Reflection, Rule, Subdivision, TransposedWindow, Window
-from memsched.ops.table import families
+from memsched.ops.table import SHAPED, families
 
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-__all__ = ["ROWS", "RowRule", "enlargement", "is_image", "rule_of"]
+__all__ = ["ROWS", "RowRule", "enlargement", "is_float_image", "is_image", "rule_of"]
 
 ROWS: Final = 2
 """The axis that is cut."""
 
 _RANKS: Final = (3, 4, 5)
+
+# TensorProto.DataType
+_FLOAT: Final = 1
+_ELEMENTS: Final = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13})
+"""Types of which ONNX Runtime joins and cuts blocks: numbers of whole bytes, and bool."""
 
 
 class RowRule(FrozenValue, frozen=True):
@@ -78,14 +83,17 @@ class RowRule(FrozenValue, frozen=True):
 
 
 def is_image(name: str, values: OpenValues) -> bool:
-    """Return whether a value has rows whose number is open, and elements of floating point."""
-    from onnx import TensorProto
-
+    """Return whether a value has rows whose number is open."""
     shape = values.shapes.get(name, ())
     if len(shape) not in _RANKS or any(one is None for one in shape):
         return False
     rows = shape[ROWS]
-    return rows is not None and rows.constant() is None and values.elements.get(name) == TensorProto.FLOAT
+    return rows is not None and rows.constant() is None and values.elements.get(name) in _ELEMENTS
+
+
+def is_float_image(name: str, values: OpenValues) -> bool:
+    """Return whether it has elements of single precision, too: statistics are found of these alone."""
+    return is_image(name, values) and values.elements.get(name) == _FLOAT
 
 
 def rule_of(node: NodeProto, rules: OpenRules, typical: OpenRules) -> RowRule | None:
@@ -193,7 +201,8 @@ def _resized(node: NodeProto, values: OpenValues) -> RowRule | None:
     mode = attribute_of(node, "mode", b"nearest")
     placed = attribute_of(node, "coordinate_transformation_mode", b"half_pixel")
     nearest = attribute_of(node, "nearest_mode", b"round_prefer_floor")
-    known = placed in {b"half_pixel", b"asymmetric"} and mode in {b"nearest", b"linear", b"cubic"}
+    modes = {b"nearest", b"linear", b"cubic"} if is_float_image(node.input[0], values) else {b"nearest"}
+    known = placed in {b"half_pixel", b"asymmetric"} and mode in modes
     if not known or attribute_of(node, "axes", None) or attribute_of(node, "antialias", 0):
         return None
     before, after = values.shapes[node.input[0]], values.shapes[node.output[0]]

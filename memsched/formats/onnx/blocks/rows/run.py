@@ -61,14 +61,23 @@ class RunWriter:
         made = {name: number for number, phase in enumerate(phases) for name in phase.loop.made}
         sums = {one: number for number, phase in enumerate(phases) for one in phase.loop.statistics}
         end = len(phases)
-        self.blocks = _slots({name: (first, last.get(name, end)) for name, first in made.items()})
+        # Blocks of one sequence are of one type.
+        self.blocks: dict[str, int] = {}
+        self.elements: list[int] = []
+        for element in dict.fromkeys(map(outer.element, made)):
+            times = {
+                name: (first, last.get(name, end)) for name, first in made.items() if outer.element(name) == element
+            }
+            places = _slots(times)
+            self.blocks.update((name, len(self.elements) + slot) for name, slot in places.items())
+            self.elements += [element] * _count(places)
         # What others left in a place is as long: it has as many groups.
         self.sums: dict[Statistic, int] = {}
         for groups in dict.fromkeys(one[1] for one in sums):
             own = {one: (first, last.get(one, end)) for one, first in sums.items() if one[1] == groups}
             before = _count(self.sums)
             self.sums.update((one, before + slot) for one, slot in _slots(own).items())
-        self.states = [f"{self.label}_blocks_{slot}" for slot in range(_count(self.blocks))]
+        self.states = [f"{self.label}_blocks_{slot}" for slot in range(len(self.elements))]
         self.added = [f"{self.label}_sum_{place}" for place in range(3 * _count(self.sums))]
         self.starts = self._starts()
 
@@ -98,7 +107,7 @@ class RunWriter:
         """Return the loop with what stands before and behind it."""
         around = BodyNodes(f"{self.label}_around")
         zero = self.outer.zero(self.label) if self.added else ""
-        sequences = [around.op("SequenceEmpty", dtype=TensorProto.FLOAT) for _ in self.states]
+        sequences = [around.op("SequenceEmpty", dtype=element) for element in self.elements]
         inputs = [self.starts[-1], "", *sequences, *([zero] * len(self.added))]
         made = {slot: name for name, slot in self.blocks.items() if name not in self.eaten}
         left = [f"{self.label}_left_{slot}" for slot in range(len(self.states))]
@@ -146,7 +155,9 @@ class RunWriter:
         """Return what declares states."""
         kinds = zip(places, names, strict=True)
         return [
-            blocks_value(name) if place < len(self.states) else value(name, TensorProto.DOUBLE, None)
+            blocks_value(name, self.elements[place])
+            if place < len(self.states)
+            else value(name, TensorProto.DOUBLE, None)
             for place, name in kinds
         ]
 
@@ -201,7 +212,7 @@ class RunWriter:
         outputs = []
         for place in places:
             if place < len(self.states):
-                outputs.append(nodes.same_blocks(states[place], self.outer.tiny))
+                outputs.append(nodes.same_blocks(states[place], self.outer.tiny[self.elements[place]]))
             else:
                 outputs.append(nodes.op("Identity", states[place]))
         return branch(nodes, self._values(places, outputs))

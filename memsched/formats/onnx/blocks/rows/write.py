@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from onnx import ModelProto, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from memsched.formats.onnx.blocks.body import names_of, regenerated
 from memsched.formats.onnx.blocks.lengths import Lengths
@@ -51,8 +51,9 @@ def write_rows(model: ModelProto, field: RowField, plan: RowPlan, block_bytes: i
     }
     sequences = {name: one for name, one in sequences.items() if name not in plan.whole}
     weights = {one.name: one for one in model.graph.initializer}
-    tiny = numpy_helper.from_array(np.zeros((1, 1, 1, 1), np.float32), lengths.name("rows_tiny"))
-    outer = Outer(field, lengths, opset, sequences, weights, plan.whole, tiny.name, [tiny])
+    tiny = _tiny(field, plan, lengths)
+    names = {one.data_type: one.name for one in tiny}
+    outer = Outer(field, lengths, opset, sequences, weights, plan.whole, names, tiny)
     gone, lost = _replaced(field, plan)
     gone |= regenerated(field.graph, lost, lengths)
     nodes = [node for place, node in enumerate(field.graph.nodes) if place not in gone]
@@ -64,6 +65,16 @@ def write_rows(model: ModelProto, field: RowField, plan: RowPlan, block_bytes: i
     written.graph.initializer.extend((*lengths.initializers, *outer.initializers))
     replace_nodes(written.graph, [*lengths.nodes, *nodes])
     return written
+
+
+def _tiny(field: RowField, plan: RowPlan, lengths: Lengths) -> list[TensorProto]:
+    """Return a small block of every type that images have."""
+    elements = {field.graph.values.elements[name] for loop in plan.loops for name in (*loop.made, *loop.read)}
+    found = []
+    for element in sorted({TensorProto.FLOAT, *elements}):
+        numbers = np.zeros((1, 1, 1, 1), helper.tensor_dtype_to_np_dtype(element))
+        found.append(numpy_helper.from_array(numbers, lengths.name("rows_tiny")))
+    return found
 
 
 def _replaced(field: RowField, plan: RowPlan) -> tuple[set[int], set[str]]:

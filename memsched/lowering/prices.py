@@ -10,6 +10,7 @@ from typing import Final
 from memsched.frozen import FrozenValue
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op
+from memsched.ops.table import families
 
 __all__ = ["NOTHING_KEPT", "PARTIAL", "Kept", "Pace", "Prices", "weight_bytes"]
 
@@ -39,7 +40,7 @@ class Kept:
 NOTHING_KEPT: Final = Kept()
 
 
-PARTIAL: Final = frozenset({"Gather", "Slice", "Split"})
+PARTIAL: Final = families("selection")
 """Ops that read no more of their input than they make of it."""
 
 
