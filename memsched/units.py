@@ -8,10 +8,13 @@ from fractions import Fraction
 from memsched.errors import UsageError
 from memsched.frozen import FrozenValue
 
-__all__ = ["KIB", "MIB", "Percentage", "counted", "format_size", "parse_budget", "parse_size", "percent_of"]
+__all__ = ["KIB", "LARGEST", "MIB", "Percentage", "counted", "format_size", "parse_budget", "parse_size", "percent_of"]
 
 KIB = 1024
 MIB = KIB**2
+
+LARGEST = 2**62
+"""No number that a file states may be larger, nor the sum of all sizes: solvers calculate with 64 bits."""
 
 _FACTORS = {"": 1, "k": KIB, "m": MIB, "g": KIB**3, "t": KIB**4}
 _PERCENTAGE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*", re.ASCII)

@@ -20,12 +20,22 @@ from memsched.frozen import FrozenValue
 from memsched.graph.dag import members
 from memsched.graph.packing import Block, BlockPart
 
-__all__ = ["MOST_MEETINGS", "PackingProblem", "common_grid", "common_unit", "is_uniform", "live_sections", "problem_of"]
+__all__ = [
+    "MOST_MEETINGS",
+    "UNLIMITED",
+    "PackingProblem",
+    "common_grid",
+    "common_unit",
+    "is_uniform",
+    "live_sections",
+    "problem_of",
+]
 
 MOST_MEETINGS = 3_000_000
 """Pairs of blocks and sections, or blocks and blocks, up to which the search is set up in a few seconds."""
 
-_NO_LIMIT = 1 << 62
+UNLIMITED = 1 << 62
+"""Units that no position reaches."""
 
 
 class PackingProblem(FrozenValue, frozen=True):
@@ -171,7 +181,7 @@ def problem_of(own: Sequence[Block]) -> PackingProblem | None:
             (block.size - part.low - width) // unit for block, part, width in zip(own, parts, rounded, strict=True)
         ),
         lowest=lowest,
-        highest=tuple(low if given else _NO_LIMIT for low, given in zip(lowest, fixed, strict=True)),
+        highest=tuple(low if given else UNLIMITED for low, given in zip(lowest, fixed, strict=True)),
         fixed=tuple(fixed),
         alignments=alignments,
         sections=tuple([tuple(live) for live in sections]),

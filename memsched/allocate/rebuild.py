@@ -15,13 +15,12 @@ import random
 from collections.abc import Callable, Sequence
 
 from memsched.allocate.compiled import rebuilt
-from memsched.allocate.preprocess import PackingProblem
-from memsched.allocate.search import UNLIMITED, Attempt, PackingOutcome
+from memsched.allocate.preprocess import UNLIMITED, PackingProblem
+from memsched.allocate.search import NODES_BETWEEN_LOOKS, Attempt, PackingOutcome
 from memsched.core.library import library
 
 __all__ = ["can_rebuild", "rebuild"]
 
-_NODES_BETWEEN_LOOKS = 8
 
 _MOST_DRAWN = 23
 """Blocks taken out at once, at most."""
@@ -113,7 +112,7 @@ class _Rebuilding:
                 if made >= nodes:
                     return PackingOutcome("unknown", (), 0, made)
                 made += 1
-                if made % _NODES_BETWEEN_LOOKS == 0 and stop():
+                if made % NODES_BETWEEN_LOOKS == 0 and stop():
                     return PackingOutcome("unknown", (), 0, made, stopped=True)
                 if self._insert(item):
                     continue

@@ -21,16 +21,14 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from memsched.allocate.compiled import attempts_at
-from memsched.allocate.preprocess import PackingProblem
+from memsched.allocate.preprocess import UNLIMITED, PackingProblem
 from memsched.core.library import library
 from memsched.frozen import FrozenValue
 
-__all__ = ["ATTEMPTS", "UNLIMITED", "Attempt", "PackingOutcome", "attempt"]
+__all__ = ["ATTEMPTS", "NODES_BETWEEN_LOOKS", "Attempt", "PackingOutcome", "attempt"]
 
-UNLIMITED = 1 << 62
-"""Units that no position reaches."""
 
-_NODES_BETWEEN_LOOKS = 8
+NODES_BETWEEN_LOOKS = 8
 _KINDS = ("time", "sections", "size", "area")
 _RULES = ("forced first", "lowest", "fewest")
 ATTEMPTS = len(_KINDS) * len(_RULES)
@@ -140,7 +138,7 @@ class _PackingSearch:
         feasible = self._fits()
         while feasible and left:
             made += 1
-            stopped = made % _NODES_BETWEEN_LOOKS == 0 and stop()
+            stopped = made % NODES_BETWEEN_LOOKS == 0 and stop()
             if stopped or made > nodes:
                 return PackingOutcome("unknown", (), 0, made, stopped)
             item = self._choose()

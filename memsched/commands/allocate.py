@@ -14,7 +14,7 @@ from memsched.check.packing import check_packing
 from memsched.commands.options import AllocateOptions
 from memsched.commands.results import Report
 from memsched.errors import BudgetError, OutputError, UsageError
-from memsched.formats.buffers_csv import LARGEST, BufferTable, parse_table, read_bytes, write_table
+from memsched.formats.buffers_csv import BufferTable, parse_table, read_bytes, write_table
 from memsched.formats.staging import STANDARD_STREAM, same_file, staged_files
 from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block, Packing
@@ -22,7 +22,7 @@ from memsched.report.values.allocate import AddressesSection, AddressRow, Alloca
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
 from memsched.search.run import Run
-from memsched.units import parse_size
+from memsched.units import LARGEST, parse_size
 
 __all__ = ["AllocateResult", "allocate_buffers", "max_live", "save_allocation"]
 

@@ -23,11 +23,10 @@ from memsched.errors import MemschedError, UsageError
 from memsched.formats.reading import read_text
 from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block, BlockPart
+from memsched.units import LARGEST
 
-__all__ = ["LARGEST", "BufferTable", "BuffersError", "parse_table", "read_bytes", "write_table"]
+__all__ = ["BufferTable", "BuffersError", "parse_table", "read_bytes", "write_table"]
 
-LARGEST = 2**62
-"""No number may be larger, nor the sum of all sizes: solvers calculate with 64 bits."""
 
 _ALIASES = {
     "id": "id",

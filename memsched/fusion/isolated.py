@@ -42,7 +42,7 @@ from dataclasses import dataclass, field
 from memsched.fusion.closure import FusionGroup, InnerBuffer, lowest_inner_residue
 from memsched.fusion.compiled import inner_order
 from memsched.fusion.inner import InnerCosts, InnerOrder
-from memsched.fusion.quotient import ALIVE, DIES, Quotient
+from memsched.fusion.quotient import Fate, Quotient
 
 __all__ = ["SOURCES", "Growth", "fuse_group"]
 
@@ -143,8 +143,8 @@ def fuse_group(graph: Quotient, tasks: Sequence[int], max_states: int) -> int | 
 def _inner_order(graph: Quotient, tasks: Sequence[int], max_states: int) -> InnerOrder | None:
     """Return the order to execute the tasks in; None if (c) or (d) does not hold or is not decided."""
     buffers, fates = _buffers(graph, tasks)
-    lax = _group(graph, tasks, buffers, [fate < ALIVE for fate in fates])
-    strict = _group(graph, tasks, buffers, [fate == DIES for fate in fates])
+    lax = _group(graph, tasks, buffers, [fate < Fate.ALIVE for fate in fates])
+    strict = _group(graph, tasks, buffers, [fate == Fate.DIES for fate in fates])
     everything = (1 << len(tasks)) - 1
     final = strict.change(everything)
     graph.work += len(tasks) * len(buffers)
@@ -173,10 +173,10 @@ def _buffers(graph: Quotient, tasks: Sequence[int]) -> tuple[list[int], list[int
     inside = set(tasks)
     created = {buffer for task in tasks for buffer in graph.creates[task]}
     read = {buffer for task in tasks for buffer in graph.reads[task]}
-    fates = []
+    fates: list[int] = []
     for buffer in sorted(created | read):
         if buffer in created:
-            fates.append(ALIVE if graph.kept[buffer] or not graph.users[buffer] <= inside else DIES)
+            fates.append(Fate.ALIVE if graph.kept[buffer] or not graph.users[buffer] <= inside else Fate.DIES)
         else:
             fates.append(graph.fate(buffer, inside, tasks[0]))
     return sorted(created | read), fates

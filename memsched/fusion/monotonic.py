@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from memsched.fusion.quotient import DIES, FREE, Quotient
+from memsched.fusion.quotient import Fate, Quotient
 
 __all__ = ["fuse_monotonic"]
 
@@ -92,11 +92,11 @@ def rises(graph: Quotient, task: int, anchor: int) -> bool:
     graph.work += len(graph.succs[task])
     if any(after != anchor and not graph.precedes(anchor, after) for after in graph.succs[task]):
         return False
-    change = graph.change(task, (task,), anchor, FREE)
+    change = graph.change(task, (task,), anchor, Fate.FREE)
     if change < 0:
         return False
-    limit = change + graph.excess(anchor, (task, anchor), anchor, FREE)
-    return graph.excess(task, (task,), anchor, FREE) <= limit
+    limit = change + graph.excess(anchor, (task, anchor), anchor, Fate.FREE)
+    return graph.excess(task, (task,), anchor, Fate.FREE) <= limit
 
 
 def falls(graph: Quotient, anchor: int, task: int) -> bool:
@@ -104,10 +104,10 @@ def falls(graph: Quotient, anchor: int, task: int) -> bool:
     graph.work += len(graph.preds[task])
     if any(before != anchor and not graph.precedes(before, anchor) for before in graph.preds[task]):
         return False
-    if graph.change(task, (anchor, task), anchor, DIES) > 0:
+    if graph.change(task, (anchor, task), anchor, Fate.DIES) > 0:
         return False
-    left = graph.change(anchor, (anchor,), anchor, DIES) + graph.excess(task, (anchor, task), anchor, DIES)
-    return left <= graph.excess(anchor, (anchor,), anchor, DIES)
+    left = graph.change(anchor, (anchor,), anchor, Fate.DIES) + graph.excess(task, (anchor, task), anchor, Fate.DIES)
+    return left <= graph.excess(anchor, (anchor,), anchor, Fate.DIES)
 
 
 def _merge_rising(graph: Quotient, task: int, anchor: int) -> None:

@@ -16,14 +16,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
+from enum import IntEnum
 
 from memsched.frozen import FrozenValue
 from memsched.graph.dag import ancestor_bitsets
 from memsched.graph.liveness import Storage, match_in_place
 
-__all__ = ["ALIVE", "DIES", "FREE", "FusionState", "Quotient", "first_excesses"]
+__all__ = ["Fate", "FusionState", "Quotient", "first_excesses"]
 
-DIES, FREE, ALIVE = 0, 1, 2
+
+class Fate(IntEnum):
+    """What becomes of a buffer."""
+
+    DIES = 0
+    FREE = 1
+    ALIVE = 2
+
 
 # A buffer with more readers counts as one whose fate is unknown: looking at all of them again and again is quadratic.
 _MANY_USERS = 256
@@ -133,19 +141,19 @@ class Quotient:
         or is not looked into (too many users; graphs too large for bitsets): both cases must be allowed for.
         """
         if self.kept[buffer]:
-            return ALIVE
+            return Fate.ALIVE
         users = self.users[buffer]
         if len(users) > _MANY_USERS:
-            return FREE
+            return Fate.FREE
         self.work += len(users)
-        result = DIES
+        result = Fate.DIES
         precedes = self.precedes
         for user in users:
             if user in inside or precedes(user, anchor):
                 continue
             if user == anchor or precedes(anchor, user):
-                return ALIVE
-            result = FREE
+                return Fate.ALIVE
+            result = Fate.FREE
         return result
 
     def change(self, task: int, inside: Collection[int], anchor: int, dying: int) -> int:

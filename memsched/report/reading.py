@@ -13,6 +13,7 @@ from memsched.report.build import SCHEMA_VERSION
 from memsched.report.text import one_line, shortened
 from memsched.report.values.optimize import BufferRow, FaultRow, OptimizeReport, StepRow
 from memsched.typed import Fault, UnfitError, converted, dotted
+from memsched.units import LARGEST
 
 __all__ = ["parse_report", "worded"]
 
@@ -29,9 +30,6 @@ _WORDS = {
     "objects": "a list of objects",
     "string": "a text",
 }
-
-_LARGEST = 2**62
-"""The largest number in a report: more than any memory, and still exact for whoever reads it."""
 
 
 def parse_report(data: bytes, name: str) -> OptimizeReport:
@@ -117,7 +115,7 @@ def _no_number(text: str) -> NoReturn:
 
 def _integer(text: str) -> int:
     # Python refuses to convert thousands of digits, and browsers cannot hold them.
-    if len(text) > len(str(_LARGEST)) or abs(number := int(text)) > _LARGEST:
+    if len(text) > len(str(LARGEST)) or abs(number := int(text)) > LARGEST:
         raise ValueError(f"{text[:20]}... is too large a number")
     return number
 

@@ -14,7 +14,7 @@ import numpy as np
 from memsched.frozen import FrozenValue
 from memsched.runtimes.child import TIMEOUT, run_in_child
 from memsched.runtimes.compare import Disagreement, disagreement
-from memsched.runtimes.values import Verification, short_reason
+from memsched.runtimes.values import LISTED_REASON, Verification, short_reason
 
 __all__ = [
     "SPECIALS",
@@ -205,7 +205,7 @@ def _written(pair: SpecialPair, special: Special, bound: int) -> Outputs | str:
     try:
         return pair.written(special, bound)
     except Exception as error:  # runtimes raise classes of their own
-        return f"the other model does not run: {short_reason(' '.join(str(error).split()))}"
+        return f"the other model does not run: {short_reason(' '.join(str(error).split()), LISTED_REASON)}"
 
 
 def judged(runs: Sequence[SpecialRuns]) -> dict[str, Any]:

@@ -11,6 +11,8 @@ __all__ = [
     "EXECUTED_TOLERANCE",
     "INTEGER_BOUNDS",
     "INVOKES",
+    "LISTED_REASON",
+    "LONGEST_REASON",
     "MOST_OFF",
     "SAME_SEEDS",
     "MeasuredArena",
@@ -39,13 +41,16 @@ or with other threads, round alike; those of another level do not."""
 MOST_OFF: Final = 0.02
 """Share by which measured peaks may miss predicted ones before what was predicted does not hold."""
 
-_REASON_CHARACTERS: Final = 400
+LONGEST_REASON: Final = 400
+"""Characters."""
+
+LISTED_REASON: Final = 240
+"""Characters of a reason that lists what is wrong with one tensor after the other, as those of TFLite's runtimes do."""
 
 
-def short_reason(reason: str, beside: int = 0) -> str:
-    """Return why something failed, as far as it fits a line with ``beside`` characters of other words."""
-    longest = _REASON_CHARACTERS - beside
-    return reason if len(reason) <= longest else f"{reason[: longest - 3]}..."
+def short_reason(reason: str, most: int = LONGEST_REASON) -> str:
+    """Return why something failed, in so many characters at most."""
+    return reason if len(reason) <= most else f"{reason[: most - 3]}..."
 
 
 class ShownPeaks(Protocol):

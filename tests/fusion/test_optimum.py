@@ -13,7 +13,7 @@ from memsched.check.schedule import check_schedule
 from memsched.fusion import iterate
 from memsched.fusion.compiled_monotonic import fused_monotonic
 from memsched.fusion.iterate import FusedGraph, fuse
-from memsched.fusion.quotient import ALIVE, DIES, FREE, Quotient
+from memsched.fusion.quotient import Fate, Quotient
 from memsched.graph.contraction import Tasks, contract, single_op_tasks
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Schedule, Tensor
@@ -173,7 +173,7 @@ def test_costs_kept_per_task_are_those_of_its_simulation() -> None:
 
 def believed(quotient: Quotient, task: int, dead: set[int]) -> int:
     """Return the cost that ``quotient`` holds for ``task`` when exactly ``dead`` of its reads die."""
-    fates = {buffer: DIES if buffer in dead else ALIVE for buffer in quotient.reads[task]}
+    fates = {buffer: Fate.DIES if buffer in dead else Fate.ALIVE for buffer in quotient.reads[task]}
 
     class Fixed(Quotient):
         def __init__(self) -> None:
@@ -182,9 +182,9 @@ def believed(quotient: Quotient, task: int, dead: set[int]) -> int:
         def fate(self, buffer: int, inside: object, anchor: int) -> int:
             if buffer in fates:
                 return fates[buffer]
-            return ALIVE if self.kept[buffer] or self.users[buffer] else DIES
+            return Fate.ALIVE if self.kept[buffer] or self.users[buffer] else Fate.DIES
 
-    return Fixed().excess(task, (task,), task, FREE)
+    return Fixed().excess(task, (task,), task, Fate.FREE)
 
 
 def test_the_result_depends_on_nothing_but_the_graph() -> None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from memsched.errors import ModelError
 from memsched.formats.onnx.standard import ElementType
 from memsched.frozen import FrozenValue
+from memsched.units import LARGEST
 
 if TYPE_CHECKING:
     from onnx import TypeProto
 
 __all__ = [
-    "MOST_BYTES",
     "SHAPE_ELEMENTS",
     "ValueType",
     "element_bits",
@@ -26,8 +26,6 @@ __all__ = [
     "value_type",
 ]
 
-MOST_BYTES: Final = 1 << 62
-"""A tensor of more bytes than this is a damaged file, not a model."""
 
 # TensorProto.DataType -> (name in numpy's words, bits per element). Strings have no size of their own.
 _ELEMENTS: Final[Mapping[int, tuple[str, int]]] = {
@@ -198,7 +196,7 @@ def tensor_bytes(element: int, dims: Sequence[int]) -> int:
         if dim < 0:
             raise ModelError(f"a shape holds the negative dimension {dim}", code="negative-dimension")
         bits *= dim
-        if bits >> 3 > MOST_BYTES and 0 not in dims:
+        if bits >> 3 > LARGEST and 0 not in dims:
             raise ModelError(
                 f"a tensor of shape [{', '.join(map(str, dims[:8]))}] would need more than 2^62 bytes",
                 code="absurd-size",

@@ -8,6 +8,7 @@ nothing; it only looks. Every structure is compared with what Python shows befor
 from __future__ import annotations
 
 import ctypes
+from enum import IntEnum
 from typing import Any
 
 from memsched.frozen import FrozenValue
@@ -20,14 +21,20 @@ _GET_NODE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_void_p)
 )
 
-_IN_FILE = 1
-_IN_ARENA = (2, 3)
-_ON_HEAP = 4
-"""The allocation type of tensors whose sizes are known only while the model runs, and of some that kernels keep."""
 _LEAST_ON_HEAP = 64
 """Bytes of a tensor on the heap that is worth counting: the arenas' alignment costs as much."""
 
 _TENSOR_STRIDES = range(104, 161, 8)
+
+
+class _Allocation(IntEnum):
+    """Where tensors lie, as TfLiteAllocationType has it."""
+
+    FILE = 1
+    ARENA = 2
+    PERSISTENT_ARENA = 3
+    HEAP = 4
+    """Where sizes are known only while the model runs; and some that kernels keep."""
 
 
 class _Context(ctypes.Structure):
@@ -165,7 +172,7 @@ def _arena(context: _Context, interpreter: Any) -> int | None:
 
 def _fits(tensor: _TfLiteTensor, sizes: tuple[int, ...]) -> bool:
     """Whether a tensor has one of ``sizes``; constants may be stored sparse."""
-    return not sizes or tensor.bytes in sizes or tensor.allocation_type == _IN_FILE
+    return not sizes or tensor.bytes in sizes or tensor.allocation_type == _Allocation.FILE
 
 
 def _sizes(detail: Any) -> tuple[int, ...]:
@@ -180,9 +187,9 @@ def _sizes(detail: Any) -> tuple[int, ...]:
 
 
 def _span(tensors: list[_TfLiteTensor]) -> int | None:
-    heap = [tensor.bytes for tensor in tensors if tensor.allocation_type == _ON_HEAP and tensor.data]
+    heap = [tensor.bytes for tensor in tensors if tensor.allocation_type == _Allocation.HEAP and tensor.data]
     total = sum(size for size in heap if size >= _LEAST_ON_HEAP)
-    for arena in _IN_ARENA:
+    for arena in (_Allocation.ARENA, _Allocation.PERSISTENT_ARENA):
         inside = [tensor for tensor in tensors if tensor.allocation_type == arena and tensor.data and tensor.bytes]
         if inside:
             span = max(tensor.data + tensor.bytes for tensor in inside) - min(tensor.data for tensor in inside)

@@ -20,7 +20,7 @@ from memsched.runtimes.litert.answers import SizesAnswer, SizesRequest
 from memsched.runtimes.litert.draws import with_same_seeds
 from memsched.runtimes.litert.session import MODES, drawn_type, one_line, opened
 from memsched.runtimes.other_sizes import candidate_sizes
-from memsched.runtimes.values import INTEGER_BOUNDS, short_reason
+from memsched.runtimes.values import INTEGER_BOUNDS, LISTED_REASON, short_reason
 
 __all__ = ["execute"]
 
@@ -137,7 +137,7 @@ class _ResizedModels:
             try:
                 found = self._formulas.outputs(_outputs(self._request.after, mode, given))
             except _REFUSALS as error:
-                refusals.append(short_reason(one_line(error)))
+                refusals.append(short_reason(one_line(error), LISTED_REASON))
                 continue
             wrong = self._wrong(outputs, found)
             if wrong is not None:
@@ -150,7 +150,7 @@ class _ResizedModels:
         try:
             _resize(opened(self._request.after, "plain"), inputs, strict=True)
         except _REFUSALS as error:
-            return short_reason(_STRICTLY + one_line(error))
+            return short_reason(_STRICTLY + one_line(error), LISTED_REASON)
         return None
 
     def _wrong(self, expected: Sequence[Any], found: Sequence[Any]) -> str | None:

@@ -19,7 +19,7 @@ from memsched.runtimes.litert.draws import count_draws, draw_mismatch
 from memsched.runtimes.litert.special import with_special_values
 from memsched.runtimes.package import LITERT
 from memsched.runtimes.tflite_runner import BEFORE_AND_AFTER, ModelWords
-from memsched.runtimes.values import SAME_SEEDS, OtherSize, Verification, short_reason
+from memsched.runtimes.values import LISTED_REASON, SAME_SEEDS, OtherSize, Verification, short_reason
 
 __all__ = ["try_other_sizes", "verify"]
 
@@ -109,9 +109,11 @@ def try_other_sizes(
     if result.status == "crash":
         alone = replace(request, after=before, borders=[])
         if run_in_child(_OTHER_SIZES, msgspec.structs.asdict(alone), timeout_seconds).ok:
-            return (OtherSize("sizes", 0, "wrong", short_reason(f"LiteRT crashes: {result.reason}")),), ()
+            return (
+                OtherSize("sizes", 0, "wrong", short_reason(f"LiteRT crashes: {result.reason}", LISTED_REASON)),
+            ), ()
     if not result.ok:
-        return (), (f"other sizes were not tried: {short_reason(result.reason or 'they did not run')}",)
+        return (), (f"other sizes were not tried: {short_reason(result.reason or 'they did not run', LISTED_REASON)}",)
     answer = msgspec.convert(result.value, SizesAnswer)
     notes = [f"no other size of {name} was found that {BEFORE_AND_AFTER.first} accepts" for name in answer.untried]
     return tuple(OtherSize(**size) for size in answer.sizes), tuple(notes)
@@ -122,11 +124,11 @@ def _run(request: CompareRequest, timeout_seconds: float | None) -> ChildResult:
 
 
 def _unknown(runtime: str, reason: str) -> Verification:
-    return Verification(runtime, 0, None, None, None, None, None, short_reason(reason))
+    return Verification(runtime, 0, None, None, None, None, None, short_reason(reason, LISTED_REASON))
 
 
 def _refuted(runtime: str, runs: int, error: float | None, reason: str) -> Verification:
-    return Verification(runtime, runs, False, error, None, None, None, short_reason(reason))
+    return Verification(runtime, runs, False, error, None, None, None, short_reason(reason, LISTED_REASON))
 
 
 def _failed(
@@ -163,7 +165,7 @@ def _judge(runtime: str, answers: ModeAnswers, tolerance: float, words: ModelWor
         if refused:
             return _unknown(runtime, _refusal(f"LiteRT refuses {words.first}: {next(iter(refused.values()))}", words))
         return _unknown(runtime, f"{words.first} gives other outputs each time it is run on the same inputs")
-    notes = [f"not run in {mode}: {short_reason(reason)}" for mode, reason in refused.items()]
+    notes = [f"not run in {mode}: {short_reason(reason, LISTED_REASON)}" for mode, reason in refused.items()]
     matches, reason = _order(answers, notes)
     notes += _session(plain)
     return Verification(
@@ -208,4 +210,4 @@ def _order(answers: ModeAnswers, notes: list[str]) -> tuple[bool | None, str | N
 
 
 def _refusal(reason: str, words: ModelWords) -> str:
-    return short_reason(reason, len(words.elsewhere)) + words.elsewhere
+    return short_reason(reason, LISTED_REASON - len(words.elsewhere)) + words.elsewhere

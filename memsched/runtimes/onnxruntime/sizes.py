@@ -24,7 +24,7 @@ from memsched.runtimes.onnxruntime.sessions import (
     session_options,
 )
 from memsched.runtimes.other_sizes import candidate_sizes
-from memsched.runtimes.values import INTEGER_BOUNDS, short_reason
+from memsched.runtimes.values import INTEGER_BOUNDS, LISTED_REASON, short_reason
 
 __all__ = ["execute"]
 
@@ -137,7 +137,7 @@ class _SessionPairs:
             try:
                 found = self._formulas.outputs(self._run(number, 1, self._formulas.feed(feed)))
             except Exception as error:  # the runtime raises classes of its own: it says that the size is wrong
-                refusals.append(short_reason(" ".join(str(error).split())))
+                refusals.append(short_reason(" ".join(str(error).split()), LISTED_REASON))
                 continue
             wrong = self._wrong(expected[number], found, self._request["far" if number else "tolerance"])
             if wrong:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping
+from enum import IntEnum
 
 from memsched.errors import ModelError
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
@@ -170,8 +171,14 @@ def _detection_postprocess(model: FileModel, graph: FileSubgraph, op: FileOperat
 
 _WIDTHS = {1: "<B", 2: "<H", 4: "<I", 8: "<Q"}
 _SIGNED = {1: "<b", 2: "<h", 4: "<i", 8: "<q"}
-_INTEGER_TYPES = (1, 2)
-_MAP_TYPE = 9
+
+
+class _FlexType(IntEnum):
+    """Types of flexbuffers."""
+
+    INTEGER = 1
+    UNSIGNED = 2
+    MAP = 9
 
 
 def custom_integers(model: FileModel, op: FileOperator) -> dict[str, int]:
@@ -194,7 +201,7 @@ def custom_integers(model: FileModel, op: FileOperator) -> dict[str, int]:
 
 
 def _map_integers(data: bytes) -> dict[str, int]:
-    if len(data) < 3 or data[-2] >> 2 != _MAP_TYPE:
+    if len(data) < 3 or data[-2] >> 2 != _FlexType.MAP:
         return {}
     end = len(data) - 2 - data[-1]
     values = end - _number(data, end, data[-1])
@@ -208,8 +215,8 @@ def _map_integers(data: bytes) -> dict[str, int]:
         start = place - _number(data, place, key_width)
         name = data[start : data.index(0, start)].decode("ascii", "replace") if start >= 0 else ""
         kind, place = _number(data, values + count * width + index, 1) >> 2, values + index * width
-        if kind in _INTEGER_TYPES:
-            found[name] = max(0, _number(data, place, width, signed=kind == 1))
+        if kind in {_FlexType.INTEGER, _FlexType.UNSIGNED}:
+            found[name] = max(0, _number(data, place, width, signed=kind == _FlexType.INTEGER))
     return found
 
 

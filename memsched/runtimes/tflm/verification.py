@@ -20,7 +20,7 @@ from memsched.runtimes.tflm.persistent import least_in_wheel, tail_in_wheel, unk
 from memsched.runtimes.tflm.plan import kernel_scratch, predict
 from memsched.runtimes.tflm.planner import round_up
 from memsched.runtimes.tflm.resolver import resolver
-from memsched.runtimes.values import MeasuredArena, Verification, short_reason
+from memsched.runtimes.values import LISTED_REASON, MeasuredArena, Verification, short_reason
 
 __all__ = ["predicted", "refusal_words", "verify"]
 
@@ -93,7 +93,7 @@ def refusal_words(model: FileModel) -> str | None:
     if not TFLM.found() or _lacks_custom_kernels(model):
         return None
     result = run_in_child(_TRIAL, {"model": model.data, "arena": _arena(predicted(model))}, _PATIENCE)
-    return short_reason(result.value) if result.ok and result.value is not None else None
+    return short_reason(result.value, LISTED_REASON) if result.ok and result.value is not None else None
 
 
 def _lacks_custom_kernels(model: FileModel) -> bool:
@@ -129,7 +129,7 @@ def _failed(result: ChildResult) -> str:
 
 
 def _unknown(runtime: str, reason: str) -> Verification:
-    return Verification(runtime, 0, None, None, None, None, None, short_reason(reason))
+    return Verification(runtime, 0, None, None, None, None, None, short_reason(reason, LISTED_REASON))
 
 
 def _judge(
@@ -143,7 +143,7 @@ def _judge(
     """Make a verdict of what both models showed."""
     if "before_error" in found:
         why = _why(found["before_error"], models[_GIVEN])
-        refused = None if _lacks_custom_kernels(models[_GIVEN]) else short_reason(found["before_error"])
+        refused = None if _lacks_custom_kernels(models[_GIVEN]) else short_reason(found["before_error"], LISTED_REASON)
         return replace(_unknown(runtime, f"it refuses {words.first}: {why}"), refused=refused)
     before = _measured(_GIVEN, found, models, told)
     if "after_error" in found:
@@ -177,7 +177,9 @@ def _judge(
 
 
 def _refuted(runtime: str, runs: int, error: float | None, reason: str, *arenas: MeasuredArena) -> Verification:
-    return Verification(runtime, runs, False, error, None, None, None, short_reason(reason), arenas=arenas)
+    return Verification(
+        runtime, runs, False, error, None, None, None, short_reason(reason, LISTED_REASON), arenas=arenas
+    )
 
 
 def _measured(
