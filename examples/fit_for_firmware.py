@@ -24,7 +24,8 @@ def main() -> int:
     arguments = parser.parse_args()
     path = str(Path(arguments.output).with_suffix(".tflite"))
     try:
-        result = memsched.optimize(arguments.model, target="tflm", budget=arguments.budget, tile=True, output=path)
+        hooks = memsched.Hooks(output=path)
+        result = memsched.optimize(arguments.model, hooks=hooks, target="tflm", budget=arguments.budget, level=2)
         if result.budget_met:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             result.save(path)

@@ -3,7 +3,8 @@
 The commands as functions: `optimize`, `analyze`, `verify`, `allocate_buffers`, `compare_reports`. For passes of your
 own: `load` gives a model's graph, `Storage` and `evaluate` say what an order costs, and `reorder` writes one back.
 `memsched.commands.pipeline.pipeline` and `memsched.commands.distribute.distribute` share a model out to several
-devices.
+devices. A function takes its options as one value, such as `Options` for `optimize`, or each as a keyword, and `Hooks`
+for what it tells and asks while it runs.
 
 All of them, and what they return, are imported on first use, so that importing the package costs nothing.
 """
@@ -18,9 +19,11 @@ from memsched.errors import BudgetError, MemschedError
 
 if TYPE_CHECKING:
     from memsched.commands.allocate import AllocateResult, allocate_buffers
+    from memsched.commands.calls import Hooks
     from memsched.commands.diff import compare_reports, load_report
     from memsched.commands.optimize.analysis import analyze
     from memsched.commands.optimize.optimize import load, optimize, verify
+    from memsched.commands.options import AllocateOptions, AnalyzeOptions, Options, VerifyOptions
     from memsched.commands.results import AnalyzeResult, OptimizeResult, OutputsDifferError, Report
     from memsched.commands.verify import ModelComparison
     from memsched.formats.module import Module
@@ -34,22 +37,27 @@ __version__ = "0.1.0"
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 __all__ = [
+    "AllocateOptions",
     "AllocateResult",
     "Allocation",
+    "AnalyzeOptions",
     "AnalyzeResult",
     "BudgetError",
     "Graph",
+    "Hooks",
     "MemschedError",
     "ModelComparison",
     "Module",
     "Op",
     "OptimizeResult",
+    "Options",
     "OutputsDifferError",
     "Profile",
     "Report",
     "Schedule",
     "Storage",
     "Tensor",
+    "VerifyOptions",
     "__version__",
     "allocate_buffers",
     "analyze",
@@ -70,6 +78,8 @@ _HOMES = {
     "memsched.graph.liveness": ("Profile", "Storage"),
     "memsched.graph.model": ("Allocation", "Graph", "Op", "Schedule", "Tensor"),
     "memsched.commands.allocate": ("AllocateResult", "allocate_buffers"),
+    "memsched.commands.calls": ("Hooks",),
+    "memsched.commands.options": ("AllocateOptions", "AnalyzeOptions", "Options", "VerifyOptions"),
     "memsched.commands.results": ("AnalyzeResult", "OptimizeResult", "OutputsDifferError", "Report"),
     "memsched.commands.verify": ("ModelComparison",),
     "memsched.planning.write": ("evaluate", "reorder"),

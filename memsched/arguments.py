@@ -14,12 +14,12 @@ from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 from memsched.errors import UsageError
 
-__all__ = ["checked"]
+__all__ = ["check_fields", "checked"]
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
-_LISTS: Final = frozenset({tuple, list, collections.abc.Sequence, collections.abc.Iterable})
+_LISTS: Final = frozenset({tuple, list, collections.abc.Sequence, collections.abc.Collection, collections.abc.Iterable})
 _WORDS: Final[Mapping[Any, str]] = {
     bytes: "bytes",
     float: "a number",
@@ -41,15 +41,24 @@ def checked(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Re
 
     @functools.wraps(function)
     def called(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-        hints = _hints(function)
-        for name, value in (*zip(names, args, strict=False), *kwargs.items()):
-            if name in hints and not _fits(value, hints[name]):
-                words = list(dict.fromkeys(word for one in _options(hints[name]) for word in _words(one)))
-                known = " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
-                raise UsageError(f"give {known}, not {reprlib.repr(value)}", code="argument-type", location=name)
+        _check(function, (*zip(names, args, strict=False), *kwargs.items()))
         return function(*args, **kwargs)
 
     return called
+
+
+def check_fields(value: object, names: Iterable[str]) -> None:
+    """Refuse a value whose fields are of other types than the annotations of its class name; see `checked`."""
+    _check(type(value), [(name, getattr(value, name)) for name in names])
+
+
+def _check(annotated: Callable[..., Any], given: Iterable[tuple[str, object]]) -> None:
+    hints = _hints(annotated)
+    for name, value in given:
+        if name in hints and not _fits(value, hints[name]):
+            words = list(dict.fromkeys(word for one in _options(hints[name]) for word in _words(one)))
+            known = " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
+            raise UsageError(f"give {known}, not {reprlib.repr(value)}", code="argument-type", location=name)
 
 
 @functools.cache

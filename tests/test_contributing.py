@@ -12,12 +12,12 @@ ROOT = Path(__file__).resolve().parents[1]
 DIFFS = re.findall(
     r"^```diff\n(.*?)^```$", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
 )
-SOLVER, OPERATOR = range(2)
+SOLVER, OPERATOR, OPTION = range(3)
 """Which of them is which; the solver is a task of tests/tasks."""
 
 
-def test_there_is_an_example_of_a_solver_and_of_an_operator() -> None:
-    assert len(DIFFS) == 2
+def test_there_is_an_example_of_a_solver_of_an_operator_and_of_an_option() -> None:
+    assert len(DIFFS) == 3
     assert "+++ b/memsched/schedule/" in DIFFS[SOLVER]
     assert "+++ b/memsched/ops/" in DIFFS[OPERATOR]
 
@@ -40,3 +40,8 @@ def extend(number: int, folder: Path) -> None:
 
 def test_the_operator_applies_and_passes_its_tests(tmp_path: Path) -> None:
     extend(OPERATOR, tmp_path)
+
+
+def test_the_option_reaches_its_code_through_three_files(tmp_path: Path) -> None:
+    assert len(re.findall(r"^\+\+\+ b/memsched/", DIFFS[OPTION], re.MULTILINE)) <= 3
+    extend(OPTION, tmp_path)

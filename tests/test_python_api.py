@@ -52,7 +52,7 @@ def test_public_functions_are_typed_and_documented() -> None:
         signature = inspect.signature(function)
         assert signature.return_annotation is not inspect.Signature.empty, function
         assert all(p.annotation is not inspect.Parameter.empty for p in signature.parameters.values()), function
-        keywords = [name for name, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY]
+        keywords = [name for name, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY or name == "options"]
         text = inspect.getdoc(function) or ""
         assert "Raises:" in text or not keywords, f"{function.__name__} does not say what it raises"
 
@@ -135,7 +135,7 @@ def test_pipeline_says_what_may_be_given(name: str) -> None:
 def test_distribute_says_what_may_be_given(name: str) -> None:
     wrong: dict[str, Any] = {name: "zz"}
     with fails("option-choice", f"--{name} zz"):
-        distribute(MODELS["onnx"], "pi4x4", **wrong)
+        distribute(MODELS["onnx"], cluster="pi4x4", **wrong)
 
 
 ANALYSIS = memsched.analyze(MODELS["onnx"])
@@ -144,7 +144,7 @@ BUFFERS = memsched.allocate_buffers(b"id,lower,upper,size\na,0,2,10\nb,1,3,20\n"
 CALLS: list[tuple[Any, list[Any], dict[str, Any]]] = [
     (memsched.load, [MODELS["onnx"]], {}),
     (memsched.analyze, [MODELS["onnx"]], {}),
-    (memsched.optimize, [MODELS["onnx"]], {"verify": False}),
+    (memsched.optimize, [MODELS["onnx"]], {"verify": False, "effort": 0.3}),
     (memsched.verify, [MODELS["onnx"]] * 2, {}),
     (memsched.allocate_buffers, [b"id,lower,upper,size\na,0,2,10\n"], {}),
     (memsched.load_report, ["none.json"], {}),
@@ -153,8 +153,8 @@ CALLS: list[tuple[Any, list[Any], dict[str, Any]]] = [
     (memsched.evaluate, [memsched.Storage.of(ANALYSIS.graph), OPS], {}),
     (memsched.Storage.of, [ANALYSIS.graph], {}),
     (pipeline, [MODELS["onnx"]], {"stages": 2, "verify": False}),
-    (distribute, [MODELS["onnx"], "pi4x4"], {"time_limit": 0}),
-    (run_plan, [distribute(MODELS["onnx"], "pi4x4", time_limit=0)], {}),
+    (distribute, [MODELS["onnx"]], {"cluster": "pi4x4", "time_limit": 0}),
+    (run_plan, [distribute(MODELS["onnx"], cluster="pi4x4", time_limit=0)], {}),
     (ANALYSIS.report.save, ["report.json"], {}),
     (ANALYSIS.report.to_header, ["model.h"], {}),
     (ANALYSIS.report.to_c_array, [b"", "model.c"], {}),

@@ -41,18 +41,14 @@ def command(**options: Any) -> int:
     A stated address above the capacity is a contradiction in what was given: exit code 1.
     """
     from memsched.commands.allocate import allocate_buffers, save_allocation
+    from memsched.commands.calls import Hooks
 
     check_limits(click.get_current_context())
     display, files = taken(Display, options), _outputs(taken(_AllocateFiles, options))
     progress = display.progress()
     with search_end(options["memory_limit"]) as end, progress:
-        result = allocate_buffers(
-            options["buffers"],
-            **taken(AllocateOptions, options).keywords(),
-            output=files.output,
-            on_progress=progress.tell,
-            stop=end.stop,
-        )
+        hooks = Hooks(on_progress=progress.tell, stop=end.stop, output=files.output)
+        result = allocate_buffers(options["buffers"], taken(AllocateOptions, options), hooks)
         end.passed()
         written = result.csv is not None and files.output != _STANDARD
         path = files.output if written else None

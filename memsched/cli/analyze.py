@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,7 @@ def command(**options: Any) -> int:
     from memsched.cli.terminal import write_standard_output
     from memsched.commands.results import check_outputs
 
-    options["allow"] = check_frontier(click.get_current_context())
+    check_frontier(click.get_current_context())
     path = options["report"] if options["report"] != _STANDARD else None
     print_report = options["as_json"] or options["report"] == _STANDARD
     header, html = options["header"], options["html"]
@@ -109,18 +110,16 @@ def _analyze(
         read: Whether more than the exit code is shown.
         rows: Whether anything needs the report's rows for steps, buffers and layers.
     """
+    from memsched.commands.calls import Hooks
     from memsched.commands.optimize.analysis import analyze
 
     progress = display.progress(enabled=asked.frontier)
     with search_end(asked.memory_limit) as end, progress:
-        result = analyze(
-            model,
-            **asked.keywords(),
-            rows=rows,
-            words=click.get_current_context().obj.words if read else None,
-            on_progress=progress.tell if asked.frontier else None,
-            stop=end.stop if asked.frontier else None,
-        )
+        words = click.get_current_context().obj.words if read else None
+        hooks = Hooks(words=words, rows=rows)
+        if asked.frontier:
+            hooks = dataclasses.replace(hooks, on_progress=progress.tell, stop=end.stop)
+        result = analyze(model, asked, hooks)
         end.passed()
     return result, lambda: end.by_memory(display)
 

@@ -17,7 +17,6 @@ from memsched.cli.options import (
     options_of,
     output_options,
     taken,
-    time_by_level,
 )
 from memsched.commands.options import BatchOptions
 from memsched.errors import UsageError
@@ -79,7 +78,7 @@ def command(**options: Any) -> int:
     if not options["paths"] and not options["lists"]:
         raise UsageError("no models are given", code="no-models", action="name a folder, a model or @FILE")
     models = find_models(_paths(options["paths"], options["lists"]), leave_out=options["output"])
-    wanted = taken(BatchOptions, options | {"time_limit": time_by_level(context)})
+    wanted = taken(BatchOptions, options)
     _check(wanted, context, cluster=options["dask"] is not None)
     return _batch(models, wanted, taken(_BatchRun, options), taken(Display, options))
 
@@ -106,11 +105,11 @@ def _paths(given: Sequence[str], lists: Sequence[str]) -> list[str]:
 
 def _check(wanted: BatchOptions, context: click.Context, *, cluster: bool) -> None:
     """Refuse options with which no model can be run."""
-    from memsched.search.limits import Limits
+    from memsched.commands.calls import limits_of
     from memsched.search.memory_limit import check_memory_limit
 
     check_limits(context)
-    Limits(wanted.time_limit, wanted.seed, effort=wanted.effort)
+    limits_of(wanted, wanted.seed)
     if not cluster:
         check_memory_limit(wanted.memory_limit)
     if wanted.target is not None:

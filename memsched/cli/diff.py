@@ -45,7 +45,7 @@ def command(**options: Any) -> int:
         )
     names = (options["old"], options["new"])
     old, new = load_pair(names, options["target"])
-    found = compare_reports(old, new, names=names, **taken(DiffOptions, options).keywords())
+    found = compare_reports(old, new, names=names, fail_percent=taken(DiffOptions, options).fail_percent)
     if options["markdown"]:
         from memsched.report.diff_markdown import diff_markdown
 

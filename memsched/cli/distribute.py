@@ -68,6 +68,7 @@ def command(**options: Any) -> int:
 
     Exit code 3: no plan fits the devices' memories; the message says how much would do.
     """
+    from memsched.commands.calls import Hooks
     from memsched.commands.distribute.distribute import calibrated_text, distribute, run_plan
     from memsched.commands.distribute.report import check_folder, save_distributed
     from memsched.formats.staging import check_writable, staged_files
@@ -89,11 +90,7 @@ def command(**options: Any) -> int:
     display, folder = taken(Display, options), _folder(options["model"], options["output"])
     check_folder(folder, force=options["force"])
     with search_end(options["memory_limit"]) as end:
-        found = distribute(
-            options["model"],
-            **taken(DistributeOptions, options).keywords(),
-            stop=end.stop,
-        )
+        found = distribute(options["model"], taken(DistributeOptions, options), Hooks(stop=end.stop))
         end.passed()
         if options["run"]:
             found = run_plan(found, throttled=throttled)

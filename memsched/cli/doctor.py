@@ -29,6 +29,7 @@ def command(**options: Any) -> int:
     are tried one after another; the sessions worth choosing are printed with the code that opens them.
     """
     from memsched.cli.terminal import write_standard_output
+    from memsched.commands.calls import Hooks
     from memsched.commands.doctor import diagnose
     from memsched.commands.doctor_outputs import check_doctor_outputs, save_doctor
     from memsched.report.doctor import print_doctor
@@ -39,8 +40,7 @@ def command(**options: Any) -> int:
     path = None if report_path == _STANDARD else report_path
     check_doctor_outputs((options["model"], options["written"]), path, html)
     with search_end(None) as end:
-        arguments = taken(DoctorOptions, options).keywords()
-        report = diagnose(options["model"], options["written"], **arguments, stop=end.stop)
+        report = diagnose(options["model"], options["written"], taken(DoctorOptions, options), Hooks(stop=end.stop))
         end.passed()
         save_doctor(report, path, html)
     if print_report:

@@ -10,14 +10,14 @@ from memsched.cli.options import unnamed_output
 from memsched.errors import UsageError
 
 if TYPE_CHECKING:
-    from memsched.commands.options import OptimizeOptions
+    from memsched.commands.options import Options
 
 __all__ = ["emit_command"]
 
 _STANDARD = "-"
 
 
-def emit_command(model: str, folder: str | None, report: str | None, asked: OptimizeOptions, display: Display) -> int:
+def emit_command(model: str, folder: str | None, report: str | None, asked: Options, display: Display) -> int:
     """Write MODEL as C into ``folder``, by default <stem>_c beside it, and print what that needs."""
     from memsched.cli.terminal import write_standard_output
     from memsched.commands.optimize.emit import emit, emit_report, save_emitted

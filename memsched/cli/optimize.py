@@ -20,11 +20,10 @@ from memsched.cli.options import (
     options_of,
     output_options,
     taken,
-    time_by_level,
     typed,
     unnamed_output,
 )
-from memsched.commands.options import OptimizeOptions
+from memsched.commands.options import Options
 from memsched.commands.without_effect import refuse_for_c
 from memsched.errors import UsageError
 from memsched.frozen import FrozenValue
@@ -87,7 +86,7 @@ class _Outputs(FrozenValue, frozen=True):
     help="For a target with on-chip memory: write, in place of a model, C99 that runs it there, into the folder OUT.",
 )
 @html_option
-@options_of(OptimizeOptions)
+@options_of(Options)
 @click.option("--dask", metavar="ADDRESS", help="Search them on the dask cluster with this scheduler instead.")
 @click.option("--force", is_flag=True, help="Permit OUT to be MODEL itself.")
 @output_options
@@ -114,7 +113,7 @@ def command(**options: Any) -> int:
     check_extra_work(context)
     check_limits(context)
     check_no_level(options["output"])
-    display, asked = taken(Display, options), taken(OptimizeOptions, options | {"time_limit": time_by_level(context)})
+    display, asked = taken(Display, options), taken(Options, options)
     if options["emit"] is not None:
         from memsched.cli.emit import emit_command
 
@@ -164,8 +163,9 @@ def _beside(source: Path, suffix: str) -> Path:
 
 
 def _optimize(
-    model: str, asked: OptimizeOptions, dask: str | None, display: Display, outputs: _Outputs, words: tuple[str, ...]
+    model: str, asked: Options, dask: str | None, display: Display, outputs: _Outputs, words: tuple[str, ...]
 ) -> int:
+    from memsched.commands.calls import Hooks
     from memsched.commands.optimize.optimize import optimize
     from memsched.commands.optimize.reserve import KEPT
     from memsched.commands.results import OutputsDifferError, save_outputs
@@ -182,15 +182,8 @@ def _optimize(
             progress.tell(news)
 
         try:
-            result = optimize(
-                model,
-                **asked.keywords(),
-                executor=executor,
-                output=outputs.model,
-                words=words,
-                on_progress=tell,
-                stop=end.stop,
-            )
+            hooks = Hooks(on_progress=tell, stop=end.stop, executor=executor, output=outputs.model, words=words)
+            result = optimize(model, asked, hooks)
         except OutputsDifferError as error:
             if outputs.report_asked and outputs.report is not None:
                 error.report.save(outputs.report)

@@ -13,8 +13,8 @@ import click
 from click.core import ParameterSource
 
 from memsched.cli.state import State
-from memsched.commands.declared import flag_of, has_range, shown
-from memsched.commands.levels import ALLOWED, BY_CALLERS, BY_NAME, LEVELS, LONG_SEARCH
+from memsched.commands.declared import ALLOW_KINDS, flag_of, has_range, shown
+from memsched.commands.levels import LEVELS, spelled_out
 from memsched.commands.without_effect import refuse_for_range
 from memsched.errors import UsageError
 from memsched.suggestions import did_you_mean
@@ -38,12 +38,9 @@ __all__ = [
     "parse_ranges",
     "parse_shapes",
     "taken",
-    "time_by_level",
     "typed",
 ]
 
-
-_ALL = "all"
 
 _MOST_EXTRA_MACS = 10_000
 
@@ -174,7 +171,8 @@ def options_of(command: type[Any], *names: str) -> Callable[[_Function], _Functi
 
 
 def _declared(field: dataclasses.Field[Any]) -> Callable[[_Function], _Function]:
-    said, default, flag = shown(field), field.default, flag_of(field)
+    said, flag = shown(field), flag_of(field)
+    default = field.default if said.unnamed is None else said.unnamed
     more: dict[str, Any] = {"help": said.help, "metavar": said.metavar}
     required = dataclasses.MISSING is default is field.default_factory
     if said.kind in {"texts", "shapes", "dims", "ranges"}:
@@ -188,16 +186,25 @@ def _declared(field: dataclasses.Field[Any]) -> Callable[[_Function], _Function]
     if said.kind == "switch":
         more.setdefault("default", None)
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
-    if said.kind in {"number", "count"}:
+    if said.kind in {"number", "seconds", "count"}:
         whole = required or said.kind == "count" or isinstance(default, int)
         more["type"] = int if whole else float
         if said.least is not None:
             more["type"] = (click.IntRange if whole else click.FloatRange)(said.least, said.most)  # type: ignore[arg-type]
     if said.choices:
         more["type"] = click.Choice(said.choices)
-    if said.kind in _READ:
-        more["callback"] = _READ[said.kind]
+    if said.kind in _READ or said.unnamed is not None:
+        more["callback"] = partial(_read, field)
     return click.option(flag, field.name, **more)
+
+
+def _read(field: dataclasses.Field[Any], ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Return what an option says; that nobody named it, where its declaration tells that from its default."""
+    unnamed = ctx.get_parameter_source(field.name) is ParameterSource.DEFAULT
+    if shown(field).unnamed is not None and unnamed:
+        return field.default
+    read = _READ.get(shown(field).kind)
+    return value if read is None else read(ctx, param, value)
 
 
 def taken(command: type[_Options], params: Mapping[str, Any]) -> _Options:
@@ -206,17 +213,16 @@ def taken(command: type[_Options], params: Mapping[str, Any]) -> _Options:
 
 
 def _allowed(
-    ctx: click.Context, param: click.Parameter, value: str | None, more: tuple[str, ...] = ()
+    known: tuple[str, ...], ctx: click.Context, param: click.Parameter, value: str | None
 ) -> tuple[str, ...] | None:
     if value is None:
         return None
     names = tuple(part.strip() for part in value.split(",") if part.strip())
-    known = (*ALLOWED, *more, _ALL)
     for name in names:
         if name not in known:
             hint = did_you_mean(name, known)
             raise click.BadParameter(f"'{name}' is not available{hint}; choose from {', '.join(known)}", ctx, param)
-    return (*ALLOWED, *(name for name in more if name in names)) if _ALL in names else names
+    return spelled_out(names)
 
 
 def check_limits(context: click.Context) -> None:
@@ -260,16 +266,15 @@ def check_home(source: str, folder: str | None, files: str) -> None:
         raise UsageError(f"-o '{folder}' is not a folder", code="needs-folder", action="name a folder")
 
 
-def check_frontier(ctx: click.Context) -> tuple[str, ...]:
-    """Return what may be done to the model; refuse options of a search that was not requested.
+def check_frontier(ctx: click.Context) -> None:
+    """Refuse options of a search that was not requested.
 
     Raises:
         UsageError: One of them was given without ``--frontier``.
     """
-    allowed: tuple[str, ...] = ctx.params["allow"]
     if ctx.params["frontier"]:
         check_limits(ctx)
-        return ALLOWED if ctx.get_parameter_source("allow") is ParameterSource.DEFAULT else allowed
+        return
     ranged = has_range(ctx.params["dims"])
     for name in (
         ("max_extra_macs", "time_limit", "effort") if ranged else ("plot", "max_extra_macs", "time_limit", "effort")
@@ -280,7 +285,6 @@ def check_frontier(ctx: click.Context) -> tuple[str, ...]:
                 code="no-effect",
                 action="give both or neither",
             )
-    return allowed
 
 
 def _percentage(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -361,13 +365,6 @@ def check_no_level(output: str | None) -> None:
         )
 
 
-def time_by_level(ctx: click.Context) -> float | None:
-    """Return the limit of the search, seconds: at ``-O3`` a longer one, unless it was given."""
-    given: float | None = ctx.params["time_limit"]
-    long = ctx.params["level"] >= len(LEVELS) - 1 and ctx.params["allow"] is None
-    return LONG_SEARCH if long and ctx.get_parameter_source("time_limit") is ParameterSource.DEFAULT else given
-
-
 def _permitted(ctx: click.Context) -> tuple[str, ...]:
     allow: tuple[str, ...] | None = ctx.params["allow"]
     return LEVELS[ctx.params["level"]] if allow is None else allow
@@ -428,9 +425,7 @@ _READ: Final[Mapping[str, Callable[[click.Context, click.Parameter, Any], Any]]]
     "budget": _budget,
     "percentage": _percentage,
     "slowdown": _slowdown,
-    "allow": _allowed,
-    "allow_io": partial(_allowed, more=BY_CALLERS),
-    "allow_more": partial(_allowed, more=BY_NAME),
+    **{kind: partial(_allowed, names) for kind, names in ALLOW_KINDS.items()},
     "partitions": parse_partitions,
     "shapes": lambda _ctx, _param, texts: parse_shapes(texts),
     "dims": lambda _ctx, _param, texts: parse_dims(texts),

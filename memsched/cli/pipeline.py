@@ -62,6 +62,7 @@ def command(**options: Any) -> int:
     The default target is the Coral Edge TPU; another accelerator is a TOML file with a [pipeline] table.
     """
     from memsched.cli.terminal import write_standard_output
+    from memsched.commands.calls import Hooks
     from memsched.commands.pipeline.pipeline import pipeline
     from memsched.commands.pipeline.report import report_of, save_pipeline
     from memsched.formats.known import format_of
@@ -73,11 +74,7 @@ def command(**options: Any) -> int:
     display = taken(Display, options)
     print_report = display.as_json or options["report"] == _STANDARD
     with search_end(options["memory_limit"]) as end:
-        staged = pipeline(
-            options["model"],
-            **taken(PipelineOptions, options).keywords(),
-            stop=end.stop,
-        )
+        staged = pipeline(options["model"], taken(PipelineOptions, options), Hooks(stop=end.stop))
         end.passed()
         if options["model"] == _STANDARD:
             # Only now is it known which format a stream holds.

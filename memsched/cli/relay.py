@@ -39,6 +39,7 @@ def command(**options: Any) -> int:
     A model that keeps a state from one inference to the next cannot be cut.
     """
     from memsched.cli.terminal import write_standard_output
+    from memsched.commands.calls import Hooks
     from memsched.commands.relay.relay import relay
     from memsched.commands.relay.report import relay_report, save_relay
     from memsched.report.relay import print_relay
@@ -51,12 +52,8 @@ def command(**options: Any) -> int:
     print_report = display.as_json or options["report"] == _STANDARD
     progress = display.progress()
     with search_end(options["memory_limit"]) as end, progress:
-        model = relay(
-            options["model"],
-            taken(RelayOptions, options),
-            stop=end.stop,
-            on_progress=progress.tell,
-        )
+        hooks = Hooks(on_progress=progress.tell, stop=end.stop)
+        model = relay(options["model"], taken(RelayOptions, options), hooks)
         end.passed()
         report = relay_report(model, names)
         if not model.withheld:

@@ -40,7 +40,7 @@ def command(**options: Any) -> int:
 
     display = taken(Display, options)
     with interruptible():
-        found = verify(options["a"], options["b"], **taken(VerifyOptions, options).keywords())
+        found = verify(options["a"], options["b"], taken(VerifyOptions, options))
     if display.as_json:
         click.echo(json.dumps(_values(found), indent=2))
     else:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 
 from memsched import __version__
 from memsched.allocate.portfolio import pack
 from memsched.arguments import checked
 from memsched.check.packing import check_packing
+from memsched.commands.calls import NO_HOOKS, Hooks, command, limits_of
 from memsched.commands.options import AllocateOptions
 from memsched.commands.results import Report
 from memsched.errors import BudgetError, OutputError, UsageError
@@ -19,15 +21,12 @@ from memsched.formats.staging import STANDARD_STREAM, same_file, staged_files
 from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block, Packing
 from memsched.report.values.allocate import AddressesSection, AddressRow, AllocateReport, BuffersSection, PackingSection
-from memsched.search.limits import Limits
-from memsched.search.progress import Progress
 from memsched.search.run import Run
 from memsched.units import LARGEST, parse_size
 
 __all__ = ["AllocateResult", "allocate_buffers", "max_live", "save_allocation"]
 
 _DEFAULT = AllocateOptions()
-"""What the command line has by default, too."""
 
 _MOST_LISTED = 200_000
 """Buffers up to which the report lists them: the written file has the addresses anyway."""
@@ -101,80 +100,55 @@ def save_allocation(
         files.commit()
 
 
-@checked
+@command(AllocateOptions)
 def allocate_buffers(
-    source: str | os.PathLike[str] | bytes,
-    *,
-    capacity: int | str | None = _DEFAULT.capacity,
-    keep_best: bool = _DEFAULT.keep_best,
-    minimize: bool = _DEFAULT.minimize,
-    alignment: int = _DEFAULT.alignment,
-    time_limit: float | None = _DEFAULT.time_limit,
-    effort: float | None = _DEFAULT.effort,
-    seed: int = _DEFAULT.seed,
-    workers: int = _DEFAULT.workers,
-    output: str | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    stop: Callable[[], bool] | None = None,
+    source: str | os.PathLike[str] | bytes, options: AllocateOptions = _DEFAULT, hooks: Hooks = NO_HOOKS
 ) -> AllocateResult:
     """Find addresses for buffers with lifetimes, and check them.
 
     Args:
         source: A CSV file (docs/allocate.md), "-" for standard input, or its bytes.
-        capacity: What there is, in bytes or as "1MB"; the search ends as soon as all fit.
-        keep_best: Give a file with addresses that exceed the capacity, too.
-        minimize: Go on to the smallest height even with a capacity; without one that is always the aim.
-        alignment: Of the addresses of buffers that state none, bytes.
-        time_limit: Seconds for the search; None for no limit.
-        effort: Work for the search instead of seconds, about what an idle machine does in so many: the result is then
-            the same on every machine.
-        workers: Processes that search side by side.
-        output: Path that the report names; nothing is written there.
-        on_progress: Called with the progress of the search: the lowest height so far is its ``best_peak``.
-        stop: Polled often; True ends the search with the best addresses so far.
+        options: How they are sought; each option may be a keyword instead.
+        hooks: What is told and asked while it runs: the lowest height so far is the ``best_peak`` of its progress.
 
     Raises:
         BuffersError: The file is at fault; the message names its line and column.
         UsageError: A capacity or an alignment that cannot be.
     """
-    limits = Limits(None if effort is not None else time_limit, seed, workers, effort=effort)
-    run = Run.of(limits, stop=stop, on_progress=on_progress)
-    size = _capacity(capacity)
-    data, table = _read(source, alignment, size)
-    packing = pack(table.blocks, run, capacity=size, minimize=minimize or size is None)
+    limits = limits_of(options, options.seed, options.workers, hooks.executor)
+    run = Run.of(limits, time.monotonic(), stop=hooks.stop, on_progress=hooks.on_progress)
+    size = _capacity(options.capacity)
+    if options.alignment > LARGEST:
+        problem = f"an alignment of {options.alignment} bytes is not possible"
+        raise UsageError(problem, code="option-range", action="give up to 2**62")
+    data = source if isinstance(source, bytes) else read_bytes(source)
+    path = STANDARD_STREAM if isinstance(source, bytes) else os.fspath(source)
+    table = parse_table(data, path, alignment=options.alignment)
+    if size is not None:
+        table.check_capacity(size)
+    packing = pack(table.blocks, run, capacity=size, minimize=options.minimize or size is None)
     interrupted = run.stop()
     fits = None if size is None else packing.status != "infeasible" and packing.height <= size
     # Addresses that do not fit are still valid, and the best that were found.
     check_packing(table.blocks, packing, None if fits is False and packing.status != "infeasible" else size)
-    withheld = packing.status == "infeasible" or (fits is False and not keep_best)
+    withheld = packing.status == "infeasible" or (fits is False and not options.keep_best)
     csv = None if withheld else write_table(table, packing.offsets)
-    report = AllocateReport(
-        schema_version=1,
-        memsched_version=__version__,
-        command="allocate",
-        input=_input_section(table, data, alignment),
-        output=_output_section(csv, output),
-        result=_result_section(table.blocks, packing, size, fits, interrupted),
-        seed=seed,
-        workers=workers,
-        seconds=round(run.elapsed(), 4),
-        buffers=_buffer_rows(table, packing) if csv is not None and len(table.blocks) <= _MOST_LISTED else None,
-    )
-    return AllocateResult(table, packing, csv, Report(report), fits, interrupted)
-
-
-def _read(source: str | os.PathLike[str] | bytes, alignment: int, capacity: int | None) -> tuple[bytes, BufferTable]:
-    """Return a file's bytes, and the buffers in it."""
-    if not 1 <= alignment <= LARGEST:
-        raise UsageError(
-            f"an alignment of {alignment} bytes is not possible", code="option-range", action="give 1 or more"
+    digest = None if csv is None else hashlib.sha256(csv.encode()).hexdigest()
+    report = Report(
+        AllocateReport(
+            schema_version=1,
+            memsched_version=__version__,
+            command="allocate",
+            input=_input_section(table, data, options.alignment),
+            output=None if digest is None else AddressesSection(path=hooks.output, sha256=digest),
+            result=_result_section(table.blocks, packing, size, fits, interrupted),
+            seed=options.seed,
+            workers=options.workers,
+            seconds=round(time.monotonic() - run.started, 4),
+            buffers=_buffer_rows(table, packing) if csv is not None and len(table.blocks) <= _MOST_LISTED else None,
         )
-    data = source if isinstance(source, bytes) else read_bytes(source)
-    path = STANDARD_STREAM if isinstance(source, bytes) else os.fspath(source)
-    table = parse_table(data, path, alignment=alignment)
-    if capacity is not None:
-        table.check_capacity(capacity)
-    return data, table
+    )
+    return AllocateResult(table, packing, csv, report, fits, interrupted)
 
 
 def _capacity(capacity: int | str | None) -> int | None:
@@ -205,12 +179,6 @@ def _input_section(table: BufferTable, data: bytes, alignment: int) -> BuffersSe
         alignment_bytes=alignment,
         carried_columns=tuple(table.carried),
     )
-
-
-def _output_section(csv: str | None, path: str | None) -> AddressesSection | None:
-    if csv is None:
-        return None
-    return AddressesSection(path=path, sha256=hashlib.sha256(csv.encode()).hexdigest())
 
 
 def _result_section(

@@ -5,18 +5,23 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
+from memsched.arguments import check_fields
+from memsched.commands.levels import ALL, ALLOWED, BY_CALLERS, BY_NAME, SEARCH, spelled_out
 from memsched.errors import UsageError
 from memsched.frozen import FrozenValue
+from memsched.suggestions import did_you_mean
 
 __all__ = [
+    "ALLOW_KINDS",
+    "AUTO",
     "REQUIRED",
     "CommandOptions",
     "Shown",
-    "check_given",
+    "TimeLimit",
+    "default_of",
     "flag_of",
-    "from_keywords",
     "has_range",
     "option",
     "said",
@@ -39,6 +44,7 @@ Kind = Literal[
     "dims",
     "ranges",
     "number",
+    "seconds",
     "count",
     "flag",
     "switch",
@@ -46,6 +52,19 @@ Kind = Literal[
 """How the command line writes a value; "texts": several of them, "count": a whole number or none, "slowdown": a
 percentage or none, "switch": a flag with its opposite; "allow_io" and "allow_more": an "allow" that may name
 `BY_CALLERS` or `BY_NAME`, too."""
+
+ALLOW_KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "allow": (*ALLOWED, ALL),
+    "allow_io": (*ALLOWED, *BY_CALLERS, ALL),
+    "allow_more": (*ALLOWED, *BY_NAME, ALL),
+}
+"""Per kind of ``allow`` what it may name."""
+
+AUTO: Final = "auto"
+"""A limit of time that nobody named."""
+
+TimeLimit = float | Literal["auto"] | None
+"""Seconds; None for no limit."""
 
 REQUIRED: Final = dataclasses.MISSING
 """The default of an option that must be given."""
@@ -59,6 +78,8 @@ class Shown(FrozenValue, frozen=True):
         choices: The only values that there are; empty for any.
         least: The smallest number that there is; None for any.
         most: The largest one; None for any.
+        unnamed: The default that help shows, where the value says that nobody named one; None: it is the value.
+        process: It limits a whole process: who starts one names it, no call of a function.
     """
 
     help: str
@@ -68,21 +89,13 @@ class Shown(FrozenValue, frozen=True):
     choices: tuple[str, ...] = ()
     least: float | None = None
     most: float | None = None
+    unnamed: Any = None
+    process: bool = False
 
 
-def option(
-    default: Any,
-    text: str,
-    kind: Kind = "text",
-    *,
-    flag: str | None = None,
-    metavar: str | None = None,
-    choices: tuple[str, ...] = (),
-    least: float | None = None,
-    most: float | None = None,
-) -> Any:
-    """Return a field with its default, and with what the command line says about it."""
-    known = {"option": Shown(text, kind, flag, metavar, choices, least, most)}
+def option(default: Any, text: str, kind: Kind = "text", **values: Any) -> Any:
+    """Return a field with its default, and with what the command line says about it: ``values`` are of `Shown`."""
+    known = {"option": Shown(text, kind, **values)}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=dict, metadata=known)
     return dataclasses.field(default=default, metadata=known)
@@ -104,6 +117,11 @@ def shown(field: dataclasses.Field[Any]) -> Shown:
     return one
 
 
+def default_of(field: dataclasses.Field[Any]) -> Any:
+    """Return the default of an option; `REQUIRED` if it has none."""
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
 def has_range(dims: Mapping[str, Any]) -> bool:
     """Whether a dimension stays open."""
     return any(not isinstance(one, int) for one in dims.values())
@@ -114,54 +132,51 @@ def flag_of(field: dataclasses.Field[Any]) -> str:
     return shown(field).flag or f"--{field.name.replace('_', '-')}"
 
 
-def check_given(of: type[Any], **values: Any) -> None:
-    """Check values of a command's options, as the command line does for what is typed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandOptions:
+    """The options of a command.
 
     Raises:
         UsageError: An option has no such value.
     """
-    for name, value in values.items():
-        field: dataclasses.Field[Any] = of.__dataclass_fields__[name]
-        known, flag = shown(field), flag_of(field)
-        if value is None and field.default is None:
-            continue
-        if known.choices and value not in known.choices:
-            raise UsageError(
-                f"{flag} {value} does not exist",
-                code="option-choice",
-                action=f"choose one of {', '.join(known.choices)}",
-            )
-        if known.least is not None and not value >= known.least:
-            raise UsageError(
-                f"{flag} {value} is not possible", code="option-range", action=f"give {known.least:g} or more"
-            )
+
+    def __post_init__(self) -> None:
+        """Check all values as the command line does for what is typed, and spell out what is permitted."""
+        fields = dataclasses.fields(self)
+        check_fields(self, [field.name for field in fields])
+        for field in fields:
+            value = getattr(self, field.name)
+            if value is not None:
+                _check(field, value)
+                if shown(field).kind in ALLOW_KINDS:
+                    object.__setattr__(self, field.name, spelled_out(value))
+
+    def named(self) -> dict[str, Any]:
+        """Return the options whose values are not those by default, by their fields."""
+        values = {field: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {field.name: value for field, value in values.items() if value != default_of(field)}
+
+    @property
+    def unnamed_seconds(self) -> float:
+        """The limit of a search where nobody named one."""
+        return SEARCH
 
 
-@dataclass(frozen=True, slots=True)
-class CommandOptions:
-    """The arguments of the function of a command."""
-
-    def keywords(self) -> dict[str, Any]:
-        """Return them as the function takes them: each permission by itself, and no limit of the whole process."""
-        values = dataclasses.asdict(self)
-        values.pop("memory_limit", None)
-        if "allow" in values:
-            allow = values.pop("allow")
-            values |= {"reorder": "reorder" in allow, "in_place": "inplace" in allow}
-            values |= {name: name in allow for name in ("tile", "remat")}
-        return values
-
-
-_Options = TypeVar("_Options", bound=CommandOptions)
-
-
-def from_keywords(of: type[_Options], values: Mapping[str, Any]) -> _Options:
-    """Return a command's options from the arguments of its function, as `CommandOptions.keywords` gives them."""
-    given: dict[str, Any] = {}
-    for field in dataclasses.fields(of):
-        value = values.get(field.name)
-        if field.name in values and (value is not None or field.default_factory is dataclasses.MISSING):
-            given[field.name] = value
-    names = {"reorder": "reorder", "inplace": "in_place", "tile": "tile", "remat": "remat"}
-    given["allow"] = tuple(name for name, argument in names.items() if values[argument])
-    return of(**given)
+def _check(field: dataclasses.Field[Any], value: Any) -> None:
+    known, flag = shown(field), flag_of(field)
+    if known.choices and value not in known.choices:
+        action = f"choose one of {', '.join(known.choices)}"
+        raise UsageError(f"{flag} {value} does not exist", code="option-choice", action=action)
+    if known.least is not None and not value >= known.least:
+        raise UsageError(f"{flag} {value} is not possible", code="option-range", action=f"give {known.least:g} or more")
+    if known.most is not None and not value <= known.most:
+        raise UsageError(f"{flag} {value} is not possible", code="option-range", action=f"give {known.most:g} or less")
+    if known.kind == "seconds" and isinstance(value, str) and value != AUTO:
+        problem = f"{flag} {value} is not a number of seconds"
+        raise UsageError(problem, code="option-range", action="give 0 or more")
+    names = ALLOW_KINDS.get(known.kind, ())
+    for name in value if names else ():
+        if name not in names:
+            action = f"choose from {', '.join(names)}"
+            problem = f"{flag} {name} does not exist{did_you_mean(name, names)}"
+            raise UsageError(problem, code="option-choice", action=action)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from memsched import __version__
+from memsched.commands.calls import NO_HOOKS, Hooks, limits_of
 from memsched.commands.options import DoctorOptions
 from memsched.commands.results import Report
 from memsched.commands.session_rows import session_row
@@ -23,7 +23,6 @@ from memsched.frozen import FrozenValue
 from memsched.report.session_code import cpp_lines, csharp_lines, options_text, python_lines
 from memsched.report.values.doctor import DoctorReport, DoctorRow, SessionChoice, SplitSection
 from memsched.runtimes.known import session_maker_of
-from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
 from memsched.runtimes.onnxruntime.session_points import (
     DEFAULT,
     EXECUTED,
@@ -33,6 +32,7 @@ from memsched.runtimes.onnxruntime.session_points import (
     SessionPoint,
 )
 from memsched.runtimes.slowdown import most_times
+from memsched.search.run import Run
 
 __all__ = ["choices_of", "diagnose", "pareto"]
 
@@ -54,16 +54,7 @@ class _Measured(FrozenValue, frozen=True):
 
 
 def diagnose(
-    given: str,
-    written: str | None = None,
-    *,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    dims: Mapping[str, int] | None = None,
-    time_limit: float | None = _DEFAULTS.time_limit,
-    effort: int | None = _DEFAULTS.effort,
-    max_slowdown: float = _DEFAULTS.max_slowdown,
-    seed: int = _DEFAULTS.seed,
-    stop: Callable[[], bool] | None = None,
+    given: str, written: str | None = None, options: DoctorOptions = _DEFAULTS, hooks: Hooks = NO_HOOKS
 ) -> Report[DoctorReport]:
     """Return where the memory of a process with a model goes in sessions of several kinds, and which to choose.
 
@@ -73,30 +64,36 @@ def diagnose(
     Args:
         given: Path of an ONNX model.
         written: Path of a model that memsched made of it.
-        time_limit: Seconds after which no further session is opened; None for no limit.
-        effort: Sessions to open at most, instead.
-        max_slowdown: Processor time, in percent, that a session worth choosing may take beyond one without options.
-        seed: Of the inputs.
-        stop: Asked before each session; True ends the search.
+        options: What is measured.
+        hooks: Asked before each session whether to stop.
 
     Raises:
         ModelError: A file cannot be read, or a session without options does not run it.
         UsageError: A file is no ONNX model, or cannot be run on random inputs.
         RuntimeUnavailableError: onnxruntime is not installed.
     """
-    maker, data, files = _files(given, written)
-    started = time.monotonic()
-    deadline = None if time_limit is None or effort is not None else started + time_limit
-
-    def over(number: int) -> bool:
-        late = deadline is not None and time.monotonic() > deadline
-        return late or (effort is not None and number >= effort) or (stop is not None and stop())
-
-    with tempfile.TemporaryDirectory(prefix="memsched-") as folder:
-        feeds = Path(folder, "feeds.npz")
-        maker.draw_feeds(data, Path(given).absolute().parent, stated(input_shapes, dims), feeds, seed=seed)
-        found, failed, finished = _measured(maker, files, feeds, max_slowdown, over)
-    rows = _rows(found)
+    if STANDARD_STREAM in (given, written):
+        raise UsageError(
+            "sessions are measured on files, not on standard input", code="needs-file", action="give a path"
+        )
+    data, _ = read_source(given)
+    session_maker_of(format_in(data).name).check_installed()
+    files: dict[_File, Path] = {"given": Path(given)}
+    if written is not None:
+        session_maker_of(format_in(read_source(written)[0]).name)
+        files["written"] = Path(written)
+    run = Run.of(limits_of(options), stop=hooks.stop)
+    measured = _measured(data, files, options, run)
+    best = pareto([(one.found.process, one.ratio()) for one in measured.found])
+    rows = tuple(
+        DoctorRow(
+            session=session_row(one.file, one.point, one.found),
+            cpu_ratio=round(one.ratio(), 3),
+            pareto=number in best,
+            split=None if one.found.split is None else _split(one.found.split),
+        )
+        for number, one in enumerate(measured.found)
+    )
     return Report(
         DoctorReport(
             schema_version=1,
@@ -104,75 +101,49 @@ def diagnose(
             command="doctor",
             given=given,
             written=written,
-            max_slowdown_percent=max_slowdown,
-            finished=finished,
-            seconds=round(time.monotonic() - started, 3),
-            seed=seed,
+            max_slowdown_percent=options.max_slowdown,
+            finished=measured.finished,
+            seconds=round(run.elapsed(), 3),
+            seed=options.seed,
             sessions=rows,
-            choices=choices_of(rows, max_slowdown),
-            failed=tuple(failed),
+            choices=choices_of(rows, options.max_slowdown),
+            failed=measured.failed,
         )
     )
 
 
-def _files(given: str, written: str | None) -> tuple[OnnxRuntimeSessions, bytes, dict[_File, Path]]:
-    """Return what opens sessions, the model as given, and the files."""
-    if STANDARD_STREAM in (given, written):
-        raise UsageError(
-            "sessions are measured on files, not on standard input", code="needs-file", action="give a path"
-        )
-    data, _ = read_source(given)
-    maker = session_maker_of(format_in(data).name)
-    maker.check_installed()
-    files: dict[_File, Path] = {"given": Path(given)}
-    if written is not None:
-        session_maker_of(format_in(read_source(written)[0]).name)
-        files["written"] = Path(written)
-    return maker, data, files
+class _MeasuredSessions(FrozenValue, frozen=True):
+    """Sessions that were measured, and those that failed, in words; whether no more were to be tried."""
+
+    found: tuple[_Measured, ...]
+    failed: tuple[str, ...]
+    finished: bool
 
 
-def _rows(found: Sequence[_Measured]) -> tuple[DoctorRow, ...]:
-    best = pareto([(one.found.process, one.ratio()) for one in found])
-    return tuple(
-        DoctorRow(
-            session=session_row(one.file, one.point, one.found),
-            cpu_ratio=round(one.ratio(), 3),
-            pareto=number in best,
-            split=None if one.found.split is None else _split(one.found.split),
-        )
-        for number, one in enumerate(found)
-    )
-
-
-def _measured(
-    maker: OnnxRuntimeSessions,
-    files: Mapping[_File, Path],
-    feeds: Path,
-    max_slowdown: float,
-    over: Callable[[int], bool],
-) -> tuple[list[_Measured], list[str], bool]:
-    """Return the sessions that run, why others do not, and whether all were tried.
-
-    Args:
-        feeds: The file with the inputs.
-        over: Whether no more than so many sessions are to be measured; those without options always are.
-    """
+def _measured(data: bytes, files: Mapping[_File, Path], options: DoctorOptions, run: Run) -> _MeasuredSessions:
+    """Measure sessions until the time is up, or so many were opened."""
+    maker, sizes = session_maker_of(format_in(data).name), stated(options.input_shapes, options.dims)
     found: list[_Measured] = []
     failed: list[str] = []
-    for number, (file, point) in enumerate(_walk(found, tuple(files), most_times(max_slowdown))):
-        required = number < len(files)
-        if not required and over(number):
-            return found, failed, False
-        shown = maker.measure(files[file], feeds, point, (files["given"], DEFAULT))
-        if not isinstance(shown, str):
-            found.append(_Measured(file, point, shown))
-        elif required:
-            raise ModelError(
-                f"a session without options does not run: {shown}", code="not-run", location=str(files[file])
-            )
-        else:
-            failed.append(f"{options_text(session_row(file, point))}, file {file}: {shown}")
-    return found, failed, True
+    with tempfile.TemporaryDirectory(prefix="memsched-") as folder:
+        feeds = Path(folder, "feeds.npz")
+        maker.draw_feeds(data, files["given"].absolute().parent, sizes, feeds, seed=options.seed)
+        walk = _walk(found, tuple(files), most_times(options.max_slowdown))
+        for number, (file, point) in enumerate(walk):
+            required = number < len(files)
+            spent = run.late() or run.stop() or (options.effort is not None and number >= options.effort)
+            if spent and not required:
+                return _MeasuredSessions(tuple(found), tuple(failed), finished=False)
+            shown = maker.measure(files[file], feeds, point, (files["given"], DEFAULT))
+            if not isinstance(shown, str):
+                found.append(_Measured(file, point, shown))
+            elif required:
+                raise ModelError(
+                    f"a session without options does not run: {shown}", code="not-run", location=str(files[file])
+                )
+            else:
+                failed.append(f"{options_text(session_row(file, point))}, file {file}: {shown}")
+    return _MeasuredSessions(tuple(found), tuple(failed), finished=True)
 
 
 def _walk(found: Sequence[_Measured], files: Sequence[_File], slowest: float) -> Iterator[tuple[_File, SessionPoint]]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
-__all__ = ["ALLOWED", "BY_CALLERS", "BY_DEFAULT", "BY_NAME", "LEVELS", "LONG_SEARCH", "named"]
+__all__ = ["ALL", "ALLOWED", "BY_CALLERS", "BY_DEFAULT", "BY_NAME", "LEVELS", "LONG_SEARCH", "SEARCH", "spelled_out"]
+
+ALL: Final = "all"
+"""What ``allow`` may name for `ALLOWED`."""
 
 ALLOWED: Final = ("reorder", "inplace", "tile", "remat")
-"""What ``allow`` may name; "all" is all of it. The caller of the model need not know."""
+"""What ``allow`` may name. The caller of the model need not know."""
 
 BY_CALLERS: Final = ("io",)
 """What ``allow`` may name beside these, each by itself: the caller has to change."""
@@ -21,22 +25,14 @@ BY_DEFAULT: Final = ("reorder", "inplace")
 LEVELS: Final = (BY_DEFAULT, BY_DEFAULT, (*BY_DEFAULT, "tile"), ALLOWED)
 """What ``-O0`` to ``-O3`` permit; from ``-O1`` on layers in pieces as well where they cost nothing."""
 
+SEARCH: Final = 60.0
+"""The limit of time, seconds, unless one is given."""
+
 LONG_SEARCH: Final = 600.0
-"""The limit of time of ``-O3``, seconds, unless one is given."""
+"""The same of ``-O3``."""
 
 
-def named(
-    reorder: bool,
-    in_place: bool,
-    tile: bool = False,
-    remat: bool = False,
-    fuse: bool = False,
-    io: bool = False,
-    algebra: bool = False,
-    reassociate: bool = False,
-    branch: bool = False,
-) -> tuple[str, ...]:
-    """Return what is permitted by the names that ``--allow`` has for it."""
-    given = {"reorder": reorder, "inplace": in_place, "tile": tile, "remat": remat, "fuse": fuse, "io": io}
-    given |= {"algebra": algebra, "reassociate": reassociate, "branch": branch}
-    return tuple(name for name, permitted in given.items() if permitted)
+def spelled_out(names: Collection[str]) -> tuple[str, ...]:
+    """Return what ``allow`` names in one order, each once, with "all" in its own names."""
+    wanted = {*names, *(ALLOWED if ALL in names else ())}
+    return tuple(name for name in (*ALLOWED, *BY_NAME) if name in wanted)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from memsched.commands.declared import REQUIRED, CommandOptions, has_range, option, said
-from memsched.commands.levels import BY_DEFAULT, BY_NAME, LEVELS
+from memsched.commands.declared import AUTO, REQUIRED, CommandOptions, has_range, option, said
+from memsched.commands.levels import ALLOWED, BY_DEFAULT, LEVELS, LONG_SEARCH, SEARCH
 from memsched.schedule.solvers import SOLVERS
+from memsched.targets.cluster import Cluster
 
 __all__ = [
     "AllocateOptions",
@@ -19,21 +20,21 @@ __all__ = [
     "DiffOptions",
     "DistributeOptions",
     "DoctorOptions",
-    "OptimizeOptions",
+    "Options",
     "PipelineOptions",
     "RelayOptions",
     "VerifyOptions",
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _ModelOptions(CommandOptions):
     """How a model is read and for which target, and what may be done to it."""
 
     target: str | None = option(
         None, "Memory rules; by default of the format's runtime.", flag="--target", metavar="NAME|FILE.toml"
     )
-    input_shapes: Mapping[str, tuple[int, ...]] = option(
+    input_shapes: Mapping[str, Sequence[int]] = option(
         {}, "Shape of an input that the model leaves open.", "shapes", flag="--input-shape", metavar="NAME:1,3,224,224"
     )
     dims: Mapping[str, int] = option({}, "Value of a symbolic dimension.", "dims", flag="--dim", metavar="NAME=8")
@@ -49,7 +50,7 @@ class _ModelOptions(CommandOptions):
         "planned part alone.",
         choices=("arena", "activations"),
     )
-    allow: tuple[str, ...] = option(
+    allow: Collection[str] = option(
         BY_DEFAULT,
         "What may be done, separated by commas. reorder: permute operators; inplace: let outputs take dying inputs' "
         "bytes as the target does; tile: compute groups of layers piece by piece, with some work done twice; remat: "
@@ -78,13 +79,9 @@ _WITH_MORE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOptions(_ModelOptions):
-    """The arguments of `memsched.optimize` for every model of a batch; see there. JSON can hold all of them.
-
-    Attributes:
-        memory_limit: Bytes that the process of each model may hold; see `memory_limit`. `optimize` is not told it.
-    """
+    """The options of `memsched batch`: those of `memsched optimize` for every model. JSON can hold all of them."""
 
     level: int = option(
         1,
@@ -97,7 +94,7 @@ class BatchOptions(_ModelOptions):
         least=0,
         most=3,
     )
-    allow: tuple[str, ...] | None = said(  # type: ignore[assignment]  # None: as the level has it
+    allow: Collection[str] | None = said(  # type: ignore[assignment]  # None: as the level has it
         _ModelOptions,
         "allow",
         f"In place of what -O permits: {_WITH_MORE[0].lower()}{_WITH_MORE[1:]}",
@@ -123,7 +120,9 @@ class BatchOptions(_ModelOptions):
         "slowdown",
         metavar="PCT|none",
     )
-    time_limit: float | None = option(60.0, "Limit of each search.", "number", metavar="SECONDS")
+    time_limit: float | Literal["auto"] | None = option(
+        AUTO, "Limit of each search.", "seconds", metavar="SECONDS", unnamed=SEARCH
+    )
     effort: float | None = option(
         None,
         "Limit each search by work instead, about N seconds of an idle machine: the same result on every machine.",
@@ -131,7 +130,11 @@ class BatchOptions(_ModelOptions):
         metavar="N",
     )
     memory_limit: int | None = option(
-        None, "What the process of each model may hold, such as 2GB: its search ends there.", "size", metavar="SIZE"
+        None,
+        "What the process of each model may hold, such as 2GB: its search ends there.",
+        "size",
+        metavar="SIZE",
+        process=True,
     )
     solver: str = option("auto", "What finds the order; auto tries all in turn.", choices=SOLVERS)
     partitions: int | Literal["auto"] = option(
@@ -150,26 +153,30 @@ class BatchOptions(_ModelOptions):
     verify: bool = option(True, "Run both models and compare outputs.", "switch")
     seed: int = option(0, "Seed of everything random.", "number", metavar="N")
 
-    def keywords(self) -> dict[str, Any]:
-        """Return them as `memsched.optimize` takes them."""
-        allow = self.permitted
-        values = CommandOptions.keywords(dataclasses.replace(self, allow=allow))
-        values |= {name: name in allow for name in BY_NAME}
-        values["free_pieces"] = self.allow is None and values.pop("level") > 0
-        values.pop("level", None)
-        if not values.pop("reorder"):
-            values["solver"] = "file"
-        return values
-
     @property
     def permitted(self) -> tuple[str, ...]:
         """What may be done, by the names that ``--allow`` has for it."""
-        return LEVELS[self.level] if self.allow is None else self.allow
+        return LEVELS[self.level] if self.allow is None else tuple(self.allow)
+
+    @property
+    def free(self) -> bool:
+        """Whether layers may be in pieces where that costs nothing."""
+        return self.allow is None and self.level > 0
+
+    @property
+    def order_solver(self) -> str:
+        """What finds the order: where none may be sought, the file's is taken."""
+        return self.solver if "reorder" in self.permitted else "file"
+
+    @property
+    def unnamed_seconds(self) -> float:
+        """The limit of a search where nobody named one."""
+        return LONG_SEARCH if self.allow is None and self.level == len(LEVELS) - 1 else SEARCH
 
 
-@dataclass(frozen=True, slots=True)
-class OptimizeOptions(BatchOptions):
-    """The arguments of `memsched.optimize`: those that a batch gives for each model, and those for one model alone."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(BatchOptions):
+    """The options of `memsched.optimize`: those that a batch gives for each model, and those for one model alone."""
 
     budget: int | str | None = said(
         BatchOptions,
@@ -177,7 +184,7 @@ class OptimizeOptions(BatchOptions):
         "What the arena may take, such as 256KB, or 50% of what MODEL requires; if that is not enough, no file is "
         "written, and the exit code is 3.",
     )
-    time_limit: float | None = said(BatchOptions, "time_limit", "Limit of the search.")
+    time_limit: float | Literal["auto"] | None = said(BatchOptions, "time_limit", "Limit of the search.")
     effort: float | None = said(
         BatchOptions,
         "effort",
@@ -211,26 +218,28 @@ class OptimizeOptions(BatchOptions):
     )
     workers: int = option(1, "Processes that search independent parts.", "number", metavar="N")
 
-    def keywords(self) -> dict[str, Any]:
-        """Return them as `memsched.optimize` takes them: with a range, a level permits no layers in pieces."""
-        values = BatchOptions.keywords(self)
-        if self.allow is None and has_range(self.dims):
-            values |= {"tile": False, "remat": False}
-        return values
+    @property
+    def permitted(self) -> tuple[str, ...]:
+        """The same as for a batch; with a range, a level permits no layers in pieces."""
+        known = LEVELS[self.level] if self.allow is None else tuple(self.allow)
+        return BY_DEFAULT if self.allow is None and has_range(self.dims) else known
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzeOptions(_ModelOptions):
-    """The arguments of `memsched.analyze`; all but the model's options are for ``frontier``."""
+    """The options of `memsched.analyze`; all but the model's options are for ``frontier``."""
 
     budget: int | str | None = said(
         _ModelOptions,
         "budget",
         "What the arena may take, such as 256KB, or 50% of what MODEL requires; exit code 3 when MODEL needs more.",
     )
-    shapes_from_run: str | None = said(OptimizeOptions, "shapes_from_run")
+    shapes_from_run: str | None = said(Options, "shapes_from_run")
     dims: Mapping[str, int | tuple[int, ...]] = _dims_or_ranges(  # type: ignore[assignment]  # a range stays open
         "Value of a symbolic dimension; or a range: memory at sizes in it, and with --budget the largest that fits."
+    )
+    allow: Collection[str] | None = said(  # type: ignore[assignment]  # None: nobody named any
+        _ModelOptions, "allow", default=None, unnamed=BY_DEFAULT
     )
     frontier: bool = option(
         False,
@@ -243,19 +252,26 @@ class AnalyzeOptions(_ModelOptions):
         "With --frontier: multiply-accumulates that may be added, in percent; for remat bytes moved count as well.",
         default=50.0,
     )
-    time_limit: float | None = said(BatchOptions, "time_limit", "With --frontier: limit of the search.")
+    time_limit: float | Literal["auto"] | None = said(
+        BatchOptions, "time_limit", "With --frontier: limit of the search."
+    )
     effort: float | None = said(
         BatchOptions,
         "effort",
         "With --frontier: limit the search by work instead, about N seconds of an idle machine: the same result on "
         "every machine.",
     )
-    memory_limit: int | None = said(OptimizeOptions, "memory_limit")
+    memory_limit: int | None = said(Options, "memory_limit")
+
+    @property
+    def permitted(self) -> tuple[str, ...]:
+        """What may be done: for a frontier all of it, unless it is named."""
+        return tuple((ALLOWED if self.frontier else BY_DEFAULT) if self.allow is None else self.allow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineOptions(CommandOptions):
-    """The arguments of `memsched.commands.pipeline.pipeline.pipeline`."""
+    """The options of `memsched.commands.pipeline.pipeline.pipeline`."""
 
     stages: int = option(REQUIRED, "Accelerators in the row.", "number", metavar="N", least=1, most=1_000)
     scheduler: Literal["exact", "respect", "heuristic"] = option(
@@ -272,10 +288,10 @@ class PipelineOptions(CommandOptions):
         "(ONNX), for accelerators whose parameters all stay.",
         choices=("target", "model"),
     )
-    cut_after: tuple[str, ...] = option(
+    cut_after: Sequence[str] = option(
         (), "End a stage with this operator: its readers come later.", "texts", flag="--cut-at", metavar="OP"
     )
-    never_cut: tuple[str, ...] = option((), "Keep this operator's readers in its stage.", "texts", metavar="OP")
+    never_cut: Sequence[str] = option((), "Keep this operator's readers in its stage.", "texts", metavar="OP")
     children_together: bool = option(False, "Keep all readers of an operator in one stage.", "flag")
     skips: Literal["once", "through"] = option(
         "once",
@@ -283,29 +299,29 @@ class PipelineOptions(CommandOptions):
         choices=("once", "through"),
     )
     annotate: bool = option(True, "ONNX: write the whole model with the stage of every node, too.", "switch")
-    target: str | None = said(OptimizeOptions, "target")
-    input_shapes: Mapping[str, tuple[int, ...]] = said(OptimizeOptions, "input_shapes")
-    dims: Mapping[str, int] = said(OptimizeOptions, "dims")
-    allow: tuple[str, ...] = said(_ModelOptions, "allow")
-    max_extra_macs: float = said(OptimizeOptions, "max_extra_macs")
-    time_limit: float | None = said(OptimizeOptions, "time_limit")
-    effort: float | None = said(OptimizeOptions, "effort")
-    memory_limit: int | None = said(OptimizeOptions, "memory_limit")
-    verify: bool = said(OptimizeOptions, "verify", "Run the segments and compare the outputs.")
-    seed: int = said(OptimizeOptions, "seed")
-    workers: int = said(OptimizeOptions, "workers", "Processes that search.")
+    target: str | None = said(Options, "target")
+    input_shapes: Mapping[str, Sequence[int]] = said(Options, "input_shapes")
+    dims: Mapping[str, int] = said(Options, "dims")
+    allow: Collection[str] = said(_ModelOptions, "allow")
+    max_extra_macs: float = said(Options, "max_extra_macs")
+    time_limit: float | Literal["auto"] | None = said(Options, "time_limit")
+    effort: float | None = said(Options, "effort")
+    memory_limit: int | None = said(Options, "memory_limit")
+    verify: bool = said(Options, "verify", "Run the segments and compare the outputs.")
+    seed: int = said(Options, "seed")
+    workers: int = said(Options, "workers", "Processes that search.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RelayOptions(CommandOptions):
-    """The arguments of `memsched.commands.relay.relay.relay`."""
+    """The options of `memsched.commands.relay.relay.relay`."""
 
     target: str | None = said(
         _ModelOptions, "target", "Memory rules of a runtime that is given one block of memory.", default="tflm"
     )
-    input_shapes: Mapping[str, tuple[int, ...]] = said(_ModelOptions, "input_shapes")
+    input_shapes: Mapping[str, Sequence[int]] = said(_ModelOptions, "input_shapes")
     dims: Mapping[str, int] = said(_ModelOptions, "dims")
-    allow: tuple[str, ...] = said(_ModelOptions, "allow", _WITH_IO, kind="allow_io")
+    allow: Collection[str] = said(_ModelOptions, "allow", _WITH_IO, kind="allow_io")
     stages: int | None = option(None, "Most files; by default as many as help.", "count", metavar="N", least=1)
     budget: int | str | None = said(
         _ModelOptions,
@@ -319,21 +335,21 @@ class RelayOptions(CommandOptions):
         "max_extra_macs",
         "With tile or remat in --allow: multiply-accumulates that may be added to each stage, in percent of its own.",
     )
-    time_limit: float | None = said(
-        OptimizeOptions, "time_limit", "Limit of the whole command: the search leaves time to run the stages."
+    time_limit: float | Literal["auto"] | None = said(
+        Options, "time_limit", "Limit of the whole command: the search leaves time to run the stages."
     )
-    effort: float | None = said(OptimizeOptions, "effort")
-    memory_limit: int | None = said(OptimizeOptions, "memory_limit")
+    effort: float | None = said(Options, "effort")
+    memory_limit: int | None = said(Options, "memory_limit")
     tflm_plan: bool | None = said(
-        OptimizeOptions, "tflm_plan", "Write the tensors' offsets into each stage's file; by default where that helps."
+        Options, "tflm_plan", "Write the tensors' offsets into each stage's file; by default where that helps."
     )
     verify: bool = said(BatchOptions, "verify", "Run the stages one after the other and compare the outputs.")
     seed: int = said(BatchOptions, "seed")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderOptions(CommandOptions):
-    """The arguments of `memsched.commands.decoder.decoder.decode_in_place`."""
+    """The options of `memsched.commands.decoder.decoder.decode_in_place`."""
 
     tokens: int = option(
         1024, "Length of a text, that of its prompt included: of the buffers.", "number", metavar="N", least=16
@@ -351,14 +367,16 @@ class DecoderOptions(CommandOptions):
         metavar="SIZE",
     )
     keep_best: bool = said(BatchOptions, "keep_best")
-    seed: int = said(OptimizeOptions, "seed", "Seed of the inputs.", least=0, most=2**31 - 1)
+    seed: int = said(Options, "seed", "Seed of the inputs.", least=0, most=2**31 - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistributeOptions(CommandOptions):
-    """The arguments of `memsched.commands.distribute.distribute.distribute`."""
+    """The options of `memsched.commands.distribute.distribute.distribute`."""
 
-    cluster: str = option(REQUIRED, "The devices and the network that connects them.", metavar="NAME|FILE.toml")
+    cluster: str | os.PathLike[str] | Cluster = option(  # noqa: RUF009 - it returns a field
+        REQUIRED, "The devices and the network that connects them.", metavar="NAME|FILE.toml"
+    )
     method: Literal["auto", "genetic", "exact", "even", "single"] = option(
         "auto",
         "How to find a plan; even: equal shares; single: the fastest device alone.",
@@ -369,22 +387,22 @@ class DistributeOptions(CommandOptions):
         "What the order needs least of before shares are searched: bytes live at one time, or summed over all ops.",
         choices=("peak", "sum"),
     )
-    drop: tuple[str, ...] = option(
+    drop: Sequence[str | int] = option(
         (), "A device that has dropped out, by name.", "texts", flag="--without", metavar="DEVICE"
     )
-    home: str = option("0", "The device that gets the outputs, by name or number.", metavar="DEVICE")
-    input_shapes: Mapping[str, tuple[int, ...]] = said(OptimizeOptions, "input_shapes")
-    dims: Mapping[str, int] = said(OptimizeOptions, "dims")
-    time_limit: float | None = said(OptimizeOptions, "time_limit")
-    effort: float | None = said(OptimizeOptions, "effort")
-    memory_limit: int | None = said(OptimizeOptions, "memory_limit")
-    seed: int = said(OptimizeOptions, "seed")
-    workers: int = said(OptimizeOptions, "workers", "Processes that search.")
+    home: str | int = option("0", "The device that gets the outputs, by name or number.", metavar="DEVICE")
+    input_shapes: Mapping[str, Sequence[int]] = said(Options, "input_shapes")
+    dims: Mapping[str, int] = said(Options, "dims")
+    time_limit: float | Literal["auto"] | None = said(Options, "time_limit")
+    effort: float | None = said(Options, "effort")
+    memory_limit: int | None = said(Options, "memory_limit")
+    seed: int = said(Options, "seed")
+    workers: int = said(Options, "workers", "Processes that search.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AllocateOptions(CommandOptions):
-    """The arguments of `memsched.allocate_buffers`."""
+    """The options of `memsched.allocate_buffers`."""
 
     capacity: int | str | None = option(
         None,
@@ -398,23 +416,23 @@ class AllocateOptions(CommandOptions):
     )
     minimize: bool = option(False, "Go on to the smallest height; without --capacity it is always sought.", "flag")
     alignment: int = option(1, "Alignment in bytes of buffers that state none.", "number", metavar="N", least=1)
-    time_limit: float | None = said(OptimizeOptions, "time_limit")
-    effort: float | None = said(OptimizeOptions, "effort")
-    memory_limit: int | None = said(OptimizeOptions, "memory_limit")
-    seed: int = said(OptimizeOptions, "seed")
-    workers: int = said(OptimizeOptions, "workers", "Processes that search side by side.")
+    time_limit: float | Literal["auto"] | None = said(Options, "time_limit")
+    effort: float | None = said(Options, "effort")
+    memory_limit: int | None = said(Options, "memory_limit")
+    seed: int = said(Options, "seed")
+    workers: int = said(Options, "workers", "Processes that search side by side.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyOptions(CommandOptions):
-    """The arguments of `memsched.verify`."""
+    """The options of `memsched.verify`."""
 
     runs: int = option(3, "Random inputs to compare on.", "number", metavar="N", least=1)
     rtol: float = option(0.0, "Relative tolerance of outputs.", "number", least=0)
     atol: float = option(0.0, "Absolute tolerance of outputs.", "number", least=0)
-    seed: int = said(OptimizeOptions, "seed", "Seed of the inputs.", least=0, most=2**31 - 1)
-    input_shapes: Mapping[str, tuple[int, ...]] = said(OptimizeOptions, "input_shapes")
-    dims: Mapping[str, int] = said(OptimizeOptions, "dims")
+    seed: int = said(Options, "seed", "Seed of the inputs.", least=0, most=2**31 - 1)
+    input_shapes: Mapping[str, Sequence[int]] = said(Options, "input_shapes")
+    dims: Mapping[str, int] = said(Options, "dims")
     runtime: Literal["onnxruntime", "litert", "tflm"] | None = option(
         None,
         "Where to run both; by default ONNX Runtime or LiteRT. tflm: TensorFlow Lite Micro, which measures arenas.",
@@ -422,9 +440,9 @@ class VerifyOptions(CommandOptions):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DiffOptions(CommandOptions):
-    """The arguments of `memsched.compare_reports`."""
+    """The options of `memsched.compare_reports`."""
 
     fail_percent: float | None = option(
         None,
@@ -438,12 +456,12 @@ class DiffOptions(CommandOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorOptions(CommandOptions):
-    """The arguments of `memsched.commands.doctor.diagnose`."""
+    """The options of `memsched.commands.doctor.diagnose`."""
 
-    input_shapes: Mapping[str, tuple[int, ...]] = said(OptimizeOptions, "input_shapes")
-    dims: Mapping[str, int] = said(OptimizeOptions, "dims")
-    time_limit: float | None = said(
-        OptimizeOptions, "time_limit", "No further session is opened after it; the best so far is shown."
+    input_shapes: Mapping[str, Sequence[int]] = said(Options, "input_shapes")
+    dims: Mapping[str, int] = said(Options, "dims")
+    time_limit: float | Literal["auto"] | None = said(
+        Options, "time_limit", "No further session is opened after it; the best so far is shown."
     )
     effort: int | None = option(None, "Number of sessions to open, instead.", "count", metavar="N", least=1)
     max_slowdown: float = option(
@@ -452,4 +470,4 @@ class DoctorOptions(CommandOptions):
         "percentage",
         metavar="PCT",
     )
-    seed: int = said(OptimizeOptions, "seed", "Seed of the inputs.", least=0, most=2**31 - 1)
+    seed: int = said(Options, "seed", "Seed of the inputs.", least=0, most=2**31 - 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from memsched.commands.options import VerifyOptions
 from memsched.errors import MemschedError, RuntimeUnavailableError, UsageError
 from memsched.formats.capabilities import BorderRewrites
 from memsched.formats.files import load_module, read_source
@@ -16,7 +17,7 @@ from memsched.graph.border import Border
 from memsched.report.border import border_notes
 from memsched.runtimes.known import runner_named, runners_for
 from memsched.runtimes.output import ModelBytes
-from memsched.runtimes.values import RunnerName, Verification
+from memsched.runtimes.values import Verification
 from memsched.targets.model import Target
 
 __all__ = ["ModelComparison", "compare", "verify_written"]
@@ -76,17 +77,7 @@ def verify_written(
     return found, tuple(notes)
 
 
-def compare(
-    first: str | bytes,
-    second: str | bytes,
-    options: LoadOptions,
-    *,
-    runs: int,
-    rtol: float,
-    atol: float,
-    seed: int,
-    runtime: RunnerName | None = None,
-) -> ModelComparison:
+def compare(first: str | bytes, second: str | bytes, sizes: LoadOptions, how: VerifyOptions) -> ModelComparison:
     """Run two models of one format on the same random inputs; see `memsched.commands.optimize.optimize.verify`."""
     (one, one_path), (other, other_path) = read_source(first), read_source(second)
     given = format_in(one)
@@ -98,10 +89,12 @@ def compare(
     before, after = (
         data if path == STANDARD_STREAM else Path(path) for data, path in ((one, one_path), (other, other_path))
     )
-    runner = runner_named(runtime, given.name)
-    borders = _borders_between((one, one_path), (other, other_path), options)
-    close, found = runner.compare(before, after, options, runs=runs, rtol=rtol, atol=atol, seed=seed, borders=borders)
-    return ModelComparison(close, rtol, atol, replace(found, notes=(*border_notes(borders), *found.notes)))
+    runner = runner_named(how.runtime, given.name)
+    borders = _borders_between((one, one_path), (other, other_path), sizes)
+    close, found = runner.compare(
+        before, after, sizes, runs=how.runs, rtol=how.rtol, atol=how.atol, seed=how.seed, borders=borders
+    )
+    return ModelComparison(close, how.rtol, how.atol, replace(found, notes=(*border_notes(borders), *found.notes)))
 
 
 def _borders_between(first: tuple[bytes, str], second: tuple[bytes, str], options: LoadOptions) -> tuple[Border, ...]:

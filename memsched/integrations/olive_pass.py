@@ -6,7 +6,7 @@ Olive finds it by a package configuration, which `package_config` returns, and t
     from memsched.integrations.olive_pass import package_config
 
     run({"input_model": {"type": "OnnxModel", "model_path": "model.onnx"},
-         "passes": {"memory": {"type": "MemschedLeastMemory", "tile": True}},
+         "passes": {"memory": {"type": "MemschedLeastMemory", "level": 2}},
          "output_dir": "out"}, package_config=package_config())
 """
 
@@ -15,6 +15,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from memsched.commands.declared import shown
+from memsched.commands.options import Options
 from memsched.integrations.missing import missing_tool
 
 try:
@@ -28,26 +30,23 @@ except ModuleNotFoundError as error:
 
 __all__ = ["MemschedLeastMemory", "package_config"]
 
-_OPTIONS: dict[str, tuple[type, Any, str]] = {
-    "target": (str, None, "Memory rules; by default ONNX Runtime's."),
-    "budget": (str, None, "What the arena may take, such as 4MB or 50%."),
-    "tile": (bool, False, "Permit layers computed piece by piece."),
-    "remat": (bool, False, "Permit values computed again instead of kept."),
-    "fuse": (bool, False, "Permit one operator of ONNX Runtime's in place of a chain."),
-    "max_extra_macs": (float, None, "Extra multiply-accumulates that are permitted, percent."),
-    "max_slowdown": (float, None, "Estimated extra time that is permitted, percent."),
-    "order_guarantee": (
-        str,
-        "default",
-        "What keeps the order; Olive cannot give sessions one: default, pins, session.",
-    ),
-    "effort": (float, None, "Work of the search, about seconds of an idle machine."),
-    "dims": (dict, None, "Values of symbolic dimensions, by name."),
-    "input_shapes": (dict, None, "Shapes of inputs that the model leaves open, by name."),
-    "verify": (bool, True, "Run both models, and compare their outputs."),
-    "seed": (int, 0, "Seed of everything random."),
+_OPTIONS: dict[str, tuple[type, Any]] = {
+    "target": (str, None),
+    "budget": (str, None),
+    "level": (int, 1),
+    "allow": (list, None),
+    "max_extra_macs": (float, None),
+    "max_slowdown": (float, None),
+    "order_guarantee": (str, "default"),
+    "effort": (float, None),
+    "dims": (dict, None),
+    "input_shapes": (dict, None),
+    "verify": (bool, True),
+    "seed": (int, 0),
 }
-"""Options of `memsched.optimize` with their type and what holds by default; None: what `memsched.optimize` has."""
+"""Options of `memsched.optimize` with their type and what holds by default; None: what `memsched.optimize` has.
+
+Olive can give sessions no options, so that the order is one that they take without any."""
 
 
 class MemschedLeastMemory(Pass):  # type: ignore[misc]  # types are checked without olive-ai
@@ -55,9 +54,10 @@ class MemschedLeastMemory(Pass):  # type: ignore[misc]  # types are checked with
 
     @classmethod
     def _default_config(cls, accelerator_spec: Any) -> dict[str, Any]:  # noqa: ARG003 - Olive passes it by name
+        known = Options.__dataclass_fields__
         return {
-            name: PassConfigParam(type_=kind, default_value=default, description=said)
-            for name, (kind, default, said) in _OPTIONS.items()
+            name: PassConfigParam(type_=kind, default_value=default, description=shown(known[name]).help)
+            for name, (kind, default) in _OPTIONS.items()
         }
 
     def _run_for_config(self, model: Any, config: Any, output_model_path: str) -> Any:

@@ -3,7 +3,7 @@
 import onnx_ir as ir
 from memsched.integrations.onnx_ir_pass import LeastMemoryPass
 
-result = ir.passes.Sequential(LeastMemoryPass(tile=True))(ir.load("model.onnx"))
+result = ir.passes.Sequential(LeastMemoryPass(level=2))(ir.load("model.onnx"))
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LeastMemoryPass(FunctionalPass):  # type: ignore[misc]  # types are checke
     """
 
     def __init__(self, **options: Any) -> None:
-        """Take the options of `memsched.optimize`, such as ``tile=True`` or ``budget="4MB"``."""
+        """Take the options of `memsched.optimize`, such as ``level=2`` or ``budget="4MB"``."""
         super().__init__()
         self._options = options
         self.report: Report[OptimizeReport] | None = None

@@ -60,7 +60,7 @@ def row(name: str, found: DistributedNetwork, seconds: float) -> tuple[object, .
     sizes = (f"{planned:,}", f"{counted:,}", megabytes(max(found.memory)), megabytes(most), _span(ratios))
     counts = (len(plan.steps), len(transfers))
     measured = (megabytes(max(grown, default=0)), f"{seconds:.0f}")
-    return name, plan.devices, found.request.method, error, *counts, *sizes, *measured
+    return name, plan.devices, found.request.options.method, error, *counts, *sizes, *measured
 
 
 def _span(ratios: Sequence[float]) -> str:
@@ -85,7 +85,7 @@ def tables(values: Values) -> Iterator[Part]:
             for method in values.methods:
                 watch = Stopwatch()
                 asked = cast("Method", method)
-                found = distribute(data, cluster_of(base, count), method=asked, time_limit=values.time_limit)
+                found = distribute(data, cluster=cluster_of(base, count), method=asked, time_limit=values.time_limit)
                 found = run_plan(found, patience_seconds=300.0)
                 yield row(name, found, watch.seconds)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from memsched.commands.options import OptimizeOptions
+from memsched.commands.options import Options
 from memsched.errors import MemschedError
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import run_in_child
@@ -29,7 +29,7 @@ from scripts.bench.runner.processes import optimized
 
 __all__ = ["BENCH", "DefaultRun", "default_run", "tables", "timed_in_litert"]
 
-SLOWEST: Final = 1 + (OptimizeOptions().max_slowdown or 0.0) / 100
+SLOWEST: Final = 1 + (Options().max_slowdown or 0.0) / 100
 """The default of ``--max-slowdown``, as a ratio."""
 
 NOISE: Final = 0.05

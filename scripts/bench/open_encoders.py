@@ -116,7 +116,9 @@ def _files(model: str, folder: Path, *, ways: tuple[bool, bool]) -> tuple[Path, 
             built = next(point for point in points if kernels or not point.kernels).build()
             written.write_bytes(OnnxWeightPlacement().weights_first(built))
         else:
-            written.write_bytes(memsched.optimize(given, dims=ranges, fuse=kernels).model)
+            written.write_bytes(
+                memsched.optimize(given, dims=ranges, allow=("reorder", "inplace", "fuse") if kernels else None).model
+            )
     return given, written
 
 

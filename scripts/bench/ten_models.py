@@ -15,9 +15,10 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from memsched.commands.doctor import diagnose
+from memsched.commands.options import DoctorOptions
 from memsched.errors import MemschedError
 from memsched.formats.module import LoadOptions
 from memsched.report.session_code import options_text
@@ -83,8 +84,8 @@ def measure(path: Path, options: LoadOptions, sessions: int | None, slowdown: st
             made = optimized(path, [*told, *slower, *shape_options(options)], codes=(0, 4))
             written[name].write_bytes(made.model)
         shown = {name: _median(file, feeds, path) for name, file in {"given": path, **written}.items()}
-        stated: dict[str, Any] = {"input_shapes": options.input_shapes, "dims": options.dims, "effort": sessions}
-        told_first = diagnose(str(path), str(written["session"]), **stated).values
+        asked = DoctorOptions(input_shapes=options.input_shapes, dims=options.dims, effort=sessions)
+        told_first = diagnose(str(path), str(written["session"]), asked).values
     rows = told_first.sessions
     given |= {name: point for name, point in shown.items() if point is not None}
     given["doctor"] = _point(rows[told_first.choices[0].row])

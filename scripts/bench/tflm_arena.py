@@ -57,7 +57,7 @@ def arena(
     done = optimize(
         str(model),
         target="tflm-reference",
-        tile=tile,
+        level=2 if tile else 1,
         max_extra_macs=percent,
         budget_for=budget_for,
         time_limit=seconds if effort_limit is None else None,

@@ -32,7 +32,7 @@ def tables(values: Values) -> Iterator[Part]:
             path = Path(folder) / f"{name}.onnx"
             path.write_bytes(with_weights(name))
             for count in values.counts:
-                found = distribute(path, cluster_of(base, count), time_limit=values.time_limit)
+                found = distribute(path, cluster=cluster_of(base, count), time_limit=values.time_limit)
                 latency = latency_of(run_plan(found, throttled="rates"))
                 if latency is None:
                     raise ValueError("there was no run")

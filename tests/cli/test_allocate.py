@@ -250,7 +250,7 @@ def test_the_function(buffers: Path) -> None:
 
 
 def test_the_search_that_is_stopped_keeps_the_best(run: Run, buffers: Path) -> None:
-    result = memsched.allocate_buffers(buffers, stop=lambda: True)
+    result = memsched.allocate_buffers(buffers, hooks=memsched.Hooks(stop=lambda: True))
     assert result.interrupted
     assert result.csv is not None
     check(result.csv)

@@ -320,8 +320,12 @@ def test_refusals(
 
 
 def test_devices_that_have_dropped_out_in_python() -> None:
-    found = distributing.distribute(classifier(), cluster_of(3), method="even", home="board-2", drop=["board-1"])
+    found = distributing.distribute(
+        classifier(), cluster=cluster_of(3), method="even", home="board-2", drop=["board-1"]
+    )
     assert [device.name for device in found.cluster.devices] == ["board-0", "board-2"]
     assert (found.dropped, found.plan.home) == (("board-1",), 1)
     with fails("no-device-left", "3"):
-        distributing.distribute(classifier(), cluster_of(3), method="even", drop=["board-0", "board-1", "board-2"])
+        distributing.distribute(
+            classifier(), cluster=cluster_of(3), method="even", drop=["board-0", "board-1", "board-2"]
+        )

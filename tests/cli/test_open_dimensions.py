@@ -99,7 +99,7 @@ def sessions(model: bytes) -> list[Any]:
     ],
 )
 def test_a_model_in_pieces_is_refused_at_other_sizes(make: Any, given: Any, right: Any, wrong: Any, fixed: Any) -> None:
-    result = optimize(make(), tile=True, time_limit=3.0, **given)
+    result = optimize(make(), level=2, time_limit=3.0, **given)
     report = result.report.data
     assert report["tiling"]["applied"]
     for session in sessions(result.model):
@@ -148,7 +148,7 @@ def test_a_file_whose_dimensions_are_left_open_is_not_written(
 @pytest.mark.quick
 def test_verify_finds_a_file_that_is_wrong_at_another_size(run: Run, tmp_path: Path) -> None:
     """At the size that is stated, both compute the same."""
-    found = optimize(ffn(), tile=True, effort=1, dims={"B": 1, "N": 512}, verify=False)
+    found = optimize(ffn(), level=2, effort=1, dims={"B": 1, "N": 512}, verify=False)
     files = {"given": ffn(), "closed": found.model, "open": reopened(found.model)}
     for name, data in files.items():
         (tmp_path / f"{name}.onnx").write_bytes(data)
@@ -212,7 +212,9 @@ def same_at(given: bytes, written: bytes, shapes: Sequence[Sequence[int]]) -> No
 
 def test_values_computed_again_stay_right_at_every_size() -> None:
     given = skips("N")
-    result = optimize(given, remat=True, max_extra_macs=100.0, dims={"N": 64}, time_limit=2.0)
+    result = optimize(
+        given, allow=("reorder", "inplace", "remat"), max_extra_macs=100.0, dims={"N": 64}, time_limit=2.0
+    )
     report = result.report.data
     assert report["remat"]["applied"]
     assert report["output"]["fixed_dimensions"] == []
@@ -277,7 +279,7 @@ def test_sizes_that_no_input_has_are_not_cut() -> None:
         node("MatMul", ["r", "down"], ["y"], "down"),
     ]
     given = model_of(nodes, [16, 16], ["K", 2], [weight("up", (2, 256)), weight("down", (256, 2))])
-    result = optimize(given, tile=True, input_shapes={"found": (2, 256)}, time_limit=2.0)
+    result = optimize(given, level=2, input_shapes={"found": (2, 256)}, time_limit=2.0)
     assert result.report["tiling"] is None
     assert compiler._NOT_CUT in result.report["notes"]
 

@@ -38,7 +38,7 @@ def test_analyze_prints_the_same_without_rows_for_steps_buffers_and_layers(run: 
         assert (bare.code, bare.err) == (0, "")
         assert bare.out == told.out.replace(f"report: {report}\n", "") != ""
     rows = memsched.analyze(str(model)).report.values
-    peak = memsched.analyze(str(model), rows=False).report.values
+    peak = memsched.analyze(str(model), hooks=memsched.Hooks(rows=False)).report.values
     assert peak.steps == tuple(step for step in rows.steps if step.footprint_bytes == rows.result.peak_bytes)[:1]
     assert (peak.buffers, peak.layers, peak.workspaces) == ((), (), ())
     assert (peak.result, peak.at_fault) == (rows.result, rows.at_fault)

@@ -14,6 +14,7 @@ import pytest
 
 from memsched.cli.main import main
 from memsched.commands.doctor import choices_of, diagnose, pareto
+from memsched.commands.options import DoctorOptions
 from memsched.report.doctor_page import render_doctor
 from memsched.report.session_code import cpp_lines, csharp_lines, options_text, python_lines
 from memsched.report.values.doctor import DoctorReport, DoctorRow
@@ -49,7 +50,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def report(path: Path) -> DoctorReport:
     """Return what five sessions took."""
-    return diagnose(str(path), effort=5).values
+    return diagnose(str(path), options=DoctorOptions(effort=5)).values
 
 
 @recent_onnxruntime

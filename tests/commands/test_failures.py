@@ -40,7 +40,7 @@ def goes_on(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 @pytest.mark.parametrize("step", ["__init__", "search", "build"])
 def test_a_defect_of_one_rewrite_leaves_that_one_out(goes_on: pytest.MonkeyPatch, step: str) -> None:
     goes_on.setattr(TileRewrite, step, fails)
-    report = report_of(convolutions(), tile=True, remat=True)
+    report = report_of(convolutions(), level=3)
     assert report.output is not None
     assert (
         FailureRow(what="layers in pieces (tile)", reason="IndexError: tuple index out of range", defect=True)
@@ -53,7 +53,7 @@ def test_a_defect_ends_the_run_where_it_is_asked_for(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv(DEFECTS, "raise")
     monkeypatch.setattr(TileRewrite, "search", fails)
     with pytest.raises(IndexError):
-        report_of(convolutions(), tile=True)
+        report_of(convolutions(), level=2)
 
 
 def test_what_cannot_be_placed_is_left_out(goes_on: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_what_cannot_be_placed_is_left_out(goes_on: pytest.MonkeyPatch) -> None:
         raise InternalError("an address is wrong")
 
     goes_on.setattr(making, "place", refuse)
-    report = report_of(convolutions(), tile=True)
+    report = report_of(convolutions(), level=2)
     assert report.output is not None
     assert report.tiling is None or not report.tiling.applied
 
@@ -74,7 +74,9 @@ def test_the_next_best_file_that_holds_is_written(goes_on: pytest.MonkeyPatch, w
     answers = [wrong] * wrong_ones + [right] * 4
     goes_on.setattr(finish, "verify_written", lambda *_, **__: (answers.pop(0), ()))
     data = skip_connection()
-    result = memsched.optimize(data, effort=2, order_guarantee="session", remat=True, max_extra_macs=50.0)
+    result = memsched.optimize(
+        data, effort=2, order_guarantee="session", allow=("reorder", "inplace", "remat"), max_extra_macs=50.0
+    )
     report: OptimizeReport = result.report.values
     assert len(report.failures) == wrong_ones
     assert all(one.defect and "outputs differ" in one.reason for one in report.failures)
@@ -86,7 +88,7 @@ def test_the_next_best_file_that_holds_is_written(goes_on: pytest.MonkeyPatch, w
 def test_a_file_that_cannot_be_written_is_left_out(goes_on: pytest.MonkeyPatch) -> None:
     goes_on.setattr(finish, "write_model", fails)
     data = convolutions()
-    result = memsched.optimize(data, effort=1, order_guarantee="pins", tile=True)
+    result = memsched.optimize(data, effort=1, order_guarantee="pins", level=2)
     assert result.model == data
     assert result.report.values.failures
 

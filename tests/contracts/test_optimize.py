@@ -28,7 +28,7 @@ from tests.tools.mixed_models import scaled_model
 
 SEEDS = range(6)
 EFFORT = 0.3
-EVERYTHING: Mapping[str, Any] = {"tile": True, "remat": True, "max_extra_macs": 100.0, "max_slowdown": None}
+EVERYTHING: Mapping[str, Any] = {"allow": ("all",), "max_extra_macs": 100.0, "max_slowdown": None}
 WORDS = ("--allow", "reorder,inplace,tile,remat", "--max-extra-macs", "100", "--max-slowdown", "none")
 
 
@@ -123,7 +123,7 @@ _SESSIONS = 4
 def test_a_session_without_options_requests_no_more_for_the_result(seed: int, tmp_path: Path) -> None:
     """Unless a session is named: the sessions here are opened as people open them, and ask for what they record."""
     _, data, _ = model_of(seed)
-    result = memsched.optimize(data, effort=EFFORT, seed=seed, tile=True, remat=True, max_slowdown=None)
+    result = memsched.optimize(data, effort=EFFORT, seed=seed, level=3, max_slowdown=None)
     paths = [str(tmp_path / name) for name in ("given.onnx", "written.onnx")]
     for path, content in zip(paths, (data, result.model), strict=True):
         Path(path).write_bytes(content)

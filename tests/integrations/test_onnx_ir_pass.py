@@ -77,7 +77,7 @@ def test_pieces_compute_the_same() -> None:
     import onnxruntime
 
     data = (Path(__file__).resolve().parents[2] / "models" / "networks" / "unetpp.onnx").read_bytes()
-    least = LeastMemoryPass(tile=True, order_guarantee="session", max_slowdown=None, effort=0.3, verify=False)
+    least = LeastMemoryPass(level=2, order_guarantee="session", max_slowdown=None, effort=0.3, verify=False)
     result = least(loaded(data))
     assert result.modified
     written = ir.to_proto(result.model)

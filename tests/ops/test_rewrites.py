@@ -72,9 +72,14 @@ def grown(kind: str) -> list[Any]:
 def test_what_draws_is_executed_once_whatever_is_permitted(kind: str) -> None:
     data = waiting(grown(kind))
     result = memsched.optimize(
-        data, tile=True, remat=True, algebra=True, max_extra_macs=100, max_slowdown=None, effort=0.2, verify=False,
+        data,
+        allow=("reorder", "inplace", "tile", "remat", "algebra"),
+        max_extra_macs=100,
+        max_slowdown=None,
+        effort=0.2,
+        verify=False,
         order_guarantee="session",
-    )  # fmt: skip
+    )
     given, written = onnx.load_from_string(data), onnx.load_from_string(result.model)
     assert draws_of(given) == draws_of(written)
     assert same_draws(given, [written]).mismatch is None
@@ -114,14 +119,14 @@ def test_one_device_draws_and_no_two_share_a_generator() -> None:
     drops = [node("Dropout", ["x", "ratio", "train"], name, seed=1) for name in ("a", "b")]
     plain = [node("Exp", ["b"], "e"), node("Add", ["a", "e"], "y")]
     data = model_of([*drops, *plain], [floats("x", [1, 8, 8, 8])], [floats("y", [1, 8, 8, 8])], WEIGHTS[:2])
-    found = distribute(data, cluster_of(2), method="even", effort=0.1)
+    found = distribute(data, cluster=cluster_of(2), method="even", effort=0.1)
     axes = {found.module.graph.ops[share.op].name: share.axis for share in found.plan.shares}
     assert (axes["a"], axes["b"]) == ("whole", "whole")
     for one in drops:
         del one.attribute[:]
     data = model_of([*drops, *plain], [floats("x", [1, 8, 8, 8])], [floats("y", [1, 8, 8, 8])], WEIGHTS[:2])
     with fails("order-unkept", "'a' (Dropout)", "'b'"):
-        distribute(data, cluster_of(2), method="even", effort=0.1)
+        distribute(data, cluster=cluster_of(2), method="even", effort=0.1)
 
 
 def test_a_state_in_a_chain_of_ops_is_seen_in_its_order() -> None:

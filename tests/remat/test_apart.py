@@ -71,9 +71,9 @@ def gated() -> bytes:
 def test_pieces_are_cut_through_it(budget: int | None) -> None:
     options: dict[str, Any] = {"effort": 0.4, "max_extra_macs": 90.0, "max_slowdown": None, "budget": budget}
     if budget is not None:
-        alone = memsched.optimize(gated(), tile=True, verify=False, **options)
+        alone = memsched.optimize(gated(), level=2, verify=False, **options)
         assert not alone.budget_met
-    report = memsched.optimize(gated(), tile=True, remat=True, order_guarantee="session", **options).report
+    report = memsched.optimize(gated(), level=3, order_guarantee="session", **options).report
     assert report["result"]["required_bytes"] < WIDE
     # Convolutions of pieces add up in another order: what was run is as close as that.
     assert report["verification"] is not None

@@ -162,7 +162,7 @@ def test_no_file_is_written_that_makes_something_else_of_nan(monkeypatch: pytest
     pool = helper.make_node("MaxPool", ["l"], ["y"], kernel_shape=[3, 3], strides=[3, 3])
     scales = [numpy_helper.from_array(np.array([1, 1, 3, 3], np.float32), "by")]
     data = model_of([larger, pool], [floats("x", [1, 32, 3, 3])], [floats("y", [1, 32, 3, 3])], scales)
-    found = optimize(data, tile=True, order_guarantee="session", effort=0.5, max_slowdown=None)
+    found = optimize(data, level=2, order_guarantee="session", effort=0.5, max_slowdown=None)
     assert not (found.report["tiling"] or {}).get("applied")
     (failure,) = found.report["failures"]
     assert "NaN" in failure["reason"]

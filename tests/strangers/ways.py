@@ -35,17 +35,18 @@ def _way(name: str, *, exact: bool = False, session: bool = False, verified: boo
     return Way(name, MappingProxyType(given), exact, session, verified)
 
 
-_ALL: Mapping[str, Any] = {"tile": True, "remat": True, "max_extra_macs": 1000.0, "max_slowdown": None}
-_NAMED: Mapping[str, Any] = {"algebra": True, "reassociate": True, "fuse": True}
+_WORK: Mapping[str, Any] = {"max_extra_macs": 1000.0, "max_slowdown": None}
+_ALL: Mapping[str, Any] = {"allow": ("all",), **_WORK}
+_NAMED: Mapping[str, Any] = {"allow": ("all", "algebra", "reassociate", "fuse"), **_WORK}
 
 ONNX_WAYS = (
     _way("order", exact=True),
-    _way("-O2", tile=True),
-    _way("-O3", tile=True, remat=True),
-    _way("remat", exact=True, remat=True, max_extra_macs=1000.0, max_slowdown=None),
+    _way("-O2", level=2),
+    _way("-O3", level=3),
+    _way("remat", exact=True, allow=("reorder", "inplace", "remat"), **_WORK),
     _way("all", **_ALL),
     _way("all, half", **_ALL, budget="50%", keep_best=True),
-    _way("all, by name", **_ALL, **_NAMED),
+    _way("all, by name", **_NAMED),
     _way("all, session", **_ALL, order_guarantee="session"),
     _way("all, pins", **_ALL, order_guarantee="pins"),
     _way("all, default order", **_ALL, order_guarantee="default"),
@@ -56,7 +57,7 @@ VERIFIED = (
     _way("default", exact=True, verified=True),
     _way("default session", session=True, verified=True, session_="default"),
     _way("default session, all", session=True, verified=True, session_="default", **_ALL),
-    _way("all, by name, verified", **_ALL, **_NAMED, verified=True),
+    _way("all, by name, verified", **_NAMED, verified=True),
 )
 """With sessions in processes of their own: as long as everything else together."""
 
@@ -65,8 +66,8 @@ TFLITE_WAYS = tuple(
     for target in ("litert", "tflm", "tflm-reference")
     for name, options in (
         ("default", {}),
-        ("-O3", {"tile": True, "remat": True}),
-        ("all", {**_ALL, "io": False}),
+        ("-O3", {"level": 3}),
+        ("all", _ALL),
         ("all, half", {**_ALL, "budget": "50%", "keep_best": True}),
     )
 )

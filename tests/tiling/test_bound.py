@@ -191,7 +191,7 @@ def test_the_number_of_runs_is_what_searches_are_limited_to() -> None:
 )
 def test_no_run_ends_below_what_its_report_calls_the_least(name: str, target: str) -> None:
     found = memsched.optimize(
-        *(MODELS / f"{name}.tflite",), target=target, tile=True, max_extra_macs=50.0, effort=0.5, verify=False
+        *(MODELS / f"{name}.tflite",), target=target, level=2, max_extra_macs=50.0, effort=0.5, verify=False
     )
     tiling = found.report["tiling"]
     assert tiling["applied"]
@@ -204,5 +204,5 @@ def test_what_variables_keep_counts_once() -> None:
     tensors += [T("state", (1, 2400), variable=True), T("y", (1, 12))]
     ops = [O("SVDF", [0, 1, 2, -1, 3], [4], options("SVDFOptions", rank=1))]
     data = build(Sub(tensors, ops, [0], [4]))
-    report = memsched.optimize(data, target="tflm", tile=True, verify=False).report.data
+    report = memsched.optimize(data, target="tflm", level=2, verify=False).report.data
     assert 9600 < report["tiling"]["lower_bound_bytes"] <= report["requirement"]["bytes"]

@@ -86,9 +86,14 @@ def test_pieces_cross_operators_with_indices(kind: str) -> None:
     data = lite_network() if kind == "GATHER" else network(kind)
     given = memsched.load(data).graphs[0]
     report = memsched.optimize(
-        data, tile=True, max_slowdown=None, time_limit=None, effort=0.15, order_guarantee="session",
+        data,
+        level=2,
+        max_slowdown=None,
+        time_limit=None,
+        effort=0.15,
+        order_guarantee="session",
         target="litert-builtin" if kind == "GATHER" else None,
-    ).report  # fmt: skip
+    ).report
     (group,) = report["tiling"]["groups"]
     assert {op.name for op in given.ops if op.type == kind} <= set(group["ops"])
     assert report["requirement"]["bytes"] < 0.7 * report["requirement"]["given_bytes"]

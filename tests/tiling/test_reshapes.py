@@ -61,7 +61,7 @@ def network(*, stated: bool, dead: bool = False) -> bytes:
 @pytest.mark.parametrize("stated", [True, False])
 def test_pieces_of_a_reshape_have_a_shape_of_their_own(target: str, stated: bool) -> None:
     """LiteRT used to refuse them: RESHAPE num_input_elements != num_output_elements (2304 != 2295), for example."""
-    result = memsched.optimize(network(stated=stated), target=target, tile=True, time_limit=None, effort=0.15)
+    result = memsched.optimize(network(stated=stated), target=target, level=2, time_limit=None, effort=0.15)
     tiling, verification = result.report["tiling"], result.report["verification"]
     kinds = {op.name: op.type for op in memsched.load(network(stated=stated)).graphs[0].ops}
     assert "RESHAPE" in {kinds[name] for group in tiling["groups"] for name in group["ops"]}
@@ -74,7 +74,7 @@ def test_what_nothing_reads_may_be_in_pieces_too() -> None:
     report = memsched.optimize(
         network(stated=True, dead=True),
         target="litert-builtin",
-        tile=True,
+        level=2,
         max_extra_macs=200,
         time_limit=None,
         effort=0.15,

@@ -265,13 +265,7 @@ def test_groups_longer_than_all_others_are_cut_with_every_halo_kept() -> None:
     graph = load_module(data, "waiting", LoadOptions()).graphs[0]
     wide = graph.tensors[graph.ops[0].outputs[0]].size
     result = optimize(
-        data,
-        tile=True,
-        budget=2 * wide,
-        max_slowdown=None,
-        order_guarantee="session",
-        time_limit=None,
-        effort=5.0,
+        data, level=2, budget=2 * wide, max_slowdown=None, order_guarantee="session", time_limit=None, effort=5.0
     )
     (group,) = result.report["tiling"]["groups"]
     assert len(group["ops"]) > 120

@@ -60,7 +60,7 @@ def attention() -> bytes:
 
 
 def in_pieces(data: bytes) -> dict[str, Any]:
-    result = memsched.optimize(data, tile=True, max_extra_macs=0.0, max_slowdown=None, effort=10)
+    result = memsched.optimize(data, level=2, max_extra_macs=0.0, max_slowdown=None, effort=10)
     assert result.verification is not None
     assert result.verification.outputs_equal
     return dict(result.report.data)

@@ -53,7 +53,7 @@ def optimized(monkeypatch: pytest.MonkeyPatch, fault: Fault | None, bad: str) ->
 
     monkeypatch.setattr(making, "read_back", failing)
     result = memsched.optimize(
-        network(), tile=True, target=str(WITHOUT_LOOPS), budget_for="activations", max_extra_macs=0.0, time_limit=30
+        network(), level=2, target=str(WITHOUT_LOOPS), budget_for="activations", max_extra_macs=0.0, time_limit=30
     )
     assert result.verification is None or result.verification.outputs_equal
     return dict(result.report.data)

@@ -19,6 +19,7 @@ from typing import Literal
 
 import memsched
 from memsched.errors import MemschedError
+from tests.permissions import allowed
 
 __all__ = ["PERMISSIONS", "Figures", "judge", "main"]
 
@@ -68,8 +69,7 @@ def judge(
             target=target,
             budget=budget,
             budget_for=budget_for,
-            tile=tile,
-            remat=remat,
+            allow=allowed(tile=tile, remat=remat),
             max_extra_macs=max_extra_macs,
             effort=effort,
             verify=False,

@@ -28,11 +28,11 @@ Steps = Sequence[tuple[int, float]]
 def judge(data: bytes | str, *, effort: float, **options: Any) -> tuple[dict[str, Steps], list[str]]:
     """Return the frontiers of a model by what was permitted, and what is wrong in words."""
     found = {
-        name: _frontier(data, effort=share * effort, tile=tile, remat=remat, **options)
-        for name, tile, remat, share in (
-            ("pieces", True, False, 1),
-            ("repetitions", False, True, 1),
-            ("both", True, True, _SHARE),
+        name: _frontier(data, effort=share * effort, allow=("reorder", "inplace", *allow), **options)
+        for name, allow, share in (
+            ("pieces", ("tile",), 1),
+            ("repetitions", ("remat",), 1),
+            ("both", ("tile", "remat"), _SHARE),
         )
     }
     wrong = [

@@ -33,6 +33,7 @@ from memsched.errors import MemschedError
 from memsched.runtimes.litert.draws import draw_mismatch, with_same_seeds
 from memsched.runtimes.onnxruntime.draws import same_draws
 from tests.effect_nets import draws_of, onnx_model, spoiled, tflite_model
+from tests.permissions import allowed
 
 __all__ = ["judge", "main"]
 
@@ -90,11 +91,13 @@ def judge(number: int, kind: str, *, effort: float = 0.05) -> list[str]:
     try:
         result = memsched.optimize(
             data,
-            tile=most or rng.random() < 0.5,
-            remat=most or rng.random() < 0.5,
-            algebra=most or rng.random() < 0.5,
-            fuse=kind == "onnx" and rng.random() < 0.3,
-            in_place=rng.random() < 0.8,
+            allow=allowed(
+                tile=most or rng.random() < 0.5,
+                remat=most or rng.random() < 0.5,
+                algebra=most or rng.random() < 0.5,
+                fuse=kind == "onnx" and rng.random() < 0.3,
+                inplace=rng.random() < 0.8,
+            ),
             max_extra_macs=rng.choice((0.0, 15.0, 100.0, 300.0)),
             max_slowdown=None,
             budget=None if rng.random() < 0.5 else rng.choice(_BUDGETS),

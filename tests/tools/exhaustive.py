@@ -92,7 +92,7 @@ def _found(data: bytes, budget: int) -> tuple[int, int]:
         data,
         target="ideal",
         budget=budget,
-        remat=True,
+        allow=("reorder", "inplace", "remat"),
         max_extra_macs=_MOST,
         max_slowdown=None,
         effort=3.0,

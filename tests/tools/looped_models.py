@@ -30,9 +30,7 @@ def judge(seed: int, *, activations: bool = False, branched: bool = False, targe
     data = branched_net(seed) if branched else looped_net(seed)
     try:
         made_small: Literal["activations", "arena"] = "activations" if activations else "arena"
-        done = memsched.optimize(
-            data, target=target, budget_for=made_small, tile=True, max_extra_macs=200.0, effort=1.0
-        )
+        done = memsched.optimize(data, target=target, budget_for=made_small, level=2, max_extra_macs=200.0, effort=1.0)
     except MemschedError as error:
         return f"WRONG: {error}"
     report = done.report.data

@@ -28,6 +28,7 @@ from onnx import helper, numpy_helper
 import memsched
 from memsched.runtimes.onnxruntime.session_points import LISTED
 from tests.bordered_nets import bordered_net
+from tests.permissions import allowed
 from tests.tiling.random_nets import onnx_net, tflite_net
 from tests.tools.random_models import compare
 
@@ -69,10 +70,7 @@ def judge(number: int, *, effort: float = 0.5) -> list[str]:
     result = memsched.optimize(
         data,
         # Pieces nearly always win over repetitions.
-        tile=rng.random() < 0.8,
-        remat=True,
-        io=True,
-        fuse=kind == "onnx",
+        allow=allowed(tile=rng.random() < 0.8, remat=True, io=True, fuse=kind == "onnx"),
         max_extra_macs=rng.choice((0.0, 15.0, 100.0, 300.0)),
         max_slowdown=None,
         budget=None if rng.random() < 0.5 else rng.choice(_BUDGETS),

@@ -24,6 +24,7 @@ from memsched.commands.optimize.optimize import optimize
 from memsched.commands.pipeline.pipeline import pipeline
 from memsched.errors import ModelError, UsageError
 from tests.onnx_dags import elementwise, reshaping, varied
+from tests.permissions import allowed
 from tests.tiling.random_nets import onnx_net, tflite_net
 
 _TOLERANCE = 1e-5
@@ -71,11 +72,9 @@ def _one(number: int) -> list[str]:
     budget = rng.choice((None, None, 1, 4_000, 20_000))
     result = optimize(
         data,
-        tile=tile,
-        remat=remat,
         max_extra_macs=rng.choice((0.0, 15.0, 100.0)),
         budget=budget,
-        in_place=rng.random() < 0.8,
+        allow=allowed(tile=tile, remat=remat, inplace=rng.random() < 0.8),
         order_guarantee="pins" if kind != "tflite" and rng.random() < 0.2 else "session",
         target=rng.choice((None, None, "ideal", *(("tflm",) if kind == "tflite" else ()))),
         time_limit=_SECONDS,

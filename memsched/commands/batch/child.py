@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from memsched.commands.batch.process import BatchJob, JobProgress
-from memsched.commands.options import BatchOptions
+from memsched.commands.calls import Hooks
+from memsched.commands.options import BatchOptions, Options
 from memsched.errors import InternalError, MemschedError
 from memsched.report.batch import figures
 from memsched.report.values.batch import BatchAnswer, SavedModel
@@ -72,13 +73,9 @@ def _answer(job: BatchJob, into: Path, tell: Callable[[Progress], None], memory:
     from memsched.commands.optimize.optimize import optimize
 
     try:
-        result = optimize(
-            job.source,
-            **job.options.keywords(),
-            output=str(Path(job.folder, job.output)),
-            on_progress=tell,
-            stop=None if memory.limit is None else memory.stop,
-        )
+        stop = None if memory.limit is None else memory.stop
+        hooks = Hooks(on_progress=tell, stop=stop, output=str(Path(job.folder, job.output)))
+        result = optimize(job.source, Options(**asdict(job.options)), hooks)
         memory.search_ended()
         saved = _save(result, job, into)
     except MemschedError as error:

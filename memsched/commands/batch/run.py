@@ -6,6 +6,7 @@ does not depend on it, nor on how many run at a time.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -14,6 +15,8 @@ from typing import Protocol
 
 from memsched.commands.batch.inputs import BatchModel, check_apart
 from memsched.commands.batch.process import BatchJob, JobProgress, JobResult, ProcessDiedError
+from memsched.commands.calls import seconds_of
+from memsched.commands.levels import ALLOWED, BY_DEFAULT, BY_NAME
 from memsched.commands.options import BatchOptions
 from memsched.errors import OutputError, UsageError
 from memsched.formats.staging import make_folder, staged_files
@@ -98,13 +101,24 @@ def run_batch(
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
             runner.cancel()
-    told = BatchOptionsSection(**options.keywords(), memory_limit=options.memory_limit)
+    told = _options_section(options)
     data = summary(run.rows, options=told, interrupted=run.stopped, seconds=time.monotonic() - started)
     with staged_files() as files:
         for name, text in zip(SUMMARIES, (dump_csv(data), dump_html(data), dump_summary(data)), strict=True):
             files.add(Path(folder, name), text.encode())
         files.commit()
     return BatchResult(tuple(run.rows), data, data.exit_code)
+
+
+def _options_section(options: BatchOptions) -> BatchOptionsSection:
+    """Return the options as the summary has them: each permission by itself."""
+    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    del values["allow"], values["level"]
+    allow, known = options.permitted, (*ALLOWED, *BY_NAME)
+    values |= {name: name in allow for name in known if name not in BY_DEFAULT}
+    values |= {"in_place": "inplace" in allow, "free_pieces": options.free}
+    values |= {"solver": options.order_solver, "time_limit": seconds_of(options)}
+    return BatchOptionsSection(**values)
 
 
 class _BatchState:

@@ -7,7 +7,7 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Literal
 
 from memsched import __version__
 from memsched.arguments import checked
-from memsched.commands.declared import check_given
+from memsched.commands.calls import NO_HOOKS, Hooks, command, limits_of
 from memsched.commands.distribute.calibrate import (
     LatencyComparison,
     calibrated,
@@ -23,7 +23,7 @@ from memsched.commands.distribute.calibrate import (
     compared,
     throttles_of,
 )
-from memsched.commands.distribute.execute import DistributedRun, execute
+from memsched.commands.distribute.execute import DistributedRun, PlanExecution, execute
 from memsched.commands.distribute.expressed import inexpressible
 from memsched.commands.distribute.follow import ResolvedPlan, follow
 from memsched.commands.distribute.memory import activations_of
@@ -31,7 +31,7 @@ from memsched.commands.distribute.step_models import StepModel, step_model
 from memsched.commands.options import DistributeOptions
 from memsched.distribute.checking import StepWork, check_plan, work_of
 from memsched.distribute.orders import OrderedPlan, plan_in_best_order
-from memsched.distribute.search import Method, by_rule
+from memsched.distribute.search import by_rule
 from memsched.distribute.space import NoPlanFitsError, Space
 from memsched.errors import UsageError, VerificationError
 from memsched.formats.capabilities import PartWriter, Shards, WeightFiles
@@ -41,11 +41,10 @@ from memsched.formats.module import Module
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.formats.stated_sizes import stated
 from memsched.frozen import FrozenValue
-from memsched.graph.distribution import Axis, Distribution
+from memsched.graph.distribution import Distribution
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.devices.program import Throttle
 from memsched.runtimes.known import row_runner_of
-from memsched.schedule.backtrack import Metric
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from memsched.suggestions import did_you_mean
@@ -60,9 +59,6 @@ __all__ = [
     "latency_of",
     "run_plan",
 ]
-
-_DEFAULT = DistributeOptions(cluster="")
-"""The defaults, which are those of the command line."""
 
 _ATTEMPTS = 4
 """Most searches for a plan; each leaves room for what the runtime copied beside the plan before it."""
@@ -126,11 +122,20 @@ class DeviceModels:
 
 
 class DistributionRequest(FrozenValue, frozen=True):
-    """What was requested."""
+    """What was requested.
 
-    method: Method
-    metric: Metric
+    Attributes:
+        cluster: Without the devices that have dropped out; the others are counted from 0.
+        path: Name or path of the cluster's file; "" for one given as a value.
+        dropped: Names of the devices that have dropped out.
+        home: The device that gets the outputs.
+    """
+
+    options: DistributeOptions
     limits: Limits
+    cluster: Cluster
+    path: str
+    dropped: tuple[str, ...]
     home: int
 
 
@@ -170,39 +175,17 @@ class DistributedNetwork(FrozenValue, frozen=True):
     seconds: float
 
 
-@checked
+@command(DistributeOptions)
 def distribute(
-    source: str | os.PathLike[str] | bytes,
-    cluster: str | os.PathLike[str] | Cluster,
-    *,
-    method: Method = _DEFAULT.method,
-    metric: Metric = _DEFAULT.metric,
-    time_limit: float | None = _DEFAULT.time_limit,
-    effort: float | None = _DEFAULT.effort,
-    seed: int = _DEFAULT.seed,
-    workers: int = _DEFAULT.workers,
-    drop: Sequence[str | int] = _DEFAULT.drop,
-    home: str | int = _DEFAULT.home,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    dims: Mapping[str, int] | None = None,
-    stop: Callable[[], bool] | None = None,
+    source: str | os.PathLike[str] | bytes, options: DistributeOptions, hooks: Hooks = NO_HOOKS
 ) -> DistributedNetwork:
     """Plan how the devices of a cluster share the work on every op, and make the models that they run.
 
     Args:
         source: An ONNX or TFLite file, "-" for standard input, or a model's bytes.
-        cluster: A TOML file, the name of a built-in cluster, or a value.
-        method: How to search; "even" and "single" are rules.
-        metric: What the order that shares are searched in needs least of: "peak" or "sum".
-        time_limit: Seconds for the search; None for no limit.
-        effort: Work for the search instead of a time limit, in about the seconds that an idle machine takes: the
-            result is then the same on every machine.
-        workers: Processes that search side by side.
-        drop: Names or numbers of devices of the cluster that have dropped out.
-        home: Name or number of the device that gets the outputs.
-        input_shapes: Shapes of inputs that the model leaves open, by tensor name.
-        dims: Values of symbolic dimensions, by name.
-        stop: Called often; True ends the search with the best plan so far.
+        options: How it is shared out; each option may be a keyword instead, as in ``distribute(path, cluster="edge")``.
+            A cluster is the name of a built-in one, a TOML file, or a value.
+        hooks: What is asked while it runs.
 
     Raises:
         ModelError: The file is no model, or a state or a body makes it impossible to share it out.
@@ -210,48 +193,37 @@ def distribute(
         NoPlanFitsError: No plan fits the devices' memories; it says what would do.
         UsageError: There is no such device, or none is left.
     """
-    check_given(DistributeOptions, method=method, metric=metric)
     started = time.monotonic()
-    limits = Limits(None if effort is not None else time_limit, seed, workers, effort=effort)
+    limits = limits_of(options, options.seed, options.workers, hooks.executor)
+    cluster = options.cluster
     given, path = (
         (cluster, "") if isinstance(cluster, Cluster) else (load_cluster(os.fspath(cluster)), os.fspath(cluster))
     )
-    left, dropped = _without(given, drop)
-    request = DistributionRequest(method, metric, limits, _number(left, home))
+    left, dropped = _without(given, options.drop)
+    request = DistributionRequest(options, limits, left, path, dropped, _number(left, options.home))
     data, name = read_source(source)
-    module = load_module(data, name, stated(input_shapes, dims))
-    writer = capability(module, Shards).part_writer(module)
-    return _planned(module, data, writer, left, path, dropped, request, Run.of(request.limits, started, stop=stop))
+    module = load_module(data, name, stated(options.input_shapes, options.dims))
+    run = Run.of(limits, started, stop=hooks.stop, on_progress=hooks.on_progress)
+    return _planned(module, data, request, run)
 
 
-def _planned(
-    module: Module,
-    data: bytes,
-    writer: PartWriter,
-    cluster: Cluster,
-    path: str,
-    dropped: tuple[str, ...],
-    request: DistributionRequest,
-    run: Run,
-) -> DistributedNetwork:
-    graph, weights, home = module.graph, writer.constant_bytes(), request.home
-    refused = inexpressible(graph, format_of(module).dialect(module), weights)
-    found = _fitting(module, writer, cluster, request, run, refused)
-    space = Space.of(graph, [share.op for share in found.ordered.plan.shares], weights, refused)
+def _planned(module: Module, data: bytes, request: DistributionRequest, run: Run) -> DistributedNetwork:
+    cluster, home = request.cluster, request.home
+    found = _fitting(module, request, run)
     return DistributedNetwork(
         module=module,
         data=data,
         cluster=cluster,
-        cluster_path=path,
-        dropped=dropped,
+        cluster_path=request.path,
+        dropped=request.dropped,
         request=request,
         plan=found.ordered.plan,
         ordered=found.ordered,
         followed=found.followed,
         models=found.models,
         memory=found.memory,
-        single=_baseline(by_rule(space, cluster, run, "single", home=home), cluster),
-        even=_baseline(by_rule(space, cluster, run, "even", home=home), cluster),
+        single=_baseline(by_rule(found.space, cluster, run, "single", home=home), cluster),
+        even=_baseline(by_rule(found.space, cluster, run, "even", home=home), cluster),
         executed=None,
         interrupted=run.stop(),
         seconds=run.elapsed(),
@@ -259,24 +231,24 @@ def _planned(
 
 
 class _FittingPlan(FrozenValue, frozen=True):
-    """A plan with the devices' models, whose memory, as the runtime will show it, the devices have."""
+    """A plan that fits the devices' memories with what the runtime copies beside it; see `DistributedNetwork`.
+
+    Attributes:
+        space: Of all plans in its order.
+    """
 
     ordered: OrderedPlan
     followed: ResolvedPlan
     models: DeviceModels
     memory: tuple[int, ...]
+    space: Space
 
 
-def _fitting(
-    module: Module,
-    writer: PartWriter,
-    cluster: Cluster,
-    request: DistributionRequest,
-    run: Run,
-    refused: Collection[tuple[int, Axis]],
-) -> _FittingPlan:
-    """Return the best plan that fits with what the runtime copies beside it, for which room is kept step by step."""
-    graph, weights = module.graph, writer.constant_bytes()
+def _fitting(module: Module, request: DistributionRequest, run: Run) -> _FittingPlan:
+    """Search for a plan, and again with less memory where the runtime takes more than was planned."""
+    graph, cluster, writer = module.graph, request.cluster, capability(module, Shards).part_writer(module)
+    weights = writer.constant_bytes()
+    refused = inexpressible(graph, format_of(module).dialect(module), weights)
     search, left = run.within(_AGAIN) if run.limits.time_limit is None else _less_reading(run), cluster
     needed: tuple[int, ...] = ()
     for attempt in range(_ATTEMPTS):
@@ -285,8 +257,8 @@ def _fitting(
                 graph,
                 left,
                 search,
-                method=request.method,
-                metric=request.metric,
+                method=request.options.method,
+                metric=request.options.metric,
                 weights=weights,
                 refused=refused,
                 home=request.home,
@@ -300,7 +272,9 @@ def _fitting(
         followed, models = _models(module, writer, plan)
         memory = _memory(module, followed, models)
         if all(used <= device.memory for used, device in zip(memory, cluster.devices, strict=True)):
-            return _FittingPlan(ordered, followed, models, memory)
+            space = Space.of(graph, [share.op for share in plan.shares], weights, refused)
+            return _FittingPlan(ordered, followed, models, memory, space)
+        # Room is kept for what the runtime copies beside the plan.
         needed, left = memory, _less_memory(cluster, left, memory, plan.memory)
         if search.limits.time_limit is not None:
             search = search.again(search.until(_AGAIN).limits)
@@ -438,10 +412,7 @@ def run_plan(
         distributed.followed,
         distributed.models.steps,
         distributed.models.file,
-        seed=distributed.request.limits.seed,
-        patience_seconds=patience_seconds,
-        on_start=on_start,
-        throttles=_throttles(distributed, throttled),
+        PlanExecution(distributed.request.limits.seed, patience_seconds, on_start, _throttles(distributed, throttled)),
     )
     if not executed.equal and not executed.relative_error <= TOLERANCE:
         raise VerificationError(

@@ -26,7 +26,7 @@ from memsched.runtimes.values import INTEGER_BOUNDS
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["DistributedRun", "execute"]
+__all__ = ["DistributedRun", "PlanExecution", "execute"]
 
 _ROOM: Final = 12.0
 """How many times as long as it takes by itself a throttled run is to take, so that the throttles decide."""
@@ -58,17 +58,32 @@ class DistributedRun(FrozenValue, frozen=True):
     special: Mapping[str, Any] | None = None
 
 
+class PlanExecution(FrozenValue, frozen=True):
+    """How a plan is run.
+
+    Attributes:
+        seed: Of the inputs.
+        patience_seconds: The longest that loading, or one step, may take.
+        on_start: Called with the ids of the processes once they run.
+        throttles: What the processes are held to in a run of their own, beside the one that is compared.
+    """
+
+    seed: int = 0
+    patience_seconds: float = 120.0
+    on_start: Callable[[Sequence[int]], None] | None = None
+    throttles: Sequence[Throttle] = ()
+
+
+_ONCE: Final = PlanExecution()
+
+
 def execute(
     module: Module,
     source: str | bytes,
     followed: ResolvedPlan,
     models: Sequence[Sequence[StepModel | None]],
     part: Callable[[int, int], bytes],
-    *,
-    seed: int = 0,
-    patience_seconds: float = 120.0,
-    on_start: Callable[[Sequence[int]], None] | None = None,
-    throttles: Sequence[Throttle] = (),
+    how: PlanExecution = _ONCE,
 ) -> DistributedRun:
     """Run the model in one session and the plan in one process per device, on the same random inputs, and compare.
 
@@ -76,50 +91,57 @@ def execute(
         source: The model's file, or its bytes where it has no other files.
         models: What each device computes in each step.
         part: (device, step) -> that model's file.
-        patience_seconds: The longest that loading, or one step, may take.
-        on_start: Called with the ids of the processes once they run.
-        throttles: What the processes are held to in a run of their own, beside the one that is compared.
+        how: How it is run.
 
     Raises:
         VerificationError: The model does not run, or the plan does not.
         ModelError: An input, or what has to be sent, has a type that numpy does not have.
         InternalError: The bytes at the sockets are not those of the plan.
     """
-    feeds = _feeds([followed.graph.tensors[tensor] for tensor in followed.graph.inputs], seed, module.path)
+    feeds = _feeds([followed.graph.tensors[tensor] for tensor in followed.graph.inputs], how.seed, module.path)
     names = [followed.graph.tensors[tensor].name for tensor in followed.graph.outputs]
     runner = row_runner_of(module.format)
     asked = {"runtime": runner.parts, "names": runner.row_request(module).get("names", ())}
     request = {**asked, "model": source, "feeds": feeds, "outputs": names}
-    whole = _whole(request, runner.name, module.path, 10 * patience_seconds)
-    feed = feeds[whole["feed"]]
+    whole = _whole(module, request, how)
     programs = [program_of(followed, device, models[device]) for device in range(followed.plan.devices)]
-    how: dict[str, Any] = {"runtime": runner.parts, "patience_seconds": patience_seconds}
-    run = run_cluster(programs, given_sends(followed), part, feed, on_start=on_start, **how)
+    sends, feed, patience = given_sends(followed), feeds[whole["feed"]], how.patience_seconds
+    run = run_cluster(
+        programs, sends, part, feed, runtime=runner.parts, patience_seconds=patience, on_start=how.on_start
+    )
     check_bytes(followed.plan, run)
     found = _compared(run, whole["outputs"], [run.outputs[name] for name in names], whole["activations"])
     if found.relative_error <= TOLERANCE:
 
         def run_all(fed: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
-            outputs = run_each(programs, given_sends(followed), part, fed, **how)
+            outputs = run_each(programs, sends, part, fed, runtime=runner.parts, patience_seconds=patience)
             return [[one[name] for name in names] for one in outputs]
 
-        pair = _ClusterPair({**request, "feeds": [feed]}, seed, 10 * patience_seconds, run_all)
+        pair = _ClusterPair({**request, "feeds": [feed]}, how.seed, 10 * patience, run_all)
         found = replace(found, special=judged(tried(pair, bounds=(0,), tolerance=TOLERANCE)))
-    if not throttles:
+    if not how.throttles:
         return found
-    slower = _slow_motion(followed.plan, run.seconds, throttles)
-    throttled = time_cluster(programs, given_sends(followed), part, feed, throttles, slower=slower, **how)
+    throttled = time_cluster(
+        programs,
+        sends,
+        part,
+        feed,
+        how.throttles,
+        runtime=runner.parts,
+        slower=_slow_motion(followed.plan, run.seconds, how.throttles),
+        patience_seconds=patience,
+    )
     return replace(found, throttled=throttled)
 
 
-def _whole(request: Mapping[str, Any], runtime: str, path: str, seconds: float) -> Mapping[str, Any]:
-    """Return what the model as given makes of the first feed that it runs on."""
-    found = run_in_child(_REFERENCE, request, seconds)
-    if not found.ok:
-        problem = f"{runtime} does not run the model as given: {_short(found.reason)}"
-        raise VerificationError(problem, code="not-run", location=path)
-    value: Mapping[str, Any] = found.value
-    return value
+def _whole(module: Module, request: Mapping[str, Any], how: PlanExecution) -> Mapping[str, Any]:
+    """Return what the model as given computes in one session."""
+    whole = run_in_child(_REFERENCE, request, 10 * how.patience_seconds)
+    if not whole.ok:
+        problem = f"{row_runner_of(module.format).name} does not run the model as given: {_short(whole.reason)}"
+        raise VerificationError(problem, code="not-run", location=module.path)
+    found: Mapping[str, Any] = whole.value
+    return found
 
 
 class _ClusterPair:

@@ -123,7 +123,7 @@ def _result(distributed: DistributedNetwork) -> DistributionResult:
     transfers = [one for step in plan.exchanges() for one in step]
     return DistributionResult(
         method=plan.method,
-        asked_method=distributed.request.method,
+        asked_method=distributed.request.options.method,
         latency_seconds=plan.latency,
         lower_bound_seconds=plan.lower_bound,
         single_device=_baseline(distributed.single),

@@ -15,6 +15,7 @@ from memsched.commands.optimize.finished import FinishedModel, FinishRequest, re
 from memsched.commands.optimize.judged_sessions import given_model
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.weight_order import in_best_order
+from memsched.commands.options import VerifyOptions
 from memsched.commands.session_rows import SessionFile, measured_sessions
 from memsched.commands.verify import compare, verify_written
 from memsched.errors import UsageError
@@ -62,14 +63,14 @@ def guarantee_of(named: OrderGuarantee | None, module: Module, *, branch: bool, 
     return named or "default"
 
 
-def finished(final: FinalModel, request: Request, asked: FinishRequest, *, branch: bool) -> FinishedModel:
+def finished(final: FinalModel, request: Request, asked: FinishRequest) -> FinishedModel:
     """Return what `finish` does, with large values in a branch where that is permitted and was seen to take less.
 
     Where it is not permitted and sessions without options take much more than those with options, a note names it.
     """
     found = finish(final, request, asked)
     seen = found.verification
-    if not branch:
+    if "branch" not in asked.command.permitted:
         return _hinted(in_best_order(found, asked))
     if found.ended:
         return found
@@ -154,8 +155,8 @@ def _measured(model: bytes, asked: FinishRequest, *files: Literal["given", "writ
 
 def _same(found: FinishedModel, model: bytes, asked: FinishRequest) -> bool:
     """Return whether a file has the outputs of the one without a branch, to the bit."""
-    seen = compare(found.written.model, model, asked.options, runs=_RUNS, rtol=0.0, atol=0.0, seed=asked.seed)
-    return seen.same is True
+    bit_by_bit = VerifyOptions(runs=_RUNS, seed=asked.seed)
+    return compare(found.written.model, model, asked.options, bit_by_bit).same is True
 
 
 def _noted(found: FinishedModel, text: str) -> FinishedModel:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 
 from memsched import __version__
+from memsched.commands.calls import limits_of
 from memsched.commands.optimize.on_chip_report import on_chip_section
 from memsched.commands.optimize.place import target_named
 from memsched.commands.optimize.reading import load_options, split_ranges
 from memsched.commands.optimize.report import model_section
-from memsched.commands.options import OptimizeOptions
+from memsched.commands.options import Options
 from memsched.commands.results import Report
 from memsched.emit.code import c_files, chip_bytes
 from memsched.emit.layers import layer_codes
@@ -28,7 +29,6 @@ from memsched.lowering.apply import apply_target
 from memsched.onchip import plan
 from memsched.onchip.network import OnChipNetwork
 from memsched.report.values.emit import EmitReport, EmitResult, EmitTarget
-from memsched.search.limits import Limits
 from memsched.targets.model import Target
 
 __all__ = ["EmittedModel", "emit", "emit_report", "save_emitted"]
@@ -49,7 +49,7 @@ class EmittedModel(FrozenValue, frozen=True):
     seconds: float
 
 
-def emit(source: str | bytes, options: OptimizeOptions) -> EmittedModel:
+def emit(source: str | bytes, options: Options) -> EmittedModel:
     """Plan the model's groups of layers for the target's on-chip memory, and say them in C.
 
     Raises:
@@ -64,8 +64,7 @@ def emit(source: str | bytes, options: OptimizeOptions) -> EmittedModel:
     known = stated(options.input_shapes, fixed)
     module = load_module(data, path, load_options(data, path, known, options.shapes_from_run, options.seed))
     target = target_named(options.target, module.format, module.path)
-    limits = Limits(None if options.effort is not None else options.time_limit, options.seed, effort=options.effort)
-    found = plan(module.graph, target, limits)
+    found = plan(module.graph, target, limits_of(options, options.seed))
     network = OnChipNetwork(apply_target(module.graph, target))
     layers = layer_codes(network, capability(module, KernelContents).layer_kernels(module))
     program = program_of(network, found, layers)

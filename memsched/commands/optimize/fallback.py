@@ -15,7 +15,7 @@ from memsched.errors import ModelError, VerificationError
 __all__ = ["finish_best"]
 
 
-def finish_best(final: FinalModel, request: Request, asked: FinishRequest, *, branch: bool) -> FinishedModel:
+def finish_best(final: FinalModel, request: Request, asked: FinishRequest) -> FinishedModel:
     """Return the file of the best candidate that can be written and was not refuted: at worst the file as given.
 
     Each candidate that fails is recorded in the failures of ``request``. If defects end the run, the first candidate is
@@ -24,7 +24,7 @@ def finish_best(final: FinalModel, request: Request, asked: FinishRequest, *, br
     for candidate in _from_best(final):
         what = candidate.rewrites.described() if candidate.rewritten else "another order of the operators"
         with request.failures.left_out(what or "another form of the model"):
-            found = finished(candidate, request, asked, branch=branch)
+            found = finished(candidate, request, asked)
             seen = found.verification
             if seen is None or not found.wrong:
                 return found

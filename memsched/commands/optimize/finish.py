@@ -85,9 +85,9 @@ def _original(request: Request, asked: FinishRequest) -> FinishedModel:
 
 def _original_instead(request: Request, asked: FinishRequest) -> FinishedModel:
     """Return the original file after others were run beside it; it is not run once more if the time is up."""
-    if not asked.verify or asked.has_time():
+    if not asked.command.verify or asked.has_time():
         return _original(request, asked)
-    return dataclasses.replace(_original(request, dataclasses.replace(asked, verify=False)), notes=(_NOT_RUN,))
+    return dataclasses.replace(_original(request, asked.unverified()), notes=(_NOT_RUN,))
 
 
 def _from_best(found: FinishedModel, begun: float, request: Request, asked: FinishRequest) -> Iterator[FinishedModel]:
@@ -138,7 +138,7 @@ def _worthwhile(final: FinalModel, request: Request, asked: FinishRequest) -> Fi
     What was asked for by name is written whatever it saves: pins, an order for delegates, a memory plan.
     """
     opening = asked.opening
-    if asked.control_dependencies or opening.memory_plan or opening.guarantee == "pins":
+    if asked.command.control_dependencies or opening.memory_plan or opening.guarantee == "pins":
         return _finished(final, asked)
     required = required_as_given(asked.module, asked.prepared, opening).total
     saved = slight(required, final.placed.requirement.total, asked.budget)
@@ -169,7 +169,7 @@ def _left_whole(found: FinishedModel, request: Request, asked: FinishRequest) ->
     final = FinalModel(asked.module, asked.data, asked.prepared, placed, options=asked.options)
     if not found.ended:
         return _worthwhile(final, request, asked)
-    whole = _worthwhile(final, request, dataclasses.replace(asked, verify=False))
+    whole = _worthwhile(final, request, asked.unverified())
     return dataclasses.replace(whole, notes=found.notes, ended=True)
 
 
@@ -179,7 +179,7 @@ def _finished(final: FinalModel, asked: FinishRequest) -> FinishedModel:
     needed = required_as_given(asked.module, asked.prepared, asked.opening), final.placed.requirement
     figures = runtime.traits.figures(needed)
     done = FinishedModel(final, written, facts, needed, figures)
-    if not asked.verify:
+    if not asked.command.verify:
         return done
     begun = asked.run.clock()
     verification, notes, ended = _run_both(final, written, asked, figures.get("litert"))
@@ -201,7 +201,7 @@ def _write(final: FinalModel, asked: FinishRequest) -> tuple[ModelBytes, ArenaFa
         plans,
         final.options,
         guarantee=opening.guarantee,
-        control_dependencies=asked.control_dependencies,
+        control_dependencies=asked.command.control_dependencies,
         target=final.prepared.target.name,
         keep=chosen is not None and chosen.keep,
         promised=asked.budget is not None,

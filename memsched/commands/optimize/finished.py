@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
+from memsched.commands.declared import AUTO
 from memsched.commands.optimize.final_model import FinalModel
+from memsched.commands.options import Options
 from memsched.formats.module import LoadOptions, Module
 from memsched.frozen import FrozenValue
 from memsched.planning.values import TargetModule
@@ -26,13 +29,11 @@ class FinishRequest(FrozenValue, frozen=True):
     Attributes:
         options: What is stated of the sizes of ``module``, the model as given, whose bytes are ``data``.
         run: The user's.
-        control_dependencies: Write the order for delegates, too.
+        command: The user's options. A time limit that was named is kept by measurements, too; another one is the
+            search's alone.
         budget: What is required was compared with so many bytes; None: with none.
-        verify: Run both models.
-        guarded: The user named no session.
         exact: Layers in pieces are written only where both models were seen to give the same bits.
         may_end: Ctrl-C ends the run of both alone.
-        limited: The user named a time limit, which measurements keep, too; a default one is the search's alone.
     """
 
     module: Module
@@ -41,17 +42,23 @@ class FinishRequest(FrozenValue, frozen=True):
     options: LoadOptions
     opening: Opening
     run: Run
-    control_dependencies: bool
+    command: Options
     budget: int | None
-    verify: bool
-    guarded: bool
     exact: bool
     may_end: bool
-    limited: bool
+
+    @property
+    def guarded(self) -> bool:
+        """Whether the user named no session."""
+        return self.command.order_guarantee is None
+
+    def unverified(self) -> FinishRequest:
+        """Return the same without a run of both models."""
+        return dataclasses.replace(self, command=dataclasses.replace(self.command, verify=False))
 
     def has_time(self, seconds: float = 0.0) -> bool:
         """Whether more than so many seconds are left."""
-        return not self.limited or self.run.remaining() > seconds
+        return self.command.time_limit == AUTO or self.run.remaining() > seconds
 
     @property
     def seed(self) -> int:

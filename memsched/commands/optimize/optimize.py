@@ -5,48 +5,49 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
-from typing import Literal
+from collections.abc import Mapping, Sequence
 
 from memsched.arguments import checked
-from memsched.commands.declared import check_given
+from memsched.commands.calls import NO_HOOKS, Hooks, command, comparison, limits_of, seconds_of
 from memsched.commands.failures import defects_end_the_run
-from memsched.commands.levels import LONG_SEARCH, named
 from memsched.commands.optimize.analysis import Source, budget_in_bytes, on_chip
 from memsched.commands.optimize.branch import guarantee_of
 from memsched.commands.optimize.choose import Permissions, find
 from memsched.commands.optimize.fallback import finish_best
+from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.finish import told_apart
-from memsched.commands.optimize.finished import FinishRequest
+from memsched.commands.optimize.finished import FinishedModel, FinishRequest
 from memsched.commands.optimize.over_sizes import RangeRequest, optimize_over_sizes
+from memsched.commands.optimize.permissions import permissions_of
 from memsched.commands.optimize.place import Request, prepare, rules_of, target_named
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.possible import possible
 from memsched.commands.optimize.reading import budget_of, check_percentages, load_options, sized_source, split_ranges
 from memsched.commands.optimize.report import Outcome, build
 from memsched.commands.optimize.reserve import search_of, search_until_verification
-from memsched.commands.optimize.session import SessionName, SessionRequest, optimize_for_session
+from memsched.commands.optimize.session import SessionRequest, optimize_for_session
 from memsched.commands.optimize.session_candidates import SessionSource
 from memsched.commands.optimize.suggested import suggested
 from memsched.commands.optimize.trials import RunOutcome, TrialRequest
-from memsched.commands.options import OptimizeOptions, VerifyOptions
+from memsched.commands.options import Options, VerifyOptions
 from memsched.commands.results import OptimizeResult, OutputsDifferError, hold_to_budget
 from memsched.commands.verify import ModelComparison, compare
 from memsched.commands.without_effect import refuse_for_range, refuse_for_session
+from memsched.formats.blocks import Range
 from memsched.formats.files import load_module
 from memsched.formats.known import format_in
-from memsched.formats.module import Module, OrderGuarantee
+from memsched.formats.module import LoadOptions, Module
 from memsched.formats.stated_sizes import stated
+from memsched.frozen import FrozenValue
+from memsched.planning.values import TargetModule
 from memsched.planning.write import check_request
 from memsched.report.values.optimize import SuggestionRow
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.runtime import Opening
-from memsched.runtimes.values import RunnerName
-from memsched.search.limits import Limits
-from memsched.search.progress import Progress
 from memsched.search.run import Run
-from memsched.targets.model import BudgetFor
+from memsched.targets.model import Target
+from memsched.targets.pool_plan import PoolPlan
+from memsched.units import Percentage
 
 __all__ = ["load", "optimize", "verify"]
 
@@ -81,109 +82,45 @@ def load(
     return load_module(data, path, load_options(data, path, stated(input_shapes, dims), shapes_from_run))
 
 
-_DEFAULT = OptimizeOptions()
-_COMPARED = VerifyOptions()
-"""What the command line has by default, too."""
+class _OptimizeRun(FrozenValue, frozen=True):
+    """What was asked for.
+
+    Attributes:
+        run: The whole command.
+        budget: None for no budget.
+    """
+
+    options: Options
+    hooks: Hooks
+    run: Run
+    budget: int | Percentage | None
 
 
-@checked
-def optimize(
-    source: Source,
-    *,
-    target: str | None = _DEFAULT.target,
-    budget: int | str | None = _DEFAULT.budget,
-    budget_for: BudgetFor | None = _DEFAULT.budget_for,
-    keep_best: bool = _DEFAULT.keep_best,
-    time_limit: float | None = _DEFAULT.time_limit,
-    effort: float | None = _DEFAULT.effort,
-    solver: str = _DEFAULT.solver,
-    partitions: int | Literal["auto"] = _DEFAULT.partitions,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    dims: Mapping[str, int | tuple[int, ...]] | None = None,
-    shapes_from_run: str | None = _DEFAULT.shapes_from_run,
-    order_guarantee: OrderGuarantee | None = _DEFAULT.order_guarantee,
-    control_dependencies: bool = _DEFAULT.control_dependencies,
-    tflm_plan: bool | None = _DEFAULT.tflm_plan,
-    in_place: bool = _DEFAULT.keywords()["in_place"],
-    tile: bool = _DEFAULT.keywords()["tile"],
-    remat: bool = _DEFAULT.keywords()["remat"],
-    algebra: bool = _DEFAULT.keywords()["algebra"],
-    reassociate: bool = _DEFAULT.keywords()["reassociate"],
-    fuse: bool = _DEFAULT.keywords()["fuse"],
-    branch: bool = _DEFAULT.keywords()["branch"],
-    io: bool = _DEFAULT.keywords()["io"],
-    free_pieces: bool = _DEFAULT.keywords()["free_pieces"],
-    max_extra_macs: float = _DEFAULT.max_extra_macs,
-    max_slowdown: float | None = _DEFAULT.max_slowdown,
-    verify: bool = _DEFAULT.verify,
-    seed: int = _DEFAULT.seed,
-    workers: int = _DEFAULT.workers,
-    executor: Executor | None = None,
-    session: SessionName | None = _DEFAULT.session,
-    output: str | None = None,
-    words: Sequence[str] | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-    stop: Callable[[], bool] | None = None,
-) -> OptimizeResult:
+class _SourceFile(FrozenValue, frozen=True):
+    """A model's file.
+
+    Attributes:
+        sizes: What is stated of its sizes.
+        resized: Its bytes were changed to other shapes of inputs.
+    """
+
+    data: bytes
+    path: str
+    sizes: LoadOptions
+    resized: bool
+
+
+_DEFAULT = Options()
+
+
+@command(Options)
+def optimize(source: Source, options: Options = _DEFAULT, hooks: Hooks = NO_HOOKS) -> OptimizeResult:
     """Order a model's operators so that it needs the least activation memory, prove it, and check it by running both.
 
     Args:
-        target: Name of a built-in target or path of a TOML file; by default the format's runtime.
-        budget: What the arena may take, in bytes, as "256KB", or as "50%" of what the file as given requires; the
-            result says whether it is met.
-        budget_for: For TensorFlow Lite Micro: what is made small, the whole "arena" or its planned part, "activations";
-            None: as the target says.
-        keep_best: Let a result that misses the budget be saved, too.
-        time_limit: Seconds for the search; None for no limit.
-        effort: Work for the search instead of seconds, about what an idle machine does in so many: the result is then
-            the same on every machine.
-        solver: "auto", "exact", "cpsat", "backtrack", "greedy" or "file".
-        partitions: Cut the graph into so many stages and order each apart; 1 never does, "auto" where it helps.
-        input_shapes: Shapes of inputs that the model leaves open, by tensor name.
-        dims: Values of symbolic dimensions, by name; or the least and the largest of one that stays open (and of what
-            number lengths are multiples): large values are then computed in loops, chosen by runs at several sizes.
-        shapes_from_run: As for `load`; the outputs are compared on these inputs, too.
-        order_guarantee: What makes ONNX Runtime keep the order: "session" (options that the report lists), "pins"
-            (dependencies in the model), "default" (the best order that sessions without options can be led to) or
-            "none". None: "session", unless both models are run and a session without options needs more than before:
-            then the file as given is the result, and the report says what was held back.
-        control_dependencies: Write the order into a TFLite model as metadata that delegates respect, too.
-        tflm_plan: Write the tensors' offsets into the model as TensorFlow Lite Micro's memory plan; None: where less
-            is required with one, and for a target of its that lets tensors share bytes.
-        in_place: Permit the target's in-place rules.
-        tile: Permit to compute groups of layers piece by piece.
-        remat: Permit to compute values again instead of keeping them.
-        algebra: Permit to compute operators otherwise with the same values, where less waits in memory then: equal ones
-            once, pads and crops in a row as one, what reads a concatenation for each of its inputs.
-        reassociate: Permit with that to add up sums over concatenations, and with ranges in ``dims`` over long axes, in
-            another order, which rounds floats otherwise.
-        fuse: Permit one operator of ONNX Runtime's in place of a chain: x * sigmoid(x), and GELU by erf or tanh. Only
-            it runs such a file, unless the operator set has that operator; outputs may differ in their last bits.
-        branch: Permit to make large values in a branch of an If, of which ONNX Runtime keeps no memory pattern, where
-            sessions without options were seen to take less of the process so, with the same bits. ``order_guarantee``
-            is "default" then unless another one is named.
-        io: Permit other inputs and outputs: quantised ones in place of floats that are quantised at once, and other
-            axes in place of those that are moved at once. The caller has to change; the report says how.
-        free_pieces: Permit layers in pieces where that costs nothing: no work is done twice, no time is lost beyond
-            ``max_slowdown`` as estimated, and runs of both models give the same bits. They are looked for shortly, and
-            only with ``verify``; ``tile``, ``remat``, ``fuse`` and ``io`` take their place.
-        max_extra_macs: Multiply-accumulates, in percent of the model's (0 to 10,000), that may be computed twice; for
-            values computed again, bytes moved count as well.
-        max_slowdown: Time, in percent of the model's as estimated for one thread, that pieces and values computed again
-            may cost where the target has a price of an operator, as ONNX Runtime's has; what the runtime keeps in the
-            process for each operator is weighed in, too. None: memory and multiply-accumulates alone decide.
-        verify: Run both models on random inputs, where their runtime is installed.
-        workers: Processes that search independent parts.
-        executor: Where these are searched instead, such as what a dask client's ``get_executor`` gives; the result is
-            the same.
-        session: Plan and write the graph that ONNX Runtime executes in a session without options ("default", "all") or
-            at level "extended" or "basic", as it optimised it itself; only the order is changed, and outputs may differ
-            as far as that level rounds otherwise.
-        output: Path that the report names as the model's; nothing is written there.
-        words: The command line of this call, without the program's name. Where nothing was gained, it is tried what
-            else would help, and the report suggests the same command with more permitted. None: nothing is tried.
-        on_progress: Told how far the search is.
-        stop: Asked often; True ends the search with the best order so far.
+        source: The model: a path, "-" for standard input, or its bytes.
+        options: How it is optimized; each option may be a keyword instead, as in ``optimize(path, budget="4MB")``.
+        hooks: What is told and asked while it runs.
 
     Returns:
         The model's bytes, which are the input's where nothing better was found, and the report.
@@ -193,111 +130,203 @@ def optimize(
         VerificationError: The outputs differ, and MEMSCHED_DEFECTS=raise is in the environment; else the next best file
             is the result, and the report says which one was left out.
     """
-    check_given(OptimizeOptions, budget_for=budget_for, session=session, order_guarantee=order_guarantee)
     started = time.monotonic()
-    limits = Limits(None if effort is not None else time_limit, seed, workers, executor=executor, effort=effort)
-    run = Run.of(limits, started, stop=stop, on_progress=on_progress)
-    check_percentages(max_extra_macs, max_slowdown)
-    asked = budget_of(budget)
-    data, path, sized = sized_source(source, input_shapes)
-    fixed, ranges = split_ranges(dims)
-    asked_for = Permissions(tile, remat, io, max_extra_macs, fuse, free_pieces and verify, algebra, reassociate, branch)
-    told = {"budget_for": budget_for, "tflm_plan": tflm_plan, "control_dependencies": control_dependencies}
+    limits = limits_of(options, options.seed, options.workers, hooks.executor)
+    run = Run.of(limits, started, stop=hooks.stop, on_progress=hooks.on_progress)
+    check_percentages(options.max_extra_macs, options.max_slowdown)
+    asked = _OptimizeRun(options, hooks, run, budget_of(options.budget))
+    data, path, resized = sized_source(source, options.input_shapes)
+    fixed, ranges = split_ranges(options.dims)
+    sizes = stated(options.input_shapes, fixed)
     if ranges:
-        refuse_for_range(
-            {**told, "order_guarantee": order_guarantee, "session": session, "shapes_from_run": shapes_from_run}
-            | {"max_extra_macs": None if max_extra_macs == _DEFAULT.max_extra_macs else max_extra_macs}
-            | {"allow": named(False, False, tile, remat, io=io, branch=branch)}
-        )
-        return hold_to_budget(
-            optimize_over_sizes(
-                data,
-                path,
-                stated(input_shapes, fixed),
-                Request(search_of(run), solver, partitions),
-                RangeRequest(ranges, target, in_place, fuse, reassociate, asked, max_slowdown, verify, seed, output),
-            ),
-            keep_best,
-        )
-    options = load_options(data, path, stated(input_shapes, fixed), shapes_from_run, seed)
-    if session is not None:
-        refuse_for_session({**told, "order_guarantee": order_guarantee})
-        rules = target_named(target, format_in(data).name, path)
-        permitted = dataclasses.replace(asked_for, free=False)
-        asked_session = SessionRequest(session, rules, in_place, asked, permitted, verify, seed, output)
-        within = search_of(run)
-        request = Request(within, solver, partitions, Opening("session"), within.deadline(), slowdown=max_slowdown)
-        return hold_to_budget(optimize_for_session(data, path, options, request, asked_session), keep_best)
-    module = load_module(data, path, options)
-    opened = guarantee_of(order_guarantee, module, branch=branch, verify=verify)
-    check_request(module, opened, control_dependencies)
-    rules = rules_of(module, target, budget_for, verify=verify)
-    plan = runtime_of(module, rules).memory_plans.wanted(tflm_plan)
+        return hold_to_budget(_over_sizes(_SourceFile(data, path, sizes, resized), ranges, asked), options.keep_best)
+    sizes = load_options(data, path, sizes, options.shapes_from_run, options.seed)
+    optimized = _for_file if options.session is None else _for_session
+    return hold_to_budget(optimized(_SourceFile(data, path, sizes, resized), asked), options.keep_best)
+
+
+def _over_sizes(file: _SourceFile, ranges: Mapping[str, Range], asked: _OptimizeRun) -> OptimizeResult:
+    """Return a file for all sizes in ``ranges``."""
+    options = asked.options
+    refuse_for_range({**options.named(), "allow": options.permitted})
+    request = Request(search_of(asked.run), options.order_solver, options.partitions)
+    ranged = RangeRequest(ranges, options, asked.budget, asked.hooks.output)
+    return optimize_over_sizes(file.data, file.path, file.sizes, request, ranged)
+
+
+def _for_session(file: _SourceFile, asked: _OptimizeRun) -> OptimizeResult:
+    """Return the graph that a kind of session executes."""
+    options = asked.options
+    refuse_for_session(options.named())
+    rules = target_named(options.target, format_in(file.data).name, file.path)
+    permitted = permissions_of(options.permitted, options.max_extra_macs)
+    session = SessionRequest(options, rules, asked.budget, permitted, asked.hooks.output)
+    request = _request(options, search_of(asked.run), Opening("session"))
+    return optimize_for_session(file.data, file.path, file.sizes, request, session)
+
+
+def _request(options: Options, within: Run, opening: Opening) -> Request:
+    solver, end = options.order_solver, within.deadline()
+    return Request(within, solver, options.partitions, opening, end, slowdown=options.max_slowdown)
+
+
+class _ReadModel(FrozenValue, frozen=True):
+    """A model under the rules of its target.
+
+    Attributes:
+        rules: The target's, whether they are permitted or not.
+        opening: How the file that is written will be opened.
+        budget: Bytes; None for no budget.
+        notes: Where they come from.
+        permitted: What of the permissions can be done to the model.
+    """
+
+    module: Module
+    rules: Target
+    prepared: TargetModule
+    opening: Opening
+    budget: int | None
+    notes: tuple[str, ...]
+    permitted: Permissions
+
+
+def _read(file: _SourceFile, asked: _OptimizeRun) -> _ReadModel:
+    options, allow = asked.options, asked.options.permitted
+    module = load_module(file.data, file.path, file.sizes)
+    opened = guarantee_of(options.order_guarantee, module, branch="branch" in allow, verify=options.verify)
+    check_request(module, opened, options.control_dependencies)
+    rules = rules_of(module, options.target, options.budget_for, verify=options.verify)
+    plan = runtime_of(module, rules).memory_plans.wanted(options.tflm_plan)
     rules = runtime_of(module, rules).memory_plans.rules(plan)
-    prepared = prepare(module, rules, in_place=in_place)
-    budget_bytes, budget_notes = budget_in_bytes(asked, module, prepared, Opening(opened))
+    prepared = prepare(module, rules, in_place="inplace" in allow)
+    budget, notes = budget_in_bytes(asked.budget, module, prepared, Opening(opened))
     opening = Opening(opened, plan)
-    within = search_until_verification(run, module, data, options, prepared) if verify else search_of(run)
-    request = Request(within, solver, partitions, opening, within.deadline(), slowdown=max_slowdown)
-    permitted = possible(asked_for, module, options, rules, opening)
-    final = find(module, data, prepared, options, request, budget_bytes, permitted)
-    interrupted = request.stopped()
-    done = finish_best(
-        final,
-        request,
-        FinishRequest(
-            module,
-            data,
-            prepared,
-            options,
-            opening,
-            run,
-            control_dependencies=control_dependencies,
-            budget=budget_bytes,
-            verify=verify,
-            guarded=order_guarantee is None,
-            exact=permitted.only_free,
-            may_end=stop is not None,
-            limited=time_limit not in {_DEFAULT.time_limit, LONG_SEARCH},
-        ),
-        branch=branch,
+    permitted = permissions_of(allow, options.max_extra_macs, free=options.free and options.verify)
+    return _ReadModel(
+        module, rules, prepared, opening, budget, notes, possible(permitted, module, file.sizes, rules, opening)
     )
-    final, verification = done.final, done.verification
-    main = final.placed.plans[0]
-    pools = plan_pools(main, prepared.target, run.quiet())
-    helpful: tuple[SuggestionRow, ...] = ()
-    if words and time_limit != 0 and not run.late():
-        names = named(solver != "file", in_place, tile, remat, fuse, io, algebra, reassociate, branch)
-        trial = TrialRequest(names, tuple(words), permitted, budget_bytes, limits)
-        tried = RunOutcome(module, rules, prepared, final.placed, options, request, trial, final.whole)
-        source_read = SessionSource(data, path, options, "default", rules, in_place, permitted, None, seed)
-        helpful = suggested(tried, done, source_read, facts=done.facts, named=order_guarantee is not None or branch)
-    outcome = Outcome(
-        "optimize",
+
+
+class _OptimizedFile(FrozenValue, frozen=True):
+    """What was found for a model.
+
+    Attributes:
+        request: The search's.
+        interrupted: It was ended early by the caller.
+    """
+
+    given: _ReadModel
+    request: Request
+    final: FinalModel
+    done: FinishedModel
+    interrupted: bool
+
+
+def _for_file(file: _SourceFile, asked: _OptimizeRun) -> OptimizeResult:
+    """Return the best file for one size."""
+    options, run, given = asked.options, asked.run, _read(file, asked)
+    module, prepared = given.module, given.prepared
+    within = search_of(run)
+    if options.verify:
+        within = search_until_verification(run, module, file.data, file.sizes, prepared)
+    request = _request(options, within, given.opening)
+    final = find(module, file.data, prepared, file.sizes, request, given.budget, given.permitted)
+    interrupted = request.stopped()
+    finishing = FinishRequest(
         module,
+        file.data,
+        prepared,
+        file.sizes,
+        given.opening,
+        run,
+        options,
+        budget=given.budget,
+        exact=given.permitted.only_free,
+        may_end=asked.hooks.stop is not None,
+    )
+    done = finish_best(final, request, finishing)
+    found = _OptimizedFile(given, request, done.final, done, interrupted or done.ended)
+    pools = plan_pools(done.final.placed.plans[0], prepared.target, run.quiet())
+    outcome = _outcome(file, asked, found, pools, _helpful(file, asked, found))
+    report = build(outcome, seed=options.seed, seconds=time.monotonic() - run.started)
+    if done.verification is not None and done.wrong and defects_end_the_run():
+        raise OutputsDifferError(told_apart(done.verification, done.final, done.facts), report)
+    main = done.final.placed.plans[0]
+    return OptimizeResult(
+        model=done.written.model,
+        report=report,
+        schedule=main.schedule,
+        allocation=done.final.placed.allocation,
+        module=module,
+        graph=main.graph,
+        verification=done.verification,
+        budget_met=None if report.values.budget is None else report.values.budget.met,
+        interrupted=found.interrupted,
+        work=run.meter.done,
+    )
+
+
+def _helpful(file: _SourceFile, asked: _OptimizeRun, found: _OptimizedFile) -> tuple[SuggestionRow, ...]:
+    """Return commands that would help beyond the result, where the command is known that gave it."""
+    options, words, given = asked.options, asked.hooks.words, found.given
+    if not words or seconds_of(options) == 0 or asked.run.late():
+        return ()
+    allow, solver = options.permitted, options.order_solver
+    names = tuple(name for name in allow if name != "reorder" or solver != "file")
+    trial = TrialRequest(names, tuple(words), given.permitted, given.budget, asked.run.limits)
+    final = found.final
+    tried = RunOutcome(
+        given.module, given.rules, given.prepared, final.placed, file.sizes, found.request, trial, final.whole
+    )
+    source = SessionSource(
+        file.data,
+        file.path,
+        file.sizes,
+        "default",
+        given.rules,
+        "inplace" in allow,
+        given.permitted,
+        None,
+        options.seed,
+    )
+    session_named = options.order_guarantee is not None or "branch" in allow
+    return suggested(tried, found.done, source, facts=found.done.facts, named=session_named)
+
+
+def _outcome(
+    file: _SourceFile,
+    asked: _OptimizeRun,
+    found: _OptimizedFile,
+    pools: PoolPlan | None,
+    helpful: tuple[SuggestionRow, ...],
+) -> Outcome:
+    """Return what was found, for the report."""
+    given, done, final = found.given, found.done, found.final
+    target = given.prepared.target
+    main = final.placed.plans[0]
+    not_cut = () if given.permitted.tile == ("tile" in asked.options.permitted) else (_NOT_CUT,)
+    return Outcome(
+        "optimize",
+        given.module,
         final.prepared,
         final.placed.plans,
         final.placed.allocation,
-        budget_bytes,
-        dataclasses.replace(done.written, unchanged=done.written.unchanged and not sized),
-        output,
-        verification,
-        (
-            *budget_notes,
-            *done.notes,
-            *(() if permitted.tile == tile else (_NOT_CUT,)),
-        ),
-        interrupted=interrupted or done.ended,
+        given.budget,
+        dataclasses.replace(done.written, unchanged=done.written.unchanged and not file.resized),
+        asked.hooks.output,
+        done.verification,
+        (*given.notes, *done.notes, *not_cut),
+        interrupted=found.interrupted,
         tflm=done.facts,
         pools=pools,
         rewritten=final.module if final.rewritten else None,
         rewrites=final.rewrites,
-        failures=request.failures.found,
+        failures=found.request.failures.found,
         extra_macs=final.extra_macs,
         borders=final.borders,
-        on_chip=on_chip(final.module, main, prepared.target, limits),
+        on_chip=on_chip(final.module, main, target, asked.run.limits),
         requirement=done.needed,
-        runtime=runtime_of(module, prepared.target, opening).traits.name,
+        runtime=runtime_of(given.module, target, given.opening).traits.name,
         litert=done.figures.get("litert"),
         session=done.figures.get("session"),
         held_back=done.held_back if done.written.unchanged else None,
@@ -306,53 +335,26 @@ def optimize(
         sessions=done.sessions,
         suggestions=helpful,
     )
-    report = build(outcome, seed=seed, seconds=time.monotonic() - started)
-    if verification is not None and done.wrong and defects_end_the_run():
-        raise OutputsDifferError(told_apart(verification, final, done.facts), report)
-    return hold_to_budget(
-        OptimizeResult(
-            model=done.written.model,
-            report=report,
-            schedule=main.schedule,
-            allocation=final.placed.allocation,
-            module=module,
-            graph=main.graph,
-            verification=verification,
-            budget_met=None if report.values.budget is None else report.values.budget.met,
-            interrupted=interrupted or done.ended,
-            work=run.meter.done,
-        ),
-        keep_best,
-    )
 
 
-@checked
-def verify(
-    first: Source,
-    second: Source,
-    *,
-    runs: int = _COMPARED.runs,
-    rtol: float = _COMPARED.rtol,
-    atol: float = _COMPARED.atol,
-    seed: int = _COMPARED.seed,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    dims: Mapping[str, int] | None = None,
-    runtime: RunnerName | None = None,
-) -> ModelComparison:
+_COMPARED = VerifyOptions()
+
+
+@comparison(VerifyOptions)
+def verify(first: Source, second: Source, options: VerifyOptions = _COMPARED) -> ModelComparison:
     """Run two models of one format on the same random inputs in their real runtime and compare outputs and peaks.
 
+    Outputs may differ by ``atol + rtol * |output of the first|`` (ONNX), or by ``atol`` (TFLite).
+
     Args:
-        runs: Input sets to compare on.
-        rtol: Outputs may differ by ``atol + rtol * |output of the first|`` (ONNX), or by ``atol`` (TFLite).
-        runtime: "onnxruntime", "litert" or "tflm" (TensorFlow Lite Micro); by default ONNX Runtime or LiteRT, whichever
-            runs the models' format.
+        first: The model as given: a path, or its bytes.
+        second: The other one.
+        options: How they are compared; each option may be a keyword instead.
 
     Raises:
         ModelError: A file cannot be read.
         RuntimeUnavailableError: The runtime is not installed.
         UsageError: The models are of two formats.
     """
-    check_given(VerifyOptions, runtime=runtime, runs=runs, rtol=rtol, atol=atol)
-    sources = [source if isinstance(source, bytes) else os.fspath(source) for source in (first, second)]
-    options = stated(input_shapes, dims)
-    return compare(sources[0], sources[1], options, runs=runs, rtol=rtol, atol=atol, seed=seed, runtime=runtime)
+    one, other = (source if isinstance(source, bytes) else os.fspath(source) for source in (first, second))
+    return compare(one, other, stated(options.input_shapes, options.dims), options)

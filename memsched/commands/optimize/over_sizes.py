@@ -26,16 +26,18 @@ from memsched.commands.optimize.ranged_trials import (
     try_points,
 )
 from memsched.commands.optimize.report import Outcome, build
+from memsched.commands.options import Options
 from memsched.commands.results import OptimizeResult
 from memsched.errors import UsageError
 from memsched.formats.blocks import BlockPoint, BlockRow, OpenModel, Range
 from memsched.formats.capabilities import DynamicDimensions, WeightFiles
 from memsched.formats.files import load_module
 from memsched.formats.known import capability, format_in, format_of
-from memsched.formats.module import LoadOptions
+from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.frozen import FrozenValue
 from memsched.planning.orders import plan_allocation
+from memsched.planning.values import TargetModule
 from memsched.report.values.blocks import BlockKernelRow, BlockLoopRow, BlocksSection, RangeRow, SizeRow
 from memsched.runtimes.child import ChildEndedError, children_until
 from memsched.runtimes.known import runtime_of
@@ -45,6 +47,7 @@ from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.special import with_special
 from memsched.runtimes.values import Verification
 from memsched.search.run import Run
+from memsched.targets.model import Target
 from memsched.units import Percentage
 
 __all__ = ["RangeRequest", "optimize_over_sizes"]
@@ -81,24 +84,20 @@ class RangeRequest(FrozenValue, frozen=True):
 
     Attributes:
         ranges: Dimensions that stay open.
-        target: Name of a target, or path of its file; None: the format's.
-        fuse: Operators of the runtime alone may stand for others.
-        reassociate: Floats may be added up in another order.
+        command: The user's options.
         budget: Of the process, at the largest size that is measured; None for none.
-        slowdown: Time that may be added there, in percent; None for any.
         output: Path that the report names.
     """
 
     ranges: Mapping[str, Range]
-    target: str | None
-    in_place: bool
-    fuse: bool
-    reassociate: bool
+    command: Options
     budget: int | Percentage | None
-    slowdown: float | None
-    verify: bool
-    seed: int
     output: str | None
+
+    @property
+    def in_place(self) -> bool:
+        """Whether outputs may take dying inputs' bytes."""
+        return "inplace" in self.command.permitted
 
 
 def optimize_over_sizes(
@@ -113,35 +112,21 @@ def optimize_over_sizes(
     Raises:
         MemschedError: The subclass and its message say which file or option is at fault.
     """
-    rules = target_named(asked.target, format_in(data).name, path)
-    opened = capability(format_in(data), DynamicDimensions).open_model(data, path, options.dims, asked.ranges)
-    if not rules.orders_itself:
-        raise UsageError(f"--dim with a range is for --target onnxruntime, not for '{rules.name}'", code="other-target")
-    if path == STANDARD_STREAM or not asked.verify:
-        problem = "--dim with a range chooses by measurement: it takes a file, and no --no-verify"
-        raise UsageError(problem, code="option-conflict")
-    if options.input_shapes:
-        action = "name the other dimensions with --dim"
-        raise UsageError("--dim with a range takes no --input-shape", code="option-conflict", action=action)
-    large = _measurable(opened, options.dims)
-    module = load_module(data, path, opened.at(large, options))
-    prepared = prepare(module, rules, in_place=asked.in_place)
-    form = format_of(module)
-    external = capability(form, WeightFiles).external_files(module)
-    given_file = GivenFile(Path(path), Path(path).parent if external else None, form)
-    measured = _measure(opened, given_file, large, asked, request.run.until(_TRIALS_SHARE), request.failures)
-    base = data if measured.best is None else measured.best.model
+    given = _opened(data, path, options, asked)
+    module, prepared, opened = given.module, given.prepared, given.opened
+    measured = _measure(opened, given.file, given.large, asked, request.run.until(_TRIALS_SHARE), request.failures)
     orders = RangeOrders(None, None)
     if request.solver != "file" and not request.over():
+        base = data if measured.best is None else measured.best.model
         # What a written file fixes is no dimension of it.
         stated = options if measured.best is None else dataclasses.replace(options, dims={})
-        file = OpenFile(base, path, opened, stated, rules, asked.in_place, large)
+        file = OpenFile(base, path, opened, stated, given.rules, asked.in_place, given.large)
         with request.failures.left_out("another order of the operators for every size"):
             found = order_over_range(file, request)
-            measured, orders = _kept(opened, given_file, measured, found, asked, request.run)
+            measured, orders = _kept(opened, given.file, measured, found, asked, request.run)
     placed = place(module, prepared, dataclasses.replace(request, solver="file"))
-    best, given = measured.best, measured.large.process
-    needed = given if best is None else best.large.process
+    best, before = measured.best, measured.large.process
+    needed = (before, before if best is None else best.large.process)
     written = ModelBytes(data, True, Guarantee("none"))
     if best is not None:
         fixed = dict(options.dims) if best.point is not None else {}
@@ -151,36 +136,79 @@ def optimize_over_sizes(
         plans = orders.plans
         known, alignment = prepared.baselines["file_order"], prepared.target.alignment_bytes
         allocation = plan_allocation(plans[0], known, alignment)
-    budget = asked.budget.of(given) if isinstance(asked.budget, Percentage) else asked.budget
     outcome = Outcome(
         "optimize",
         module,
         prepared,
         plans,
         allocation,
-        budget,
+        asked.budget.of(before) if isinstance(asked.budget, Percentage) else asked.budget,
         written,
         asked.output,
         verification=_verification(measured),
         failures=request.failures.found,
         notes=(*measured.notes, *orders.notes),
         interrupted=request.stopped(),
-        requirement=(Requirement(given), Requirement(needed)),
+        requirement=(Requirement(needed[0]), Requirement(needed[1])),
         runtime=runtime_of(module, prepared.target).traits.name,
-        session=(given, needed),
+        session=needed,
         blocks=_section(opened, measured, orders),
     )
-    report = build(outcome, seed=asked.seed, seconds=time.monotonic() - request.run.started)
+    return _result(outcome, written, asked, request)
+
+
+class _OpenedModel(FrozenValue, frozen=True):
+    """A model whose sizes stay open, read at the largest size that is measured.
+
+    Attributes:
+        large: That size.
+    """
+
+    rules: Target
+    opened: OpenModel
+    large: Mapping[str, int]
+    module: Module
+    prepared: TargetModule
+    file: GivenFile
+
+
+def _opened(data: bytes, path: str, options: LoadOptions, asked: RangeRequest) -> _OpenedModel:
+    """Read a model, and refuse what cannot be measured over a range.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    rules = target_named(asked.command.target, format_in(data).name, path)
+    opened = capability(format_in(data), DynamicDimensions).open_model(data, path, options.dims, asked.ranges)
+    if not rules.orders_itself:
+        raise UsageError(f"--dim with a range is for --target onnxruntime, not for '{rules.name}'", code="other-target")
+    if path == STANDARD_STREAM or not asked.command.verify:
+        problem = "--dim with a range chooses by measurement: it takes a file, and no --no-verify"
+        raise UsageError(problem, code="option-conflict")
+    if options.input_shapes:
+        action = "name the other dimensions with --dim"
+        raise UsageError("--dim with a range takes no --input-shape", code="option-conflict", action=action)
+    large = _measurable(opened, options.dims)
+    module = load_module(data, path, opened.at(large, options))
+    prepared, form = prepare(module, rules, in_place=asked.in_place), format_of(module)
+    external = capability(form, WeightFiles).external_files(module)
+    file = GivenFile(Path(path), Path(path).parent if external else None, form)
+    return _OpenedModel(rules, opened, large, module, prepared, file)
+
+
+def _result(outcome: Outcome, written: ModelBytes, asked: RangeRequest, request: Request) -> OptimizeResult:
+    report = build(outcome, seed=asked.command.seed, seconds=time.monotonic() - request.run.started)
+    main = outcome.plans[0]
     return OptimizeResult(
         model=written.model,
         report=report,
-        schedule=plans[0].schedule,
-        allocation=allocation,
-        module=module,
-        graph=plans[0].graph,
+        schedule=main.schedule,
+        allocation=outcome.allocation,
+        module=outcome.module,
+        graph=main.graph,
         verification=outcome.verification,
         budget_met=None if report.values.budget is None else report.values.budget.met,
-        interrupted=request.stopped(),
+        interrupted=outcome.interrupted,
     )
 
 
@@ -215,11 +243,13 @@ def _measure(
     every: Sequence[BlockPoint] = ()
     with failures.left_out("large values in loops"):
         every = opened.points()
-    most = _SPARE_WORK * most_at_sizes(asked.slowdown)[0]
+    most = _SPARE_WORK * most_at_sizes(asked.command.max_slowdown)[0]
     points = [point for point in every if point.work <= most and _permitted(point, asked)]
     notes = [] if every else [_NOTHING_GROWS]
-    notes += [_KERNELS] if not asked.fuse and any(point.kernels for point in every) else []
-    notes += [_SUMS] if not asked.reassociate and any(point.reassociates for point in every) else []
+    notes += [_KERNELS] if "fuse" not in asked.command.permitted and any(point.kernels for point in every) else []
+    notes += (
+        [_SUMS] if "reassociate" not in asked.command.permitted and any(point.reassociates for point in every) else []
+    )
     coarser = opened.coarser()
     if coarser > 1:
         told = " ".join(
@@ -232,12 +262,13 @@ def _measure(
         told = ", ".join(f"{name} = {large[name]:,}" for name in beyond)
         notes.append(f"measured at {told}: at larger sizes the model as given takes gigabytes")
     sizes = RangedSizes(large, small, short, tuple(_sizes(opened, large)))
-    found = try_points(opened, given, points, sizes, asked.seed, asked.slowdown, run, failures)
+    found = try_points(opened, given, points, sizes, asked.command.seed, asked.command.max_slowdown, run, failures)
     return dataclasses.replace(found, notes=(*notes, *found.notes))
 
 
 def _permitted(point: BlockPoint, asked: RangeRequest) -> bool:
-    return (asked.fuse or not point.kernels) and (asked.reassociate or not point.reassociates)
+    allow = asked.command.permitted
+    return ("fuse" in allow or not point.kernels) and ("reassociate" in allow or not point.reassociates)
 
 
 def _sizes(opened: OpenModel, large: Mapping[str, int]) -> list[Mapping[str, int]]:
@@ -266,7 +297,7 @@ def _kept(
         return measured, orders
     try:
         with children_until(run.over):
-            found = try_order(opened, given, measured, orders.model, asked.seed, asked.slowdown)
+            found = try_order(opened, given, measured, orders.model, asked.command.seed, asked.command.max_slowdown)
     except ChildEndedError:
         return measured, orders.refused(ENDED)
     if isinstance(found, str):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from memsched.commands.levels import ALLOWED, BY_DEFAULT, BY_NAME
 from memsched.frozen import FrozenValue
 
-__all__ = ["MOST_EXTRA_MACS", "Permissions", "percent_left"]
+__all__ = ["MOST_EXTRA_MACS", "Permissions", "percent_left", "permissions_of"]
 
 MOST_EXTRA_MACS = 10_000
 """The most extra work that can be permitted, in percent of the model's."""
@@ -39,6 +42,12 @@ class Permissions(FrozenValue, frozen=True):
     def only_free(self) -> bool:
         """Whether pieces that cost nothing are all the rewriting that may be done."""
         return self.free and not (self.tile or self.remat or self.fuse or self.io or self.algebra)
+
+
+def permissions_of(allow: Collection[str], extra_percent: float, *, free: bool = False) -> Permissions:
+    """Return what ``allow`` names beside the order."""
+    named = {name: name in allow for name in (*ALLOWED, *BY_NAME) if name not in BY_DEFAULT}
+    return Permissions(**named, extra_percent=extra_percent, free=free)
 
 
 def percent_left(permitted: float, macs: int, extra_macs: int, extra_work: float) -> float:

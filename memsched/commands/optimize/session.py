@@ -12,16 +12,18 @@ from memsched import __version__
 from memsched.commands.failures import Failures, defects_end_the_run
 from memsched.commands.levels import BY_NAME
 from memsched.commands.optimize.choose import Permissions
-from memsched.commands.optimize.place import Request, place, required_as_given
+from memsched.commands.optimize.final_model import FinalModel
+from memsched.commands.optimize.place import ModulePlan, Request, place, required_as_given
 from memsched.commands.optimize.report import Outcome, build
 from memsched.commands.optimize.session_candidates import SessionCandidate, SessionSource, candidates
 from memsched.commands.optimize.worth import LEAST_GAIN, slight
+from memsched.commands.options import Options
 from memsched.commands.results import OptimizeResult, OutputsDifferError
 from memsched.commands.session_rows import GivenModel, SessionFile, measured_sessions
 from memsched.errors import UsageError, VerificationError
 from memsched.formats.files import load_module
 from memsched.formats.known import format_in, format_of
-from memsched.formats.module import LoadOptions
+from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import check_written
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.frozen import FrozenValue
@@ -48,22 +50,23 @@ class SessionRequest(FrozenValue, frozen=True):
     """What `optimize_for_session` is told beside the model.
 
     Attributes:
-        session: default, all, extended or basic: whose graph is planned.
+        command: The user's options.
         rules: The target.
         budget: None for no budget.
         permitted: What may be done beside ordering.
-        verify: Run both.
         output: Path that the report names.
     """
 
-    session: SessionName
+    command: Options
     rules: Target
-    in_place: bool
     budget: int | Percentage | None
     permitted: Permissions
-    verify: bool
-    seed: int
     output: str | None
+
+    @property
+    def session(self) -> SessionName:
+        """Whose graph is planned."""
+        return self.command.session or "default"
 
 
 def optimize_for_session(
@@ -81,6 +84,47 @@ def optimize_for_session(
         MemschedError: The subclass and its message say which file or option is at fault.
         VerificationError: The outputs differ by more than the level's own rounding, and defects end the run.
     """
+    _check(asked)
+    maker = session_maker_of(format_in(data).name)
+    # Operators cost from the first one on: the process is what the session is judged by.
+    request = dataclasses.replace(request, free_ops=0)
+    source = SessionSource(
+        data,
+        path,
+        options,
+        asked.session,
+        asked.rules,
+        "inplace" in asked.command.permitted,
+        asked.permitted,
+        asked.budget,
+        asked.command.seed,
+    )
+    plain, chosen = candidates(source, request, maker)
+    found = _found(plain, chosen, maker, source, request, asked)
+    placed, verification = found.placed, found.verification
+    outcome = _outcome(plain, found, request, asked)
+    report = build(outcome, seed=asked.command.seed, seconds=time.monotonic() - request.run.started)
+    if verification is not None and _refuted(verification):
+        raise OutputsDifferError(_told_apart(verification, found.chosen), report)
+    return OptimizeResult(
+        model=found.written.model,
+        report=report,
+        schedule=placed.plans[0].schedule,
+        allocation=placed.allocation,
+        module=found.saved,
+        graph=placed.plans[0].graph,
+        verification=verification,
+        budget_met=None if report.values.budget is None else report.values.budget.met,
+        interrupted=request.stopped(),
+    )
+
+
+def _check(asked: SessionRequest) -> None:
+    """Refuse what no session executes.
+
+    Raises:
+        UsageError: It is asked for.
+    """
     if not asked.rules.orders_itself:
         raise UsageError(f"--session is for --target onnxruntime, not for '{asked.rules.name}'", code="other-target")
     taken = [name for name in BY_NAME if getattr(asked.permitted, name)]
@@ -91,17 +135,44 @@ def optimize_for_session(
             code="option-conflict",
             action="leave one of them out",
         )
-    maker = session_maker_of(format_in(data).name)
-    # Operators cost from the first one on: the process is what the session is judged by.
-    request = dataclasses.replace(request, free_ops=0)
-    source = SessionSource(
-        data, path, options, asked.session, asked.rules, asked.in_place, asked.permitted, asked.budget, asked.seed
-    )
-    plain, chosen = candidates(source, request, maker)
+
+
+class _FoundFile(FrozenValue, frozen=True):
+    """The file that is written: the best that holds, or the one given where the session needs no more for it.
+
+    Attributes:
+        chosen: The best that holds.
+        saved: What the file is.
+        needed: What the session needs for the file as given and for this one, bytes.
+        budget: Bytes; None for no budget.
+        slight: What a file would have saved that is not written, as it is not worth that, bytes.
+    """
+
+    chosen: SessionCandidate
+    final: FinalModel
+    placed: ModulePlan
+    written: ModelBytes
+    saved: Module
+    verification: Verification | None
+    needed: tuple[int, int]
+    budget: int | None
+    slight: int | None
+    sessions: tuple[SessionRow, ...]
+    notes: tuple[str, ...]
+
+
+def _found(
+    plain: SessionCandidate,
+    best: SessionCandidate,
+    maker: OnnxRuntimeSessions,
+    source: SessionSource,
+    request: Request,
+    asked: SessionRequest,
+) -> _FoundFile:
     module, prepared = plain.module, plain.prepared
-    chosen, held, notes = _first_that_holds(maker, source, (chosen, plain), asked, request.failures)
-    run = held or _SessionRun(ModelBytes(data, True, Guarantee("session")))
-    executed, placed, written, verification = chosen.executed, chosen.final.placed, run.written, run.verification
+    chosen, held, notes = _first_that_holds(maker, source, (best, plain), asked, request.failures)
+    run = held or _SessionRun(ModelBytes(source.data, True, Guarantee("session")))
+    placed, written, verification = chosen.final.placed, run.written, run.verification
     given, needed = required_as_given(module, prepared, Opening("none")).total, placed.required
     if verification is not None:
         shown = verification.measured_peak_before_bytes, verification.measured_peak_after_bytes
@@ -114,50 +185,44 @@ def optimize_for_session(
     if held is None or needs >= given or little is not None:
         final = plain.final
         placed = place(module, prepared, dataclasses.replace(request, solver="file"))
-        written, saved = ModelBytes(data, True, Guarantee("session")), load_module(data, path, options)
+        written = ModelBytes(source.data, True, Guarantee("session"))
+        saved = load_module(source.data, source.path, source.options)
         if verification is not None and verification.outputs_equal is not True and verification.reason:
             notes = (*notes, f"{verification.runtime}: {verification.reason}")
         if held is not None:
             told = f"such a session needs {given:,} B for the file as given and {needed:,} B for the best found"
             notes = (*notes, told)
         needed, verification = given, None
-    main = placed.plans[0]
-    outcome = Outcome(
+    return _FoundFile(
+        chosen, final, placed, written, saved, verification, (given, needed), budget, little, run.sessions, notes
+    )
+
+
+def _outcome(plain: SessionCandidate, found: _FoundFile, request: Request, asked: SessionRequest) -> Outcome:
+    """Return what was found, for the report."""
+    final, placed, needed = found.final, found.placed, found.needed
+    return Outcome(
         "optimize",
-        module,
-        prepared,
+        plain.module,
+        plain.prepared,
         placed.plans,
         placed.allocation,
-        budget,
-        written,
+        found.budget,
+        found.written,
         asked.output,
-        verification,
-        notes=notes,
+        found.verification,
+        notes=found.notes,
         interrupted=request.stopped(),
-        requirement=(Requirement(given), Requirement(needed)),
+        requirement=(Requirement(needed[0]), Requirement(needed[1])),
         rewritten=final.module if final.rewritten else None,
         rewrites=final.rewrites,
         failures=request.failures.found,
         extra_macs=final.extra_macs,
-        runtime=runtime_of(module, prepared.target).traits.name,
-        session=(given, needed),
-        sessions=run.sessions,
-        slight=little,
-        executed=None if written.unchanged else _section(executed, asked),
-    )
-    report = build(outcome, seed=asked.seed, seconds=time.monotonic() - request.run.started)
-    if verification is not None and _refuted(verification):
-        raise OutputsDifferError(_told_apart(verification, chosen), report)
-    return OptimizeResult(
-        model=written.model,
-        report=report,
-        schedule=main.schedule,
-        allocation=placed.allocation,
-        module=saved,
-        graph=main.graph,
-        verification=verification,
-        budget_met=None if report.values.budget is None else report.values.budget.met,
-        interrupted=request.stopped(),
+        runtime=runtime_of(plain.module, plain.prepared.target).traits.name,
+        session=needed,
+        sessions=found.sessions,
+        slight=found.slight,
+        executed=None if found.written.unchanged else _section(found.chosen.executed, asked),
     )
 
 
@@ -177,7 +242,7 @@ def _first_that_holds(
         The last candidate, and no run, if none holds.
     """
     plain = tried[-1]
-    notes: tuple[str, ...] = () if asked.verify else (_NOT_RUN,)
+    notes: tuple[str, ...] = () if asked.command.verify else (_NOT_RUN,)
     for candidate in tried if tried[0] is not plain else tried[1:]:
         what = "another order" if candidate is plain else candidate.final.rewrites.described()
         with failures.left_out(f"{what} of the graph that the session executes"):
@@ -260,7 +325,7 @@ def _run(
     """Write a candidate's file, compare outputs with the model as given, each in its session, and measure these."""
     written, executed = written_for_session(chosen, source, maker), chosen.executed
     predicted = chosen.final.placed.required
-    if not asked.verify:
+    if not asked.command.verify:
         return _SessionRun(written)
     data, path, options = source.data, source.path, source.options
     folder = None if path == STANDARD_STREAM else Path(path).absolute().parent
@@ -272,14 +337,14 @@ def _run(
         executed.level,
         expected=written.guarantee.executed,
         predicted=predicted,
-        seed=asked.seed,
+        seed=asked.command.seed,
     )
     if verification.outputs_equal is None:
         return _SessionRun(written, verification)
     points = [SessionFile("given", SessionPoint()), SessionFile("given", SessionPoint(executed.level))]
     points += [SessionFile("written", EXECUTED, predicted)]
     given = GivenModel(data, path)
-    rows = measured_sessions(maker, given, written.model, options, list(dict.fromkeys(points)), seed=asked.seed)
+    rows = measured_sessions(maker, given, written.model, options, list(dict.fromkeys(points)), seed=asked.command.seed)
     return _SessionRun(written, verification, rows)
 
 

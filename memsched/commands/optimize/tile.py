@@ -424,6 +424,4 @@ def _group_row(graph: Graph, group: Group, dialect: Dialect, axes: Sequence[str]
         return loop_row(graph, group, dialect, axes)
     pieces = plan_pieces(graph, group, dialect)
     macs = pieces.macs if isinstance(pieces, Pieces) else sum(graph.ops[op].macs for op in group.ops)
-    return group_row(
-        graph, group.ops, group.axes, axes, group.counts, macs, form="pieces", kept=group.kept, padded=group.padded
-    )
+    return group_row(graph, group, axes, group.counts, macs, form="pieces", kept=group.kept, padded=group.padded)

@@ -16,6 +16,7 @@ from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingForm
 from memsched.runtimes.known import runtime_of
 from memsched.tiling.bound import least_in_pieces
 from memsched.tiling.loop import LoopGroup, loop_of
+from memsched.tiling.pieces import TilingGroup
 
 __all__ = ["form_of", "group_row", "loop_row", "lower_bound", "refusal_row"]
 
@@ -46,8 +47,7 @@ def lower_bound(
 
 def group_row(
     graph: Graph,
-    ops: Sequence[int],
-    axes: Sequence[int],
+    group: TilingGroup | LoopGroup,
     names: Sequence[str],
     pieces: Sequence[int],
     macs: int,
@@ -64,15 +64,15 @@ def group_row(
         kept: Tensors whose halos are kept.
         padded: Ops whose pieces have a pad before them.
     """
-    shape = graph.shape_made(ops[-1])
+    shape = graph.shape_made(group.ops[-1])
     return GroupRow(
-        ops=tuple(graph.ops[op].name for op in ops),
-        axes=tuple(axes),
-        axis_names=tuple(names[axis] if len(shape) == len(names) else f"axis {axis}" for axis in axes),
+        ops=tuple(graph.ops[op].name for op in group.ops),
+        axes=tuple(group.axes),
+        axis_names=tuple(names[axis] if len(shape) == len(names) else f"axis {axis}" for axis in group.axes),
         pieces=tuple(pieces),
         kept_halos=tuple(graph.tensors[tensor].name for tensor in kept),
         padded_ops=tuple(graph.ops[op].name for op in padded),
-        extra_macs=macs - sum(graph.ops[op].macs for op in ops),
+        extra_macs=macs - sum(graph.ops[op].macs for op in group.ops),
         peak_bytes=0,
         form=form,
     )
@@ -87,7 +87,7 @@ def loop_row(graph: Graph, group: LoopGroup, dialect: Dialect, axes: Sequence[st
     """Return what a report says of a loop; ``axes`` as `group_row` has names."""
     loop = loop_of(graph, group, dialect)
     tiles = [len(begins) for begins in loop.tiles]
-    return group_row(graph, group.ops, group.axes, axes, tiles, loop.macs, form=form_of(dialect))
+    return group_row(graph, group, axes, tiles, loop.macs, form=form_of(dialect))
 
 
 def refusal_row(op: Op, reason: str, form: TilingForm, *, found: bool = False) -> RefusalRow:

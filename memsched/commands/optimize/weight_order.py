@@ -12,6 +12,7 @@ from typing import Final
 
 from memsched.commands.optimize.finished import FinishedModel, FinishRequest
 from memsched.commands.optimize.judged_sessions import given_model
+from memsched.commands.options import VerifyOptions
 from memsched.commands.session_rows import SessionFile, measured_sessions
 from memsched.commands.verify import compare
 from memsched.formats.capabilities import WeightPlacement
@@ -45,7 +46,7 @@ def in_best_order(found: FinishedModel, asked: FinishRequest) -> FinishedModel:
             raise
         return dataclasses.replace(found, ended=True)
     gain = _gain(before, _by_point(after))
-    if gain is None or not compare(found.written.model, data, asked.options, runs=1, rtol=0.0, atol=0.0, seed=0).same:
+    if gain is None or not compare(found.written.model, data, asked.options, VerifyOptions(runs=1)).same:
         return found
     told = f"large weights are first in the file: ONNX Runtime then takes {format_size(gain)} less to open it"
     given = [row for row in found.sessions if row.file == "given"]

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
 
 import msgspec
 
-from memsched.arguments import checked
 from memsched.check.stages import check_rows, check_stages
-from memsched.commands.declared import check_given, from_keywords
-from memsched.commands.optimize.choose import Permissions
+from memsched.commands.calls import NO_HOOKS, Hooks, command, limits_of
+from memsched.commands.optimize.permissions import Permissions, permissions_of
 from memsched.commands.optimize.place import Request, prepare
 from memsched.commands.options import PipelineOptions
-from memsched.commands.pipeline.stage_files import SegmentFile, StageFiles, first_that_holds, run_in_order, stage_file
+from memsched.commands.pipeline.stage_files import (
+    CutStages,
+    SegmentFile,
+    StageFiles,
+    first_that_holds,
+    run_in_order,
+    stage_file,
+)
 from memsched.errors import UsageError
 from memsched.formats.capabilities import Stages
 from memsched.formats.files import load_module, read_source
@@ -27,7 +33,7 @@ from memsched.frozen import FrozenValue
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.graph.parts import part_of, readers_of
-from memsched.graph.stages import Constraints, Layer, LayerValue, Network, Skips, StageFigures, StageSchedule, figures
+from memsched.graph.stages import Constraints, Layer, LayerValue, Network, StageFigures, StageSchedule, figures
 from memsched.lowering.apply import apply_target
 from memsched.pipeline.possible import explain
 from memsched.pipeline.prices import StageMemory
@@ -44,14 +50,7 @@ from memsched.suggestions import did_you_mean
 from memsched.targets.load import load_target
 from memsched.targets.model import PipelineRules, Target
 
-__all__ = ["Balance", "Profile", "Scheduler", "SegmentFile", "StagedModel", "network_of", "pipeline"]
-
-Balance = Literal["params", "macs", "memory", "time"]
-Scheduler = Literal["exact", "respect", "heuristic"]
-Profile = Literal["target", "model"]
-
-_DEFAULT = PipelineOptions(stages=1)
-"""The defaults, which are those of the command line."""
+__all__ = ["SegmentFile", "StagedModel", "network_of", "pipeline"]
 
 _DEFAULT_TARGET = "coral_edgetpu"
 _CUTTING_SHARE = 0.25
@@ -78,9 +77,7 @@ class StagedModel(FrozenValue, frozen=True):
     target: Target
     network: Network
     constraints: Constraints
-    scheduler: Scheduler
-    balance: Balance
-    profile: Profile
+    options: PipelineOptions
     schedule: StageSchedule
     figures: tuple[StageFigures, ...]
     simulation: Simulation
@@ -90,7 +87,6 @@ class StagedModel(FrozenValue, frozen=True):
     verification: Verification | None
     notes: tuple[str, ...]
     interrupted: bool
-    seed: int
     seconds: float
 
 
@@ -134,67 +130,29 @@ def _values_of(graph: Graph) -> list[int]:
     return [tensor for tensor in tensors if tensor not in states]
 
 
-@checked
-def pipeline(
-    source: str | bytes,
-    *,
-    stages: int,
-    scheduler: Scheduler = _DEFAULT.scheduler,
-    balance: Balance = _DEFAULT.balance,
-    profile: Profile = _DEFAULT.profile,
-    cut_after: Sequence[str] = _DEFAULT.cut_after,
-    never_cut: Sequence[str] = _DEFAULT.never_cut,
-    children_together: bool = _DEFAULT.children_together,
-    skips: Skips = _DEFAULT.skips,
-    target: str | None = _DEFAULT.target,
-    time_limit: float | None = _DEFAULT.time_limit,
-    effort: float | None = _DEFAULT.effort,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    dims: Mapping[str, int] | None = None,
-    reorder: bool = True,
-    in_place: bool = True,
-    tile: bool = False,
-    remat: bool = False,
-    max_extra_macs: float = _DEFAULT.max_extra_macs,
-    verify: bool = _DEFAULT.verify,
-    annotate: bool = _DEFAULT.annotate,
-    seed: int = _DEFAULT.seed,
-    workers: int = _DEFAULT.workers,
-    stop: Callable[[], bool] | None = None,
-) -> StagedModel:
-    """Cut a model into ``stages`` models for as many accelerators in a row, and run them against the whole.
-
-    Args:
-        scheduler: "exact" is proven, "respect" is learned, "heuristic" is the vendor's even split.
-        balance: What the largest stage is to have least of; the learned scheduler and the heuristic know "params".
-        profile: Where the time of operators is from: "target" states it, "model" measures each in its runtime here.
-        cut_after: Names of operators after which a stage ends: nothing in their own stage reads what they make.
-        never_cut: Names of operators whose readers stay in their stage.
-        children_together: All readers of an operator's outputs are in one stage.
-        skips: How tensors reach later stages than the next: sent once by the host, or handed through.
-        target: Name or TOML file of an accelerator that states its pipeline; the Coral Edge TPU by default.
-        reorder: Permute the operators of each segment; ``in_place``, ``tile`` and ``remat`` as for `optimize`.
-        effort: Work for the search instead of a time limit, in about the seconds that an idle machine takes: the
-            result is then the same on every machine.
-        verify: Run segments and whole model and compare the outputs.
-        annotate: Write the stage of every node into the whole model as well (ONNX only).
-        stop: Called often; True ends the search with the best found so far.
-
-    Raises:
-        MemschedError: The subclass and its message say which file, operator or option is at fault.
-    """
-    options = from_keywords(PipelineOptions, locals())
-    check_given(PipelineOptions, scheduler=scheduler, balance=balance, profile=profile, skips=skips)
-    return _staged(source, options, stop)
-
-
-class _PipelineTask(FrozenValue, frozen=True):
-    """A model that is to be cut, and what was asked for.
+class _TimedNetwork(FrozenValue, frozen=True):
+    """A network whose layers' multiply-accumulates take the time that ``rules`` say.
 
     Attributes:
-        timed: The network whose layers take as long as they are said to.
+        computing: What a simulation is to say of computing, where that is not what the rules say.
     """
 
+    network: Network
+    rules: PipelineRules
+    computing: str
+
+
+class _CutRequest(FrozenValue, frozen=True):
+    """A model to cut, as a pipeline of accelerators sees it.
+
+    Attributes:
+        data: Its file.
+        rules: The accelerator.
+        timed: The network with the time that its operators take.
+        plain_rules: The accelerator's own figures.
+    """
+
+    options: PipelineOptions
     data: bytes
     module: Module
     rules: Target
@@ -202,54 +160,67 @@ class _PipelineTask(FrozenValue, frozen=True):
     network: Network
     constraints: Constraints
     timed: _TimedNetwork
-    options: PipelineOptions
+    plain_rules: PipelineRules
+
+    def permits(self, name: str) -> bool:
+        """Whether the user permitted so much."""
+        return name in self.options.allow
 
 
-def _staged(source: str | bytes, options: PipelineOptions, stop: Callable[[], bool] | None) -> StagedModel:
-    time_limit = None if options.effort is not None else options.time_limit
-    limits = Limits(time_limit, options.seed, options.workers, effort=options.effort)
-    run = Run.of(limits, stop=stop)
-    task = _task_of(source, options)
-    module, network, constraints = task.module, task.network, task.constraints
-    schedule = _cut(task, run)
-    check_stages(network, schedule, constraints)
+@command(PipelineOptions)
+def pipeline(source: str | bytes, options: PipelineOptions, hooks: Hooks = NO_HOOKS) -> StagedModel:
+    """Cut a model into models for as many accelerators in a row, and run them against the whole.
+
+    Args:
+        source: The model: a path, "-" for standard input, or its bytes.
+        options: How it is cut; each option may be a keyword instead, as in ``pipeline(path, stages=2)``.
+        hooks: What is asked while it runs.
+
+    Raises:
+        MemschedError: The subclass and its message say which file, operator or option is at fault.
+    """
+    limits = limits_of(options, options.seed, options.workers, hooks.executor)
+    run = Run.of(limits, time.monotonic(), stop=hooks.stop, on_progress=hooks.on_progress)
+    asked = _read(source, options)
+    module, network, constraints = asked.module, asked.network, asked.constraints
+    schedule = _cut(asked, run)
     parts = figures(network, schedule.stages, options.stages, options.skips)
     check_rows(network, schedule, parts)
-    written, notes = _written(task, parts, run)
+    written, notes = _files(asked, parts, run)
     if options.balance == "memory":
-        schedule = _as_measured(schedule, written.segments, rewriting=not {"tile", "remat"}.isdisjoint(options.allow))
+        rewriting = asked.permits("tile") or asked.permits("remat")
+        schedule = _as_measured(schedule, written.segments, rewriting=rewriting)
         check_stages(network, schedule, constraints)
+    timed = asked.timed
     simulation = simulate(
-        task.timed.network,
+        timed.network,
         schedule,
-        task.timed.rules,
+        timed.rules,
         skips=options.skips,
         activations=[segment.arena for segment in written.segments],
-        computing=task.timed.computing,
+        computing=timed.computing,
     )
     return StagedModel(
         module=module,
-        target=task.rules,
+        target=asked.rules,
         network=network,
         constraints=constraints,
-        scheduler=options.scheduler,
-        balance=options.balance,
-        profile=options.profile,
+        options=options,
         schedule=schedule,
         figures=parts,
         simulation=simulation,
-        baseline=_baseline(task.timed.network, schedule, constraints, task.timed.rules),
+        baseline=_baseline(timed.network, schedule, constraints, timed.rules),
         segments=written.segments,
         annotated=capability(module, Stages).annotate_stages(module, schedule.stages) if options.annotate else None,
         verification=written.verification,
         notes=(*notes, *written.notes),
         interrupted=run.stop(),
-        seed=options.seed,
-        seconds=run.elapsed(),
+        seconds=time.monotonic() - run.started,
     )
 
 
-def _task_of(source: str | bytes, options: PipelineOptions) -> _PipelineTask:
+def _read(source: str | bytes, options: PipelineOptions) -> _CutRequest:
+    """Read a model for a row of accelerators, and check that it can be cut as the user wants it."""
     data, path = read_source(source)
     module = load_module(data, path, stated(options.input_shapes, options.dims))
     rules = load_target(options.target or _DEFAULT_TARGET)
@@ -267,65 +238,49 @@ def _task_of(source: str | bytes, options: PipelineOptions) -> _PipelineTask:
         options.children_together,
         options.skips,
     )
-    _check_request(network, constraints, options.scheduler, options.balance)
+    _check_request(network, constraints, options)
     timed = _TimedNetwork(network, rules.pipeline, "")
     if options.profile == "model":
         timed = _measured(network, rules.pipeline, kernel_seconds(module, data, seed=options.seed))
-    return _PipelineTask(data, module, rules, prepared, network, constraints, timed, options)
+    return _CutRequest(options, data, module, rules, prepared, network, constraints, timed, rules.pipeline)
 
 
-def _cut(task: _PipelineTask, run: Run) -> StageSchedule:
-    """Return the stages, found with a share of what ``run`` may take."""
-    options, effort, rules = task.options, task.options.effort, task.rules.pipeline
+def _cut(asked: _CutRequest, run: Run) -> StageSchedule:
+    """Return the stages, within their share of the run."""
+    effort = asked.options.effort
     share = run.again(run.until(_SCHEDULING_SHARE).limits)
     cutting = share.limits if effort is None else replace(share.limits, effort=_CUTTING_SHARE * effort)
     if effort is not None:
         share = run.within(_SCHEDULING_SHARE - _CUTTING_SHARE)
-    cost = _stage_memory(task.module.graph, task.prepared.target, share, reorder="reorder" in options.allow)
-    by_time = task.timed if options.balance == "time" or rules is None else _TimedNetwork(task.network, rules, "")
-    schedule = _schedule(
-        by_time.network, task.constraints, options.scheduler, options.balance, by_time.rules, cutting, cost
-    )
+    graph = asked.module.graph
+    cost = _stage_memory(graph, asked.prepared.target, share, reorder=asked.permits("reorder"))
+    schedule = _schedule(asked, cutting, cost)
     # Only the orders of stages count what the search for the cut does: it gets the other half whole.
     if effort is not None:
         run.spend(_CUTTING_SHARE * effort)
+    check_stages(asked.network, schedule, asked.constraints)
     return schedule
 
 
-def _written(task: _PipelineTask, parts: Sequence[StageFigures], run: Run) -> tuple[StageFiles, tuple[str, ...]]:
-    """Return a file for each stage, rewritten as far as the files then do what the whole does, and notes."""
-    module, options = task.module, task.options
-    made = capability(module, Stages).cutter(module)
-    in_place = "inplace" in options.allow
+def _files(asked: _CutRequest, parts: tuple[StageFigures, ...], run: Run) -> tuple[StageFiles, tuple[str, ...]]:
+    """Return the stages' models, and notes on those that did not hold."""
+    options, module = asked.options, asked.module
+    permitted = permissions_of(options.allow, options.max_extra_macs)
+    within = run if options.effort is None else run.within(1 - _SCHEDULING_SHARE)
+    cut = CutStages(
+        module, capability(module, Stages).cutter(module), asked.network, parts, asked.rules, asked.permits("inplace")
+    )
 
     def files(permitted: Permissions, request: Request) -> StageFiles:
-        segments = tuple(
-            stage_file(
-                module, made, task.network, part, index, options.stages, task.rules, request, permitted, in_place
-            )
-            for index, part in enumerate(parts)
-        )
+        segments = tuple(stage_file(cut, index, request, permitted) for index in range(len(parts)))
         check_segments(module, [segment.segment for segment in segments])
         if not options.verify:
             return StageFiles(segments, None, ("verification was not asked for",))
         exact = not (permitted.tile or permitted.remat)
-        return StageFiles(segments, *run_in_order(task.data, module, segments, options.seed, exact=exact))
+        return StageFiles(segments, *run_in_order(asked.data, module, segments, options.seed, exact=exact))
 
-    permitted = Permissions("tile" in options.allow, "remat" in options.allow, extra_percent=options.max_extra_macs)
-    left = run.within(1 - _SCHEDULING_SHARE) if options.effort is not None else run
-    return first_that_holds(files, permitted, Request(left, "auto" if "reorder" in options.allow else "file"))
-
-
-class _TimedNetwork(FrozenValue, frozen=True):
-    """A network whose layers' multiply-accumulates take the time that ``rules`` say.
-
-    Attributes:
-        computing: What a simulation is to say of computing, where that is not what the rules say.
-    """
-
-    network: Network
-    rules: PipelineRules
-    computing: str
+    request = Request(within, "auto" if asked.permits("reorder") else "file")
+    return first_that_holds(files, permitted, request)
 
 
 def _measured(network: Network, rules: PipelineRules, seconds: Mapping[str, float]) -> _TimedNetwork:
@@ -359,36 +314,29 @@ def _named(network: Network, names: Sequence[str], option: str) -> tuple[int, ..
     return tuple(dict.fromkeys(found))
 
 
-def _check_request(network: Network, constraints: Constraints, scheduler: Scheduler, balance: Balance) -> None:
-    if constraints.stages < 1:
-        where = f"--stages {constraints.stages}"
-        raise UsageError("a pipeline has at least one stage", code="option-range", location=where)
-    if scheduler != "exact" and balance != "params":
-        problem = f"--scheduler {scheduler} balances parameters alone: --balance {balance} needs exact"
+def _check_request(network: Network, constraints: Constraints, options: PipelineOptions) -> None:
+    if options.scheduler != "exact" and options.balance != "params":
+        problem = f"--scheduler {options.scheduler} balances parameters alone: --balance {options.balance} needs exact"
         raise UsageError(problem, code="option-conflict")
     if (reason := explain(network, constraints)) is not None:
         raise UsageError(reason, code="no-such-stages")
 
 
-def _schedule(
-    network: Network,
-    constraints: Constraints,
-    scheduler: Scheduler,
-    balance: Balance,
-    rules: PipelineRules,
-    limits: Limits,
-    cost: StageMemory,
-) -> StageSchedule:
-    if scheduler == "respect":
+def _schedule(asked: _CutRequest, limits: Limits, cost: StageMemory) -> StageSchedule:
+    network, constraints, balance = asked.network, asked.constraints, asked.options.balance
+    if asked.options.scheduler == "respect":
         from memsched.pipeline import respect
 
         return respect.schedule(network, constraints, limits=limits)
-    if scheduler == "heuristic":
+    if asked.options.scheduler == "heuristic":
         from memsched.pipeline import heuristic
 
         return heuristic.schedule(network, constraints)
     from memsched.pipeline import exact
 
+    if balance == "time":
+        network = asked.timed.network
+    rules = asked.timed.rules if balance == "time" else asked.plain_rules
     return exact.schedule(network, constraints, balance=balance, rules=rules, limits=limits, cost=cost)
 
 

@@ -98,9 +98,9 @@ def report_of(staged: StagedModel, names: FileNames) -> Report[PipelineReport]:
             target=PipelineTarget(name=staged.target.name, description=staged.target.description),
             request=PipelineRequest(
                 stages=constraints.stages,
-                scheduler=staged.scheduler,
-                balance=staged.balance,
-                profile=staged.profile,
+                scheduler=staged.options.scheduler,
+                balance=staged.options.balance,
+                profile=staged.options.profile,
                 cut_at=tuple(layers[layer].name for layer in constraints.cut_after),
                 never_cut=tuple(layers[layer].name for layer in constraints.never_cut),
                 children_together=constraints.children_together,
@@ -117,7 +117,7 @@ def report_of(staged: StagedModel, names: FileNames) -> Report[PipelineReport]:
             else AnnotatedSection(path=names.annotated, sha256=hashlib.sha256(staged.annotated).hexdigest()),
             verification=None if staged.verification is None else verification_section(staged.verification),
             notes=(*staged.module.notes, *staged.notes, *([_ENDED_EARLY] if staged.interrupted else [])),
-            seed=staged.seed,
+            seed=staged.options.seed,
             seconds=round(staged.seconds, 3),
         )
     )
@@ -129,7 +129,7 @@ def _result(staged: StagedModel) -> PipelineResult:
     return PipelineResult(
         peak_parameters_bytes=largest,
         balanced=BalanceSection(
-            unit=staged.balance,
+            unit=staged.options.balance,
             largest=schedule.objective,
             lower_bound=schedule.lower_bound,
         ),

@@ -23,7 +23,7 @@ from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.values import Verification
 from memsched.targets.model import Target
 
-__all__ = ["SegmentFile", "StageFiles", "first_that_holds", "run_in_order", "stage_file"]
+__all__ = ["CutStages", "SegmentFile", "StageFiles", "first_that_holds", "run_in_order", "stage_file"]
 
 
 class SegmentFile(FrozenValue, frozen=True):
@@ -73,29 +73,37 @@ def first_that_holds(
     return files(whole, replace(request, solver="file")), tuple(one.told() for one in failures.found)
 
 
-def stage_file(
-    module: Module,
-    made: Cutter,
-    network: Network,
-    part: StageFigures,
-    index: int,
-    count: int,
-    target: Target,
-    request: Request,
-    permitted: Permissions,
-    in_place: bool,
-) -> SegmentFile:
+class CutStages(FrozenValue, frozen=True):
+    """A model with its stages.
+
+    Attributes:
+        parts: The stages.
+        target: The accelerator.
+        in_place: Whether outputs may take dying inputs' bytes.
+    """
+
+    module: Module
+    cutter: Cutter
+    network: Network
+    parts: tuple[StageFigures, ...]
+    target: Target
+    in_place: bool
+
+
+def stage_file(cut: CutStages, index: int, request: Request, permitted: Permissions) -> SegmentFile:
     """Return one stage's model, ordered for the least memory within its share of the time or the work."""
+    module, target, network = cut.module, cut.target, cut.network
+    part, count = cut.parts[index], len(cut.parts)
     segment = Segment(
         ops=part.layers,
         inputs=tuple(network.values[value].name for value in part.received_values),
         outputs=tuple(network.values[value].name for value in part.sent_values),
     )
     metadata = {"memsched.pipeline_stage": f"{index + 1}/{count}"}
-    data = made.cut(segment, metadata)
+    data = cut.cutter.cut(segment, metadata)
     options = capability(module, Stages).segment_options(module, segment)
     read = load_module(data, module.path, options)
-    prepared = prepare(read, target, in_place=in_place)
+    prepared = prepare(read, target, in_place=cut.in_place)
     # A share of the time that is left, or of all the work.
     share = 1 / (count if request.run.limits.time_limit is None else count - index)
     final = find(read, data, prepared, options, request.within(share), None, permitted)
@@ -114,7 +122,7 @@ def stage_file(
     if model != written.model:
         # What refuses other sizes keeps the inputs to the end.
         guarded = load_module(model, module.path, options)
-        placed = place(guarded, prepare(guarded, target, in_place=in_place), replace(request, solver="file"))
+        placed = place(guarded, prepare(guarded, target, in_place=cut.in_place), replace(request, solver="file"))
     return SegmentFile(model, segment, placed.plans[0], placed.allocation.arena)
 
 

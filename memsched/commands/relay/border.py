@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from memsched.commands.calls import Hooks
 from memsched.commands.optimize.optimize import optimize
-from memsched.commands.options import RelayOptions
+from memsched.commands.options import Options, RelayOptions
 from memsched.formats.capabilities import BorderRewrites
 from memsched.formats.files import load_module
 from memsched.formats.known import capability
-from memsched.formats.module import LoadOptions, Module
+from memsched.formats.module import Module
+from memsched.formats.stated_sizes import stated
 from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.planning.rewrite import restated
@@ -43,21 +45,18 @@ def as_cut(module: Module, data: bytes, options: RelayOptions, run: Run) -> CutM
     """
     if "io" not in options.allow:
         return CutModel(module, data)
-    result = optimize(
-        data,
+    in_one_file = Options(
         target=options.target or "tflm",
         time_limit=None if run.limits.time_limit is None else run.remaining(),
         effort=run.effort(),
-        solver="file",
         input_shapes=options.input_shapes,
         dims=options.dims,
         tflm_plan=False,
-        in_place="inplace" in options.allow,
-        io=True,
+        allow=[name for name in options.allow if name in {"inplace", "io"}],
         verify=False,
         seed=options.seed,
-        stop=run.stop,
     )
+    result = optimize(data, in_one_file, Hooks(stop=run.stop))
     run.spend(result.work)
     section = result.report.values.io
     if section is None or not section.applied:
@@ -65,5 +64,5 @@ def as_cut(module: Module, data: bytes, options: RelayOptions, run: Run) -> CutM
     changed = {(row.side, row.index) for row in section.changed}
     known = capability(module, BorderRewrites).borders(module).found
     borders = [one for one in known if (one.side, one.place) in changed]
-    stated = restated(LoadOptions(dict(options.input_shapes), dict(options.dims)), borders)
-    return CutModel(load_module(result.model, module.path, stated), result.model, borders, section)
+    sizes = restated(stated(options.input_shapes, options.dims), borders)
+    return CutModel(load_module(result.model, module.path, sizes), result.model, borders, section)

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from memsched.commands.calls import NO_HOOKS, Hooks, command, limits_of
 from memsched.commands.failures import Failures
+from memsched.commands.levels import BY_DEFAULT
 from memsched.commands.optimize.place import prepare
 from memsched.commands.options import RelayOptions
 from memsched.commands.relay.border import CutModel, as_cut
@@ -16,9 +18,10 @@ from memsched.errors import ModelError, RuntimeUnavailableError, UsageError, Ver
 from memsched.formats.capabilities import Stages
 from memsched.formats.files import load_module, read_source
 from memsched.formats.known import capability
-from memsched.formats.module import LoadOptions, Module
+from memsched.formats.module import Module
 from memsched.formats.segments import check_segments
 from memsched.formats.staging import STANDARD_STREAM
+from memsched.formats.stated_sizes import stated
 from memsched.frozen import FrozenValue
 from memsched.planning.orders import plan_module
 from memsched.planning.values import TargetModule
@@ -31,14 +34,14 @@ from memsched.runtimes.known import check_runner, runtime_of
 from memsched.runtimes.runtime import RelayRules, RelayRun
 from memsched.runtimes.segments import run_in_a_row
 from memsched.runtimes.special import applying
-from memsched.search.limits import Limits
-from memsched.search.progress import Progress
 from memsched.search.run import Run
 from memsched.targets.load import load_target
 from memsched.targets.model import Target
 from memsched.units import Percentage, parse_budget
 
 __all__ = ["RelayModel", "relay"]
+
+_DEFAULT = RelayOptions()
 
 _ORDER_SHARE = 0.1
 """Share of the time for the order of the whole model."""
@@ -144,42 +147,37 @@ class _Candidates(FrozenValue, frozen=True):
     finished: bool
 
 
-def relay(
-    source: str | bytes,
-    options: RelayOptions,
-    *,
-    stop: Callable[[], bool] | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> RelayModel:
+@command(RelayOptions)
+def relay(source: str | bytes, options: RelayOptions = _DEFAULT, hooks: Hooks = NO_HOOKS) -> RelayModel:
     """Cut a model into files that run one after the other in one block of memory, and run them against the whole.
 
     A limit of time is for all of that: the search leaves what verification is foreseen to take. Stages whose outputs
     differ make way for stages whose layers and border stay as they are.
 
+    Args:
+        source: The model: a path, "-" for standard input, or its bytes.
+        options: How it is cut; each option may be a keyword instead.
+        hooks: What is told and asked while it runs.
+
     Raises:
         MemschedError: The subclass and its message say which file, operator or option is at fault.
     """
-    plain = tuple(name for name in options.allow if name in {"reorder", "inplace"})
+    plain = tuple(name for name in options.allow if name in BY_DEFAULT)
     if plain == tuple(options.allow) or source == STANDARD_STREAM:
-        return _relay(source, options, stop, on_progress)
+        return _relay(source, options, hooks)
     failures = Failures()
     with failures.left_out("stages with rewritten layers or another border"):
-        return _relay(source, options, stop, on_progress)
-    found = _relay(source, dataclasses.replace(options, allow=plain), stop, on_progress)
+        return _relay(source, options, hooks)
+    found = _relay(source, dataclasses.replace(options, allow=plain), hooks)
     return dataclasses.replace(found, notes=(*(one.told() for one in failures.found), *found.notes))
 
 
-def _relay(
-    source: str | bytes,
-    options: RelayOptions,
-    stop: Callable[[], bool] | None,
-    on_progress: Callable[[Progress], None] | None,
-) -> RelayModel:
-    limits = Limits(None if options.effort is not None else options.time_limit, options.seed, effort=options.effort)
-    run = Run.of(limits, stop=stop, on_progress=on_progress)
+def _relay(source: str | bytes, options: RelayOptions, hooks: Hooks) -> RelayModel:
+    limits = limits_of(options, options.seed, executor=hooks.executor)
+    run = Run.of(limits, stop=hooks.stop, on_progress=hooks.on_progress)
     task = _task_of(source, options, run)
     module, rules = task.cut.module, task.rules
-    searching = run.until(1 - _share_to_end(module, options))
+    searching = run.until(1 - _share_to_end(module, options, limits.time_limit))
     found = _search(module, task.prepared, rules, options, searching, task.budget)
     best = found.best
     single = min(task.given, best.costs.needed((0, len(best.costs.cuts.order))))
@@ -237,7 +235,7 @@ class _RelayTask(FrozenValue, frozen=True):
 def _task_of(source: str | bytes, options: RelayOptions, run: Run) -> _RelayTask:
     asked = parse_budget(options.budget) if isinstance(options.budget, str) else options.budget
     data, path = read_source(source)
-    module = load_module(data, path, LoadOptions(dict(options.input_shapes), dict(options.dims)))
+    module = load_module(data, path, stated(options.input_shapes, options.dims))
     target = load_target(options.target or "tflm")
     rules = runtime_of(module, target).relay_rules()
     if rules is None:
@@ -281,15 +279,15 @@ def _rewriting(options: RelayOptions) -> bool:
     return bool({"tile", "remat"} & set(options.allow))
 
 
-def _share_to_end(module: Module, options: RelayOptions) -> float:
+def _share_to_end(module: Module, options: RelayOptions, time_limit: float | None) -> float:
     """Return the share of the time that is left for verification and for writing."""
-    if options.time_limit is None or options.effort is not None:
+    if time_limit is None:
         return 0.0
     inputs = [module.graphs[0].tensors[tensor].dtype for tensor in module.graphs[0].inputs]
     specials = applying([(dtype, False) for dtype in inputs if dtype in np.sctypeDict])
     runs = _RUNS_TO_VERIFY + _RUNS_PER_SPECIAL * len(specials) if options.verify else 0
     seconds = _SECONDS_TO_END + runs * sum(op.macs for op in module.graphs[0].ops) / _MACS_PER_SECOND
-    return min(_MOST_TO_VERIFY, seconds / max(options.time_limit, _SECONDS_TO_END))
+    return min(_MOST_TO_VERIFY, seconds / max(time_limit, _SECONDS_TO_END))
 
 
 def _search(

@@ -104,7 +104,7 @@ def relay_report(model: RelayModel, names: RelayNames) -> Report[RelayReport]:
                 pointer_bits=64 if model.rules.bits == 64 else 32,
             ),
             request=RelayRequest(
-                stages=options.stages, allow=options.allow, max_extra_macs_percent=options.max_extra_macs
+                stages=options.stages, allow=tuple(options.allow), max_extra_macs_percent=options.max_extra_macs
             ),
             result=_result(model),
             io=model.io,

@@ -7,8 +7,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from memsched.commands.calls import Hooks
+from memsched.commands.levels import ALLOWED, BY_DEFAULT
 from memsched.commands.optimize.optimize import optimize
-from memsched.commands.options import RelayOptions
+from memsched.commands.options import Options, RelayOptions
 from memsched.errors import MemschedError
 from memsched.formats.capabilities import Cutter, Stages
 from memsched.formats.known import capability
@@ -200,25 +202,22 @@ class RelayStageCosts:
         self.optimized.add(stage)
         options = capability(self.module, Stages).segment_options(self.module, known.segment)
         limits = run.limits
-        result = optimize(
-            cut.data,
+        known_names = ALLOWED if self.rewriting else BY_DEFAULT
+        asked = Options(
             target=self.options.target,
             budget=budget,
             time_limit=None if limits.time_limit is None else run.remaining(),
             effort=run.effort(),
-            solver="auto" if "reorder" in self.options.allow else "file",
             input_shapes=options.input_shapes,
             dims=options.dims,
             tflm_plan=self.options.tflm_plan,
-            in_place="inplace" in self.options.allow,
-            tile=self.rewriting and "tile" in self.options.allow,
-            remat=self.rewriting and "remat" in self.options.allow,
+            allow=[name for name in self.options.allow if name in known_names],
             max_extra_macs=self.options.max_extra_macs,
             verify=False,
             seed=limits.seed,
             workers=limits.workers,
-            stop=stop,
         )
+        result = optimize(cut.data, asked, Hooks(stop=stop))
         run.spend(result.work)
         found = StageFile(
             result.model,

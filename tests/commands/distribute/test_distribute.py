@@ -157,7 +157,7 @@ def late_inputs() -> bytes:
 @pytest.mark.parametrize("data", [late_inputs(), classifier(), *map(random_net, (1, 2, 5))])
 @pytest.mark.parametrize("method", ["single", "even"])
 def test_other_plans_are_those_that_the_methods_find(data: bytes, method: Literal["single", "even"]) -> None:
-    found = distribute(data, cluster_of(3), effort=0.5)
+    found = distribute(data, cluster=cluster_of(3), effort=0.5)
     order = [share.op for share in found.plan.shares]
     weights = found.models.writer.constant_bytes()
     refused = inexpressible(found.module.graph, dialect(found.module), weights)
@@ -172,18 +172,18 @@ def test_other_plans_are_those_that_the_methods_find(data: bytes, method: Litera
 
 def test_the_other_plan_on_one_device_is_on_one_that_has_the_memory() -> None:
     data, equal = classifier(), cluster_of(2)
-    needed = max(distribute(data, equal, method="single", effort=0.5).plan.memory)
+    needed = max(distribute(data, cluster=equal, method="single", effort=0.5).plan.memory)
     quick, slow = equal.devices
     small = replace(quick, memory=needed - 1)
     other = replace(slow, default=LinearTime(1e-6, 2e-9, 2e-10))
-    found = distribute(data, replace(equal, devices=(small, other)), effort=0.5)
+    found = distribute(data, cluster=replace(equal, devices=(small, other)), effort=0.5)
     assert found.single.fits
     assert found.single.memory[1] == needed
 
 
 def test_no_plan_is_written_that_makes_something_else_of_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def without_nan(*told: Any, **more: Any) -> Any:
-        *first, part = told
+    def without_nan(*told: Any) -> Any:
+        *first, part, how = told
 
         def changed(device: int, step: int) -> bytes:
             model = onnx.load_model_from_string(part(device, step))
@@ -196,11 +196,11 @@ def test_no_plan_is_written_that_makes_something_else_of_nan(tmp_path: Path, mon
             return bytes(model.SerializeToString())
 
         run: Any = execute
-        return run(*first, changed, **more)
+        return run(*first, changed, how)
 
     path = tmp_path / "net.onnx"
     path.write_bytes(IDENTITY)
-    plan = distribute(path, cluster_of(2), method="even", effort=1.0)
+    plan = distribute(path, cluster=cluster_of(2), method="even", effort=1.0)
     found = run_plan(plan)
     assert found.executed is not None
     assert tuple(report_of(found).data["run"]["special_values"]) == tuple(WORDS.values())

@@ -44,7 +44,7 @@ def shown(found: DistributedNetwork) -> Sequence[int]:
 @pytest.mark.parametrize("data", [classifier(), wide(), *map(random_net, (1, 2, 5))])
 @pytest.mark.parametrize("count", [2, 3])
 def test_processes_show_what_is_printed(data: bytes, count: int) -> None:
-    found = distribute(data, cluster_of(count), time_limit=2.0)
+    found = distribute(data, cluster=cluster_of(count), time_limit=2.0)
     for printed, measured in zip(found.memory, shown(found), strict=True):
         assert printed == pytest.approx(measured, rel=0.02)
 
@@ -110,15 +110,15 @@ def test_what_fits_fits_with_the_copies() -> None:
     """The first plan found counts less than this, and takes more: another one is looked for, or none is written."""
     data = (NETWORKS / "unetpp.onnx").read_bytes()
     cluster = cluster_of(4, memory=6_980_000)
-    found = distribute(data, cluster, effort=3.0)
+    found = distribute(data, cluster=cluster, effort=3.0)
     assert max(shown(found)) <= 6_980_000
-    even = distribute(data, cluster_of(4), method="even", effort=3.0)
+    even = distribute(data, cluster=cluster_of(4), method="even", effort=3.0)
     small = cluster_of(4, memory=max(even.memory) - 1)
     small = replace(small, devices=tuple(replace(one, memory=max(even.plan.memory) + 1) for one in small.devices))
     assert max(even.memory) < max(even.plan.memory)
-    assert distribute(data, small, method="even", effort=3.0).memory == even.memory
+    assert distribute(data, cluster=small, method="even", effort=3.0).memory == even.memory
     with pytest.raises(NoPlanFitsError):
-        distribute(data, cluster_of(4, memory=6_500_000), effort=3.0)
+        distribute(data, cluster=cluster_of(4, memory=6_500_000), effort=3.0)
 
 
 @pytest.mark.parametrize(("seed", "memory"), [(4, 9_168), (9, 17_075), (0, 10_507)])
@@ -133,7 +133,7 @@ def test_what_does_not_fit_on_a_board_is_not_tried_on_the_next_that_is_like_it(
         return found
 
     monkeypatch.setattr(distribute_module, "plan_in_best_order", recorded)
-    found = distribute(random_net(seed), cluster_of(3, memory=memory), effort=1.0)
+    found = distribute(random_net(seed), cluster=cluster_of(3, memory=memory), effort=1.0)
     assert max(found.memory) <= memory
     assert planned[0] == (0, 0, max(planned[0]))
     assert all(max(plan) < max(planned[0]) for plan in planned[1:])
@@ -144,7 +144,7 @@ def test_what_does_not_fit_on_a_board_is_not_tried_on_the_next_that_is_like_it(
 def test_what_comes_for_later_steps_lies_beside_what_is_dropped_in_this_one(seed: int) -> None:
     cluster = cluster_of(3)
     cluster = replace(cluster, router=replace(cluster.router, bandwidth=1e7, overlap=True))
-    found = distribute(random_net(seed), cluster, method="even", effort=0.2)
+    found = distribute(random_net(seed), cluster=cluster, method="even", effort=0.2)
     assert any(step.ahead for step in found.plan.steps)
     assert shown(found) == list(found.memory)
 
@@ -173,13 +173,16 @@ def computed_weights() -> bytes:
 
 @pytest.mark.parametrize("method", ["single", "even"])
 def test_constants_that_nodes_compute_are_counted(method: Method) -> None:
-    found = distribute(computed_weights(), cluster_of(2), method=method, effort=0.5)
+    found = distribute(computed_weights(), cluster=cluster_of(2), method=method, effort=0.5)
     assert shown(found) == list(found.memory)
 
 
 def test_no_plan_is_written_for_a_device_that_computed_constants_exceed() -> None:
-    needed = distribute(computed_weights(), cluster_of(1), effort=0.5)
+    needed = distribute(computed_weights(), cluster=cluster_of(1), effort=0.5)
     assert needed.memory[0] > needed.plan.memory[0]
     with fails("no-plan-fits", f"{needed.memory[0]:,} B"):
-        distribute(computed_weights(), cluster_of(1, memory=needed.memory[0] - 1), effort=0.5)
-    assert distribute(computed_weights(), cluster_of(1, memory=needed.memory[0]), effort=0.5).memory == needed.memory
+        distribute(computed_weights(), cluster=cluster_of(1, memory=needed.memory[0] - 1), effort=0.5)
+    assert (
+        distribute(computed_weights(), cluster=cluster_of(1, memory=needed.memory[0]), effort=0.5).memory
+        == needed.memory
+    )

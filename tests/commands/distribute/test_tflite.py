@@ -94,7 +94,7 @@ def test_layers_of_every_kind_are_divided(seed: int) -> None:
 
 @pytest.mark.parametrize(("name", "count"), [("micro_speech_quantized", 3), ("hello_world_int8", 2)])
 def test_processes_compute_and_show_what_is_printed(name: str, count: int, tmp_path: Path) -> None:
-    found = run_plan(distribute(MODELS / f"{name}.tflite", cluster_of(count), method="even", effort=1.0))
+    found = run_plan(distribute(MODELS / f"{name}.tflite", cluster=cluster_of(count), method="even", effort=1.0))
     assert found.executed is not None
     assert found.executed.equal
     shown = save_distributed(found, str(tmp_path / "out")).data["devices"]
@@ -104,7 +104,7 @@ def test_processes_compute_and_show_what_is_printed(name: str, count: int, tmp_p
 
 
 def test_operators_that_nobody_measures_calibrate_nothing() -> None:
-    found = distribute(MODELS / "hello_world_int8.tflite", cluster_of(2), method="even", effort=1.0)
+    found = distribute(MODELS / "hello_world_int8.tflite", cluster=cluster_of(2), method="even", effort=1.0)
     with fails("no-operator-times", "--calibrate", "litert"):
         run_plan(found, throttled="cores")
 
@@ -127,7 +127,7 @@ def transposed() -> bytes:
 def test_what_runtimes_round_otherwise_in_parts_is_not_divided(tmp_path: Path) -> None:
     path = tmp_path / "transposed.tflite"
     path.write_bytes(transposed())
-    found = run_plan(distribute(path, cluster_of(2), method="even", effort=1.0))
+    found = run_plan(distribute(path, cluster=cluster_of(2), method="even", effort=1.0))
     assert found.executed is not None
     assert found.executed.equal
 
@@ -146,7 +146,7 @@ def test_how_far_outputs_differ_is_said_as_it_is(
     """Integers have no share of a largest magnitude: they are equal, or they differ."""
     path = tmp_path / "transposed.tflite"
     path.write_bytes(transposed())
-    found = distribute(path, cluster_of(2), method="even", effort=1.0)
+    found = distribute(path, cluster=cluster_of(2), method="even", effort=1.0)
     run = DistributedRun(cast("ClusterRun", None), False, absolute, relative, None)
     monkeypatch.setattr("memsched.commands.distribute.distribute.execute", lambda *_, **__: run)
     with fails("outputs-differ", about) as caught:

@@ -53,7 +53,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def found(data: bytes, workers: int, **options: Any) -> tuple[bytes, Any]:
     """The model with layers in pieces, and its report."""
-    done = memsched.optimize(data, verify=False, tile=True, max_extra_macs=15.0, workers=workers, **options)
+    done = memsched.optimize(data, verify=False, level=2, max_extra_macs=15.0, workers=workers, **options)
     return done.model, without_seconds(done.report.data)
 
 
@@ -98,7 +98,9 @@ def test_an_end_asked_for_ends_all_processes_with_the_best_so_far(made: list[str
     def stop() -> bool:
         return len(made) > 3
 
-    done = memsched.optimize(MOBILENET, verify=False, tile=True, max_extra_macs=15.0, workers=2, effort=5.0, stop=stop)
+    done = memsched.optimize(
+        MOBILENET, verify=False, level=2, max_extra_macs=15.0, workers=2, effort=5.0, hooks=memsched.Hooks(stop=stop)
+    )
     assert done.interrupted
     assert done.report.values.tiling is not None
     assert done.report.values.tiling.applied
@@ -110,7 +112,7 @@ def test_an_end_asked_for_ends_all_processes_with_the_best_so_far(made: list[str
 
 
 def test_a_limit_of_time_holds(made: list[str]) -> None:
-    done = memsched.optimize(MOBILENET, verify=False, tile=True, max_extra_macs=15.0, workers=2, time_limit=3.0)
+    done = memsched.optimize(MOBILENET, verify=False, level=2, max_extra_macs=15.0, workers=2, time_limit=3.0)
     assert done.report.values.tiling is not None
     assert len(done.report.values.tiling.frontier) > 1
     assert not multiprocessing.active_children()

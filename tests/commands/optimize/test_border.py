@@ -22,6 +22,7 @@ from memsched.graph.model import Graph
 from memsched.runtimes.borders import BorderFormulas, told
 from tests.bordered_nets import Kind, bordered, bordered_net, two_inputs
 from tests.formats.tflite_builder import O, Sub, T, build, options, unpack
+from tests.permissions import allowed
 from tests.runtimes.tflm.interpreter import needs_tflm
 from tests.small_models import model_of
 from tests.suites import Draws
@@ -50,8 +51,11 @@ def plain_net(channels: Sequence[int] = (8, 8, 8, 8)) -> bytes:
     return build(Sub(tensors, ops, (0,), (current,)))
 
 
+IO = ("reorder", "inplace", "io")
+
+
 def run(data: bytes, target: str = "tflm", **more: Any) -> tuple[bytes, dict[str, Any]]:
-    done = memsched.optimize(data, target=target, io=True, effort=EFFORT, **more)
+    done = memsched.optimize(data, target=target, effort=EFFORT, **{"allow": IO, **more})
     return done.model, dict(done.report.data)
 
 
@@ -254,7 +258,7 @@ def test_without_operators_at_the_border_nothing_changes() -> None:
 
 def test_not_without_permission() -> None:
     given = bordered(plain_net(), [BOTH], [["quantize"]])
-    done = memsched.optimize(given, target="tflm", tile=True, remat=True, effort=EFFORT)
+    done = memsched.optimize(given, target="tflm", level=3, effort=EFFORT)
     values = done.report.data
     assert values["io"] is None
     module = load_module(done.model, "net.tflite", LoadOptions())
@@ -271,7 +275,9 @@ def test_a_budget_that_an_order_meets_asks_nothing_of_the_caller() -> None:
     budgets = [*range(required["bytes"] - 200, required["given_bytes"], 700), required["given_bytes"]]
     changed: list[bool] = []
     for budget in budgets:
-        done = memsched.optimize(given, target="tflm", io=True, tile=True, budget=budget, effort=EFFORT)
+        done = memsched.optimize(
+            given, target="tflm", allow=("reorder", "inplace", "tile", "io"), budget=budget, effort=EFFORT
+        )
         assert done.budget_met or not changed, "a larger budget fails where a smaller one succeeds"
         if done.budget_met:
             changed.append(done.report.data["io"] is not None and done.report.data["io"]["applied"])
@@ -284,7 +290,7 @@ def test_a_budget_that_an_order_meets_asks_nothing_of_the_caller() -> None:
 def test_pieces_and_loops_begin_at_the_new_input(target: str) -> None:
     given = bordered(plain_net((8, 32, 32, 4)), [BOTH], [["quantize"]])
     _, alone = run(given, target)
-    _, report = run(given, target, tile=True, remat=True, max_extra_macs=100.0, budget_for="activations")
+    _, report = run(given, target, allow=("all", "io"), max_extra_macs=100.0, budget_for="activations")
     assert_proven(report)
     assert report["io"]["applied"]
     assert report["tiling"]["applied"]
@@ -373,7 +379,9 @@ def test_onnx(casts: bool) -> None:
 def test_onnx_with_an_open_batch_stays_open() -> None:
     import onnx
 
-    done = memsched.optimize(onnx_net("N"), io=True, effort=EFFORT, dims={"N": 1}, order_guarantee="session")
+    done = memsched.optimize(
+        onnx_net("N"), allow=("reorder", "inplace", "io"), effort=EFFORT, dims={"N": 1}, order_guarantee="session"
+    )
     values = done.report.data
     assert values["io"]["applied"]
     assert values["verification"]["outputs_equal"]
@@ -387,7 +395,11 @@ def test_onnx_with_an_open_batch_stays_open() -> None:
 def test_onnx_whose_shape_is_stated(tile: bool) -> None:
     data = onnx_net(None)
     done = memsched.optimize(
-        data, io=True, tile=tile, effort=EFFORT, input_shapes={"x": (1, 16, 16, 4)}, order_guarantee="session"
+        data,
+        allow=allowed(io=True, tile=tile),
+        effort=EFFORT,
+        input_shapes={"x": (1, 16, 16, 4)},
+        order_guarantee="session",
     )
     assert done.report.data["io"]["applied"]
     assert done.report.data["verification"]["outputs_equal"]

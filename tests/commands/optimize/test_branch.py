@@ -30,7 +30,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def optimized(path: Path) -> OptimizeResult:
-    return memsched.optimize(path, branch=True, max_slowdown=None, effort=0.1)
+    return memsched.optimize(path, allow=("reorder", "inplace", "branch"), max_slowdown=None, effort=0.1)
 
 
 def rows_of(result: OptimizeResult) -> tuple[SessionRow, SessionRow]:
@@ -103,12 +103,12 @@ def test_small_models_stay_as_they_are(tmp_path: Path) -> None:
 
 def test_what_is_for_other_sessions_is_refused(given: Path) -> None:
     with fails("other-format", "--allow branch"):
-        memsched.optimize(TFLITE, branch=True)
+        memsched.optimize(TFLITE, allow=("reorder", "inplace", "branch"))
     with fails("option-conflict", "--allow branch", "--order-guarantee session"):
-        memsched.optimize(given, branch=True, order_guarantee="session")
+        memsched.optimize(given, allow=("reorder", "inplace", "branch"), order_guarantee="session")
     with fails("option-conflict", "--allow branch", "--no-verify"):
-        memsched.optimize(given, branch=True, verify=False)
+        memsched.optimize(given, allow=("reorder", "inplace", "branch"), verify=False)
     with fails("option-conflict", "--session", "branch"):
-        memsched.optimize(given, branch=True, session="default")
+        memsched.optimize(given, allow=("reorder", "inplace", "branch"), session="default")
     with fails("option-conflict", "--dim", "--allow branch"):
-        memsched.optimize(given, branch=True, dims={"N": (1, 8)})
+        memsched.optimize(given, allow=("reorder", "inplace", "branch"), dims={"N": (1, 8)})

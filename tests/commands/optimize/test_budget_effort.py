@@ -8,6 +8,7 @@ import pytest
 
 import memsched
 from tests.commands.optimize.test_choose import both, convolutions, skip_connection
+from tests.permissions import allowed
 from tests.tiling.random_nets import onnx_net, tflite_net
 
 NETWORKS: dict[str, tuple[Callable[[], bytes], str]] = {
@@ -22,7 +23,7 @@ NETWORKS: dict[str, tuple[Callable[[], bytes], str]] = {
 def optimized(data: bytes, effort: float, budget: int | None, permitted: str) -> memsched.OptimizeResult:
     tile, remat = "tile" in permitted, "remat" in permitted
     return memsched.optimize(
-        data, effort=effort, budget=budget, tile=tile, remat=remat, max_extra_macs=60.0, verify=False
+        data, effort=effort, budget=budget, allow=allowed(tile=tile, remat=remat), max_extra_macs=60.0, verify=False
     )
 
 

@@ -12,7 +12,7 @@ def test_what_is_computed_again_is_cut() -> None:
     data = onnx_model(1)
     # What a session without options needs depends on what the runtime fuses.
     result = memsched.optimize(
-        data, tile=True, remat=True, max_extra_macs=100.0, max_slowdown=None, effort=0.6, order_guarantee="session"
+        data, level=3, max_extra_macs=100.0, max_slowdown=None, effort=0.6, order_guarantee="session"
     )
     report = result.report.data
     assert report["tiling"]["applied"]
@@ -33,9 +33,7 @@ def test_what_is_computed_again_is_cut() -> None:
 
 def test_several_turns_add_up() -> None:
     data = onnx_model(12)
-    result = memsched.optimize(
-        data, tile=True, remat=True, max_extra_macs=100.0, max_slowdown=None, effort=0.6, verify=False
-    )
+    result = memsched.optimize(data, level=3, max_extra_macs=100.0, max_slowdown=None, effort=0.6, verify=False)
     report = result.report.data
     parts = [report["tiling"], report["remat"]]
     assert all(part["applied"] and part["extra_macs"] > 0 for part in parts)

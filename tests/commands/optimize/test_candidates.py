@@ -120,14 +120,7 @@ def test_a_budget_is_looked_for_a_few_times_each_at_a_lower_peak() -> None:
 
 def required(data: bytes, target: str, budget: int | None) -> tuple[int, bool]:
     result = memsched.optimize(
-        data,
-        target=target,
-        budget=budget,
-        tile=True,
-        max_extra_macs=50.0,
-        verify=False,
-        time_limit=None,
-        solver="greedy",
+        data, target=target, budget=budget, level=2, max_extra_macs=50.0, verify=False, time_limit=None, solver="greedy"
     )
     section = result.report["budget"]
     if section is not None:
@@ -174,7 +167,7 @@ def in_onnxruntime(
     return memsched.optimize(
         data,
         budget=budget,
-        tile=True,
+        level=2,
         max_extra_macs=50.0,
         max_slowdown=None,
         order_guarantee=guarantee,

@@ -56,7 +56,9 @@ def convolutions() -> bytes:
 def test_a_value_is_computed_again_where_that_is_permitted() -> None:
     data = skip_connection()
     kept = memsched.optimize(data, effort=3)
-    again = memsched.optimize(data, effort=3, remat=True, max_extra_macs=50.0, order_guarantee="session")
+    again = memsched.optimize(
+        data, effort=3, allow=("reorder", "inplace", "remat"), max_extra_macs=50.0, order_guarantee="session"
+    )
     assert kept.report["result"]["peak_bytes"] >= 3 * UNIT
     assert again.report["result"]["peak_bytes"] < 2 * UNIT + 64
     assert again.report["remat"]["applied"]
@@ -70,13 +72,15 @@ def test_a_value_is_computed_again_where_that_is_permitted() -> None:
 
 @pytest.mark.parametrize("most", [15.0, 50.0])
 def test_without_a_time_limit_effort_ends_the_search(most: float) -> None:
-    result = memsched.optimize(skip_connection(), time_limit=None, remat=True, max_extra_macs=most, verify=False)
+    result = memsched.optimize(
+        skip_connection(), time_limit=None, allow=("reorder", "inplace", "remat"), max_extra_macs=most, verify=False
+    )
     assert result.report["remat"]["finished"]
 
 
 def test_layers_are_cut_where_that_is_permitted() -> None:
     data = convolutions()
-    result = memsched.optimize(data, effort=3, tile=True, order_guarantee="session")
+    result = memsched.optimize(data, effort=3, level=2, order_guarantee="session")
     assert result.report["tiling"]["applied"]
     assert result.report["result"]["peak_bytes"] < result.report["baselines"]["file_order"]["peak_bytes"] / 2
     assert 0 <= result.report["result"]["extra_macs_percent"] <= 15
@@ -100,20 +104,22 @@ def test_pieces_cross_a_resize_whose_corners_meet() -> None:
         helper.make_node("Conv", ["b", "w2"], ["y"], "y", pads=[1, 1, 1, 1]),
     ]
     data = model_of(nodes, [floats("x", [1, 2, 33, 33])], [floats("y", [1, 2, 65, 65])], weights)
-    result = memsched.optimize(data, effort=2, tile=True, max_slowdown=None, order_guarantee="session")
+    result = memsched.optimize(data, effort=2, level=2, max_slowdown=None, order_guarantee="session")
     assert any({"a", "b"} <= set(group["ops"]) for group in result.report["tiling"]["groups"])
     assert result.report["result"]["peak_bytes"] < result.report["baselines"]["file_order"]["peak_bytes"] / 2
     assert result.verification is not None
     assert result.verification.outputs_equal
 
 
-@pytest.mark.parametrize(("data", "allowed"), [("convolutions", {"tile": True}), ("skip_connection", {"remat": True})])
-def test_while_layers_are_rewritten_no_bound_is_told(data: str, allowed: dict[str, bool]) -> None:
+@pytest.mark.parametrize(("data", "name"), [("convolutions", "tile"), ("skip_connection", "remat")])
+def test_while_layers_are_rewritten_no_bound_is_told(data: str, name: str) -> None:
     """What is proven of the given model's orders is no bound for other layers: they get below it."""
     told: list[Progress] = []
     source = {"convolutions": convolutions, "skip_connection": skip_connection}[data]()
-    permitted: dict[str, Any] = {**allowed, "max_extra_macs": 50.0}
-    found = memsched.optimize(source, effort=3, on_progress=told.append, verify=False, **permitted)
+    permitted: dict[str, Any] = {"allow": ("reorder", "inplace", name), "max_extra_macs": 50.0}
+    found = memsched.optimize(
+        source, effort=3, hooks=memsched.Hooks(on_progress=told.append), verify=False, **permitted
+    )
     bounds = {one.lower_bound for one in told if one.lower_bound is not None}
     assert bounds
     assert any(one.lower_bound is None for one in told)
@@ -126,13 +132,13 @@ def test_while_layers_are_rewritten_no_bound_is_told(data: str, allowed: dict[st
 def test_with_a_budget_the_first_that_fits_is_taken() -> None:
     data = convolutions()
     file_peak = memsched.optimize(data, effort=2, verify=False).report["result"]["arena_bytes"]
-    generous = memsched.optimize(data, effort=2, tile=True, remat=True, budget=file_peak, verify=False)
+    generous = memsched.optimize(data, effort=2, level=3, budget=file_peak, verify=False)
     assert (generous.report["tiling"], generous.report["remat"], generous.budget_met) == (None, None, True)
-    tight = memsched.optimize(data, effort=3, tile=True, remat=True, budget=file_peak // 2, verify=False)
+    tight = memsched.optimize(data, effort=3, level=3, budget=file_peak // 2, verify=False)
     assert tight.budget_met
     assert tight.report["tiling"]["applied"]
     assert tight.report["remat"] is None
-    impossible = memsched.optimize(data, effort=3, tile=True, remat=True, budget=100, verify=False)
+    impossible = memsched.optimize(data, effort=3, level=3, budget=100, verify=False)
     assert not impossible.budget_met
     assert impossible.report["result"]["arena_bytes"] < file_peak
 
@@ -155,8 +161,8 @@ def test_pieces_and_repetitions_go_together() -> None:
     ]
     shape = [1, 2, SIDE, SIDE]
     data = model_of(nodes, [floats("x", shape)], [floats("y", shape)], weights)
-    tiled = memsched.optimize(data, effort=3, tile=True, max_extra_macs=60.0, order_guarantee="session")
-    both = memsched.optimize(data, effort=3, tile=True, remat=True, max_extra_macs=60.0, order_guarantee="session")
+    tiled = memsched.optimize(data, effort=3, level=2, max_extra_macs=60.0, order_guarantee="session")
+    both = memsched.optimize(data, effort=3, level=3, max_extra_macs=60.0, order_guarantee="session")
     assert both.report["tiling"]["applied"]
     assert both.report["remat"]["applied"]
     assert both.report["result"]["arena_bytes"] < tiled.report["result"]["arena_bytes"]
@@ -172,7 +178,7 @@ def test_the_same_bytes_come_out_each_time(tmp_path: Path) -> None:
     path.write_bytes(convolutions())
     code = (
         "import memsched, hashlib, sys;"
-        f"r = memsched.optimize({str(path)!r}, time_limit=None, tile=True, verify=False);"
+        f"r = memsched.optimize({str(path)!r}, time_limit=None, level=2, verify=False);"
         "print(hashlib.sha256(r.model).hexdigest())"
     )
     seen = set()
@@ -188,11 +194,11 @@ def test_outputs_that_differ_too_far_name_what_was_rewritten(monkeypatch: pytest
     wrong = Verification("onnxruntime 0", 3, False, 0.5, None, None, None, "outputs differ", relative_error=0.25)
     monkeypatch.setattr(finish, "verify_written", lambda *_, **__: (wrong, ()))
     with fails("outputs-differ", "(tile)", "onnxruntime 0", "2.5e-01", "1e-05") as caught:
-        memsched.optimize(convolutions(), tile=True, effort=2)
+        memsched.optimize(convolutions(), level=2, effort=2)
     assert isinstance(caught.value, OutputsDifferError)
     assert caught.value.report["verification"]["relative_error"] == 0.25
     with fails("outputs-differ", "(remat)"):
-        memsched.optimize(skip_connection(), remat=True, max_extra_macs=50.0, effort=3)
+        memsched.optimize(skip_connection(), allow=("reorder", "inplace", "remat"), max_extra_macs=50.0, effort=3)
     with fails("outputs-differ", "reorder") as caught:
         memsched.optimize(branches(), effort=2)
     assert isinstance(caught.value, OutputsDifferError)
@@ -203,7 +209,7 @@ def test_outputs_that_differ_too_far_name_what_was_rewritten(monkeypatch: pytest
 @pytest.mark.parametrize("percent", [-1.0, 10_001.0, 1e308, float("inf"), float("nan")])
 def test_a_limit_of_work_that_is_no_percentage(percent: float) -> None:
     with fails("option-range", "--max-extra-macs", "10,000"):
-        memsched.optimize(convolutions(), tile=True, max_extra_macs=percent)
+        memsched.optimize(convolutions(), level=2, max_extra_macs=percent)
 
 
 def both() -> bytes:
@@ -234,7 +240,7 @@ def test_a_larger_budget_never_costs_more(make: Callable[[], bytes]) -> None:
     costs = []
     for share in (20, 50, 80, 100):
         report = memsched.optimize(
-            data, budget=given * share // 100, tile=True, remat=True, max_extra_macs=100.0, effort=0.5, verify=False
+            data, budget=given * share // 100, level=3, max_extra_macs=100.0, effort=0.5, verify=False
         ).report
         tiling, remat = report["tiling"], report["remat"]
         extra = (tiling or {}).get("extra_macs_percent", 0) + (remat or {}).get("extra_work_percent", 0)

@@ -88,7 +88,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float | None]
 
 def test_tiles_are_written_for_interpreters_without_delegates_alone() -> None:
     data = convolutions()
-    default = optimized(data, tile=True)
+    default = optimized(data, level=2)
     section = section_of(default)
     assert default.model == data
     assert section is not None
@@ -96,7 +96,7 @@ def test_tiles_are_written_for_interpreters_without_delegates_alone() -> None:
     best = section.refused[0]
     assert best.memory.private_bytes > section.given.private_bytes + 100_000
     assert best.arena_bytes < section.arena_bytes
-    builtin = optimized(data, tile=True, target="litert-builtin")
+    builtin = optimized(data, level=2, target="litert-builtin")
     assert builtin.model != data
     assert builtin.report.values.result.required_bytes == best.arena_bytes
     assert section_of(builtin) is None
@@ -159,9 +159,9 @@ def most_operators(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]
 
 def test_fewer_tiles_are_written_where_more_cost_more(most_operators: Callable[[int], list[int]]) -> None:
     data = _tiled_branches()
-    builtin = optimized(data, tile=True, target="litert-builtin").report.values
+    builtin = optimized(data, level=2, target="litert-builtin").report.values
     seen = most_operators(30)
-    result = optimized(data, tile=True)
+    result = optimized(data, level=2)
     report = result.report.values
     assert result.model != data
     assert all(2 * (after - 5) <= before - 5 for before, after in itertools.pairwise(seen))
@@ -184,7 +184,7 @@ def test_no_other_file_is_tried_when_the_time_is_up(
     data = _tiled_branches()
     seen = most_operators(0)
     monkeypatch.setattr(Run, "remaining", lambda _: 0.0 if seen else math.inf)
-    result = memsched.optimize(data, time_limit=1000.0, effort=1.0, tile=True)
+    result = memsched.optimize(data, time_limit=1000.0, effort=1.0, level=2)
     assert len(seen) == 1
     assert result.model == data
 
@@ -192,7 +192,7 @@ def test_no_other_file_is_tried_when_the_time_is_up(
 def test_layers_stay_whole_where_tiles_cost_more(most_operators: Callable[[int], list[int]]) -> None:
     data = _tiled_branches()
     seen = most_operators(5)
-    result = optimized(data, tile=True)
+    result = optimized(data, level=2)
     report = result.report.values
     assert result.model != data
     assert report.tiling is None

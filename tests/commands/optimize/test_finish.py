@@ -15,9 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import memsched
 from memsched.cli.main import main
-from memsched.commands.levels import LONG_SEARCH
+from memsched.commands.calls import seconds_of
 from memsched.commands.optimize import finish, judged_sessions, named_sessions
-from memsched.commands.options import OptimizeOptions
+from memsched.commands.options import Options
 from memsched.commands.verify import verify_written
 from memsched.report.values.optimize import OptimizeReport
 from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
@@ -68,9 +68,9 @@ def test_no_process_is_measured_when_the_time_left_would_not_do(path: Path, monk
     assert judged_sessions._NO_TIME in report.notes
 
 
-@pytest.mark.parametrize("limit", [OptimizeOptions().time_limit, LONG_SEARCH])
+@pytest.mark.parametrize("options", [Options(), Options(level=3, effort=0.3)])
 def test_a_limit_that_nobody_named_is_the_search_s_alone(
-    limit: float, path: Path, monkeypatch: pytest.MonkeyPatch
+    options: Options, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LEAST, 0)
     monkeypatch.setattr(judged_sessions, "SESSIONS", math.inf)
@@ -81,8 +81,11 @@ def test_a_limit_that_nobody_named_is_the_search_s_alone(
         return ()
 
     monkeypatch.setattr(judged_sessions, "measured_sessions", sessions)
-    assert judged_sessions._NO_TIME not in memsched.optimize(path, time_limit=limit).report.values.notes
+    assert judged_sessions._NO_TIME not in memsched.optimize(path, options).report.values.notes
     assert measured
+    # The same limit, named.
+    named = replace(options, time_limit=seconds_of(options))
+    assert judged_sessions._NO_TIME in memsched.optimize(path, named).report.values.notes
 
 
 @pytest.mark.quick
@@ -141,7 +144,7 @@ def test_the_summary_names_the_sessions(
 
 def test_the_suggested_commands_do_what_they_say(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     worse(monkeypatch, MUCH, MUCH + 1)
-    result = memsched.optimize(path, words=("optimize", str(path)))
+    result = memsched.optimize(path, hooks=memsched.Hooks(words=("optimize", str(path))))
     rows = result.report.values.suggestions
     assert rows
     assert [row.requirement_bytes for row in rows] == sorted(row.requirement_bytes for row in rows)
@@ -159,7 +162,7 @@ def test_a_file_that_needs_more_than_sessions_without_options_is_not_suggested(
     commands = {}
     for before in (1_000, MUCH):
         worse(monkeypatch, before, before + 1)
-        rows = memsched.optimize(path, words=("optimize", str(path))).report.values.suggestions
+        rows = memsched.optimize(path, hooks=memsched.Hooks(words=("optimize", str(path)))).report.values.suggestions
         commands[before] = [row.command for row in rows if "--order-guarantee session" in row.command]
         monkeypatch.undo()
     assert not commands[1_000]
@@ -179,9 +182,9 @@ def test_nothing_is_suggested_by_figures_that_do_not_hold(path: Path, monkeypatc
 
     monkeypatch.setattr(finish, "verify_written", said)
     words = ("optimize", str(path))
-    assert memsched.optimize(path, words=words).report.values.suggestions
+    assert memsched.optimize(path, hooks=memsched.Hooks(words=words)).report.values.suggestions
     share = 1.5
-    assert not memsched.optimize(path, words=words).report.values.suggestions
+    assert not memsched.optimize(path, hooks=memsched.Hooks(words=words)).report.values.suggestions
 
 
 def test_what_was_measured_stands_beside_what_is_required(path: Path) -> None:
@@ -206,7 +209,9 @@ def test_suggested_sessions_are_permitted_what_they_take(path: Path, monkeypatch
     worse(monkeypatch, MUCH, MUCH + 1)
     monkeypatch.setattr(named_sessions, "required_as_given", lambda *_: Requirement(1 << 20))
     words = ("optimize", str(path), "--allow", "reorder,inplace,fuse,io")
-    rows = memsched.optimize(path, fuse=True, io=True, words=words).report.values.suggestions
+    rows = memsched.optimize(
+        path, allow=("reorder", "inplace", "fuse", "io"), hooks=memsched.Hooks(words=words)
+    ).report.values.suggestions
     assert {"--session" in row.command: "fuse,io" in row.command for row in rows} == {True: False, False: True}
 
 
@@ -267,7 +272,9 @@ def test_a_file_of_what_is_executed_is_named_where_its_process_takes_less(
     rows = {(row.file, row.execution_order): row.process_bytes for row in result.report.values.sessions}
     assert rows["written", "file"] == pytest.approx(first["process_bytes"], rel=0.05)
     # Who names a session is told of no other.
-    named = memsched.optimize(file, order_guarantee="session", effort=0.1, words=("optimize", str(file)))
+    named = memsched.optimize(
+        file, order_guarantee="session", effort=0.1, hooks=memsched.Hooks(words=("optimize", str(file)))
+    )
     assert not [row for row in named.report.values.suggestions if "--session" in row.command]
 
 
@@ -300,7 +307,9 @@ def test_the_least_of_several_processes_says_what_is_gained(
         return MeasuredSession(1_000, size, size, 0.01, None if beside is None else ratio)
 
     monkeypatch.setattr(OnnxRuntimeSessions, "measure", told)
-    rows = memsched.optimize(file, effort=0.1, words=("optimize", str(file))).report.values.suggestions
+    rows = memsched.optimize(
+        file, effort=0.1, hooks=memsched.Hooks(words=("optimize", str(file)))
+    ).report.values.suggestions
     found = [row for row in rows if row.process_bytes is not None]
     if named is None:
         assert not found

@@ -47,12 +47,14 @@ def frontier(data: bytes, **more: Any) -> list[dict[str, Any]]:
 
 
 def test_a_value_computed_again() -> None:
-    steps = frontier(skip_connection(), tile=False)
+    steps = frontier(skip_connection(), allow=("reorder", "inplace", "remat"))
     assert [step["how"] for step in steps] == ["order", "remat"]
     assert steps[0]["peak_bytes"] >= 3 * UNIT > steps[1]["peak_bytes"]
     assert steps[1]["extra_work_percent"] > 0
     # Optimising reaches what the frontier says.
-    done = memsched.optimize(skip_connection(), effort=2, remat=True, max_extra_macs=50.0, verify=False)
+    done = memsched.optimize(
+        skip_connection(), effort=2, allow=("reorder", "inplace", "remat"), max_extra_macs=50.0, verify=False
+    )
     assert done.report["result"]["peak_bytes"] == steps[1]["peak_bytes"]
     assert done.report["remat"]["extra_work_percent"] == steps[1]["extra_work_percent"]
 
@@ -78,7 +80,7 @@ def test_only_what_is_permitted() -> None:
 
 
 def test_a_frontier_that_is_stopped_has_the_order() -> None:
-    report = memsched.analyze(convolutions(), frontier=True, stop=lambda: True).report
+    report = memsched.analyze(convolutions(), frontier=True, hooks=memsched.Hooks(stop=lambda: True)).report
     assert [step["how"] for step in report["frontier"]] == ["order"]
     assert report["result"]["interrupted"]
     assert any("ended early" in note for note in report["notes"])

@@ -53,7 +53,7 @@ def gated(layers: int = 2, batch: int | str = 1, wide: int = 1, end: bool = Fals
 
 
 def run(data: bytes, **more: Any) -> memsched.OptimizeResult:
-    return memsched.optimize(data, fuse=True, effort=EFFORT, **more)
+    return memsched.optimize(data, allow=("reorder", "inplace", "fuse"), effort=EFFORT, **more)
 
 
 def types(data: bytes) -> list[str]:
@@ -152,8 +152,8 @@ def test_a_model_without_chains_has_an_empty_section() -> None:
 
 def test_pieces_begin_at_whole_activations() -> None:
     data = gated(2, wide=8)
-    pieces = memsched.optimize(data, tile=True, effort=1, order_guarantee="session")
-    both = memsched.optimize(data, tile=True, fuse=True, effort=1, order_guarantee="session")
+    pieces = memsched.optimize(data, level=2, effort=1, order_guarantee="session")
+    both = memsched.optimize(data, allow=("reorder", "inplace", "tile", "fuse"), effort=1, order_guarantee="session")
     assert both.report["chains"]["applied"]
     assert both.report["tiling"]["applied"]
     assert both.report["requirement"]["bytes"] < pieces.report["requirement"]["bytes"]
@@ -175,7 +175,7 @@ def test_the_graph_that_a_session_executes_has_them_already() -> None:
     with fails("option-conflict", "--session", "fuse", "--allow"):
         run(gated(), session="default")
     with fails("option-conflict", "--session", "io", "--allow"):
-        memsched.optimize(gated(), io=True, session="default")
+        memsched.optimize(gated(), allow=("reorder", "inplace", "io"), session="default")
 
 
 def test_tflite_models_have_none() -> None:
@@ -183,7 +183,7 @@ def test_tflite_models_have_none() -> None:
 
     tensors = [T(name, (1, 8)) for name in ("x", "g", "y")]
     data = build(Sub(tensors, [O("LOGISTIC", (0,), (1,)), O("MUL", (0, 1), (2,))], (0,), (2,)))
-    result = memsched.optimize(data, fuse=True, effort=EFFORT, verify=False)
+    result = memsched.optimize(data, allow=("reorder", "inplace", "fuse"), effort=EFFORT, verify=False)
     assert result.model == data
     assert not result.report["chains"]["applied"]
 

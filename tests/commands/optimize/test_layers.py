@@ -9,6 +9,7 @@ import pytest
 import memsched
 from memsched.report.values.layers import LayerFigures
 from memsched.report.values.optimize import OptimizeReport
+from tests.permissions import allowed
 from tests.small_models import branches
 
 PERSON = Path(__file__).parents[3] / "models" / "person_detect.tflite"
@@ -16,7 +17,7 @@ PERSON = Path(__file__).parents[3] / "models" / "person_detect.tflite"
 
 def optimized(*, tile: bool) -> OptimizeReport:
     result = memsched.optimize(
-        PERSON, target="tflm", tile=tile, free_pieces=False, verify=False, effort=3, budget_for="activations"
+        PERSON, target="tflm", allow=allowed(tile=tile), verify=False, effort=3, budget_for="activations"
     )
     return result.report.values
 

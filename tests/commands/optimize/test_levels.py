@@ -13,9 +13,10 @@ import pytest
 from onnx import helper, numpy_helper
 
 import memsched
+from memsched.commands.calls import seconds_of
 from memsched.commands.levels import LONG_SEARCH
 from memsched.commands.optimize import finish
-from memsched.commands.options import OptimizeOptions
+from memsched.commands.options import Options
 from memsched.commands.verify import verify_written
 from memsched.report.values.optimize import OptimizeReport
 from tests.formats.tflite_builder import MODELS
@@ -96,12 +97,12 @@ def test_layers_that_the_runtime_joins_with_what_quantises_them_stay_whole(path:
     report: OptimizeReport = memsched.optimize(path, order_guarantee="session").report.values
     assert report.tiling is None
     # Who permits it has them in pieces all the same.
-    report = memsched.optimize(path, order_guarantee="session", tile=True, effort=1).report.values
+    report = memsched.optimize(path, order_guarantee="session", level=2, effort=1).report.values
     assert report.tiling is not None
     assert report.tiling.applied
 
 
-@pytest.mark.parametrize("words", [{"free_pieces": False}, {"verify": False}, {"order_guarantee": "default"}])
+@pytest.mark.parametrize("words", [{"level": 0}, {"verify": False}, {"order_guarantee": "default"}])
 def test_they_are_left_out(path: Path, words: dict[str, Any]) -> None:
     report: OptimizeReport = memsched.optimize(path, **{"order_guarantee": "session"} | words).report.values
     assert report.tiling is None
@@ -128,7 +129,7 @@ def test_they_are_held_back_where_sessions_without_options_need_more(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen(monkeypatch, default_peak_before_bytes=50_000_000, default_peak_after_bytes=50_000_001)
-    result = memsched.optimize(path, words=("optimize", "net.onnx"))
+    result = memsched.optimize(path, hooks=memsched.Hooks(words=("optimize", "net.onnx")))
     report: OptimizeReport = result.report.values
     assert result.model == path.read_bytes()
     assert "memsched optimize net.onnx --order-guarantee session" in {one.command for one in report.suggestions}
@@ -164,10 +165,9 @@ def test_whole_arenas_gain_by_default(run: Run, tmp_path: Path) -> None:
     ],
 )
 def test_levels(words: dict[str, Any], permitted: set[str], free: bool) -> None:
-    keywords = OptimizeOptions(**words).keywords()
-    assert {name for name in ("tile", "remat", "fuse", "io") if keywords[name]} == set(permitted)
-    assert keywords["free_pieces"] is free
-    assert keywords["in_place"]
+    options = Options(**words)
+    assert set(options.permitted) == {"reorder", "inplace", *permitted}
+    assert options.free is free
 
 
 @pytest.mark.parametrize(
@@ -186,9 +186,9 @@ def test_what_contradicts_a_level_is_refused(run: Run, path: Path, words: list[s
 def test_long_searches_are_long(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known, limits = memsched.optimize, []
 
-    def noted(*args: Any, **keywords: Any) -> Any:
-        limits.append(keywords["time_limit"])
-        return known(*args, **keywords | {"time_limit": 0.0, "verify": False})
+    def noted(source: str, options: Options, hooks: memsched.Hooks) -> Any:
+        limits.append(seconds_of(options))
+        return known(source, replace(options, time_limit=0.0, verify=False), hooks)
 
     monkeypatch.setattr("memsched.commands.optimize.optimize.optimize", noted)
     for words in ([], ["-O3"], ["-O3", "--time-limit", "5"]):
@@ -198,7 +198,9 @@ def test_long_searches_are_long(run: Run, path: Path, monkeypatch: pytest.Monkey
 
 def test_suggested_lists_keep_what_is_permitted_by_default(path: Path) -> None:
     words = ("optimize", "net.onnx", "-O1", "-q")
-    rows = memsched.optimize(path, words=words, order_guarantee="session").report.values.suggestions
+    rows = memsched.optimize(
+        path, hooks=memsched.Hooks(words=words), order_guarantee="session"
+    ).report.values.suggestions
     for one in rows:
         assert "-O1" not in one.command
         assert "tile" in one.command

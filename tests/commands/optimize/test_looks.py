@@ -63,6 +63,6 @@ def test_more_work_requires_no_more() -> None:
     data = built("hrnet_w18_small_v1")
     required = []
     for effort in (6.0, 12.0):
-        report = memsched.optimize(data, effort=effort, tile=True, verify=False).report
+        report = memsched.optimize(data, effort=effort, level=2, verify=False).report
         required.append(report["requirement"]["bytes"] + report["requirement"]["structures_bytes"])
     assert required[1] <= required[0]

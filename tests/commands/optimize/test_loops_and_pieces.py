@@ -80,7 +80,7 @@ def _alone(data: bytes) -> list[int]:
 @needs_tflm
 def test_loops_and_pieces_together_need_less_than_either_alone() -> None:
     data = _stem_and_branches()
-    result = optimize(data, target="tflm", tile=True, max_extra_macs=_PERCENT, effort=12.0, time_limit=None)
+    result = optimize(data, target="tflm", level=2, max_extra_macs=_PERCENT, effort=12.0, time_limit=None)
     forms = {group["form"] for group in result.report["tiling"]["groups"]}
     assert forms == {"loop", "pieces"}
     required = result.report["requirement"]["bytes"]

@@ -79,7 +79,7 @@ def test_verify() -> None:
 
 
 def test_stop_keeps_what_was_found() -> None:
-    result = memsched.optimize(small_models.branches(), verify=False, stop=lambda: True)
+    result = memsched.optimize(small_models.branches(), verify=False, hooks=memsched.Hooks(stop=lambda: True))
     assert result.interrupted
     assert result.report["result"]["interrupted"] is True
     assert result.schedule.peak <= result.report["baselines"]["file_order"]["peak_bytes"]
@@ -87,7 +87,9 @@ def test_stop_keeps_what_was_found() -> None:
 
 def test_progress_is_told() -> None:
     stages: list[Any] = []
-    memsched.optimize(small_models.branches(), on_progress=stages.append, order_guarantee="session")
+    memsched.optimize(
+        small_models.branches(), hooks=memsched.Hooks(on_progress=stages.append), order_guarantee="session"
+    )
     assert stages[-1].stage == "verification"
     assert stages[0].best_peak >= stages[-1].best_peak >= stages[-1].lower_bound > 0
 

@@ -112,7 +112,11 @@ def test_the_report_says_what_was_measured(written: Path) -> None:
 
 def test_kernels_for_attention_are_tried_where_they_are_permitted(written: Path) -> None:
     result = memsched.optimize(
-        written / "net.onnx", dims={"length": (1, 1024)}, max_slowdown=None, fuse=True, effort=10
+        written / "net.onnx",
+        dims={"length": (1, 1024)},
+        max_slowdown=None,
+        allow=("reorder", "inplace", "fuse"),
+        effort=10,
     )
     section = result.report["blocks"]
     assert section["way"].startswith("attention by kernels")
@@ -346,8 +350,8 @@ def test_python_takes_a_pair(written: Path) -> None:
     for target in ("litert", "ideal", None):
         with fails("no-such-dimension"):
             memsched.optimize("models/person_detect.tflite", dims={"n": (1, 5)}, target=target)
-    wrong: list[dict[str, Any]] = [{"tile": True}, {"remat": True}, {"io": True}, {"max_extra_macs": 50.0}]
-    wrong += [{"budget_for": "arena"}, {"tflm_plan": True}, {"session": "default"}]
+    wrong: list[dict[str, Any]] = [{"allow": ("reorder", name)} for name in ("tile", "remat", "io")]
+    wrong += [{"max_extra_macs": 50.0}, {"budget_for": "arena"}, {"tflm_plan": True}, {"session": "default"}]
     for values in wrong:
         with fails("option-conflict", "--dim"):
             memsched.optimize(written / "net.onnx", dims={"length": (1, 8)}, **values)

@@ -14,9 +14,7 @@ from tests.tools.mixed_models import onnx_model
 @pytest.mark.parametrize("seed", [3, 9, 30])
 def test_pieces_and_repetitions_together_stay_within_what_is_permitted(seed: int) -> None:
     data, most = onnx_model(seed), 30.0
-    report = memsched.optimize(
-        data, effort=0.1, tile=True, remat=True, max_extra_macs=most, max_slowdown=None, verify=False
-    ).report
+    report = memsched.optimize(data, effort=0.1, level=3, max_extra_macs=most, max_slowdown=None, verify=False).report
     tiling, remat = report["tiling"], report["remat"]
     pieces = tiling["extra_macs_percent"] if tiling["applied"] else 0.0
     again = remat["extra_work_percent"] if remat["applied"] else 0.0

@@ -17,7 +17,7 @@ from memsched.search.run import Run
 from tests.commands.optimize.test_choose import convolutions, skip_connection
 from tests.tiling.random_nets import onnx_net, tflite_net
 
-REWRITES: dict[str, Any] = {"tile": True, "remat": True, "max_extra_macs": 100.0, "budget": 1}
+REWRITES: dict[str, Any] = {"allow": ("all",), "max_extra_macs": 100.0, "budget": 1}
 
 
 def request(end: float, *, stopped: bool = False) -> Request:
@@ -49,7 +49,11 @@ def test_a_share_of_the_time_does_not_move_the_end_of_the_run() -> None:
 def test_a_search_may_be_ended_anywhere(data: bytes, last: int) -> None:
     asked = itertools.count()
     ended = memsched.optimize(
-        data, time_limit=None, stop=lambda: next(asked) >= last, order_guarantee="session", **REWRITES
+        data,
+        time_limit=None,
+        hooks=memsched.Hooks(stop=lambda: next(asked) >= last),
+        order_guarantee="session",
+        **REWRITES,
     )
     assert ended.interrupted == (next(asked) > last)
     assert ended.verification is not None
@@ -84,8 +88,13 @@ def test_the_first_that_is_found_is_written_although_the_time_is_up(
         if progress.stage == stage and progress.best_peak < first[0]:
             late[0] = 3600.0
 
-    permitted: dict[str, Any] = {"tile": section == "tiling", "remat": section == "remat", "max_extra_macs": 50.0}
-    result = memsched.optimize(data, time_limit=600, on_progress=tell, order_guarantee="session", **permitted)
+    permitted: dict[str, Any] = {
+        "allow": ("reorder", "inplace", "tile" if section == "tiling" else "remat"),
+        "max_extra_macs": 50.0,
+    }
+    result = memsched.optimize(
+        data, time_limit=600, hooks=memsched.Hooks(on_progress=tell), order_guarantee="session", **permitted
+    )
     assert late[0]
     report = result.report
     assert report[section]["applied"]
@@ -104,9 +113,11 @@ def test_a_search_for_pieces_does_a_least_amount_of_work_once_it_was_begun(monke
         if progress.stage != "tiling":
             late[0] = 3600.0
 
-    done = memsched.optimize(convolutions(), time_limit=600, on_progress=tell, tile=True, order_guarantee="session")
+    done = memsched.optimize(
+        convolutions(), time_limit=600, hooks=memsched.Hooks(on_progress=tell), level=2, order_guarantee="session"
+    )
     assert done.report["tiling"]["applied"]
     assert late[0]
-    report = memsched.optimize(convolutions(), time_limit=0, tile=True, verify=False).report
+    report = memsched.optimize(convolutions(), time_limit=0, level=2, verify=False).report
     assert not report["tiling"]["applied"]
     assert not report["tiling"]["judged"]

@@ -20,6 +20,7 @@ from memsched.graph.model import Graph
 from memsched.planning.rewrite import read_back
 from memsched.report.page_rewrites import rewrite_tables
 from memsched.report.remat import proof_of, remat_lines
+from tests.permissions import allowed
 from tests.small_models import floats, model_of
 
 SIDE = 8
@@ -62,7 +63,7 @@ def test_the_printed_bound_is_reached(target: str, seconds: float) -> None:
             small_model(seed),
             time_limit=seconds,
             target=target,
-            remat=True,
+            allow=("reorder", "inplace", "remat"),
             max_extra_macs=10_000,
             budget=1,
             verify=False,
@@ -81,7 +82,9 @@ def test_a_budget_that_can_be_met_ends_with_exit_0(seconds: str, tmp_path: Path)
     options = ["--target", "ideal", "--max-extra-macs", "1000", "--allow", "reorder,inplace,remat"]
     # Some microseconds are measured beside others, which a busy machine finds now below, now above the limit.
     options += ["--max-slowdown", "none"]
-    bound = memsched.optimize(model, target="ideal", remat=True, max_extra_macs=1000, budget=1, verify=False)
+    bound = memsched.optimize(
+        model, target="ideal", allow=("reorder", "inplace", "remat"), max_extra_macs=1000, budget=1, verify=False
+    )
     least = bound.report["remat"]["lower_bound_bytes"]
     assert least < bound.report["remat"]["without"]["peak_bytes"]
     command = [sys.executable, "-m", "memsched", "optimize", str(model), *options, "-o", str(tmp_path / "out.onnx")]
@@ -98,7 +101,13 @@ def test_a_budget_that_can_be_met_ends_with_exit_0(seconds: str, tmp_path: Path)
 
 def test_the_page_says_what_was_proven() -> None:
     result = memsched.optimize(
-        small_model(4), time_limit=2, target="ideal", remat=True, max_extra_macs=1000, budget=1, verify=False
+        small_model(4),
+        time_limit=2,
+        target="ideal",
+        allow=("reorder", "inplace", "remat"),
+        max_extra_macs=1000,
+        budget=1,
+        verify=False,
     )
     section = result.report.values.remat
     assert section is not None
@@ -121,8 +130,7 @@ def budgeted(data: bytes, target: str, budget: int | None, *, tile: bool) -> tup
         data,
         target=target,
         budget=budget,
-        tile=tile,
-        remat=True,
+        allow=allowed(tile=tile, remat=True),
         max_extra_macs=1_000,
         verify=False,
         time_limit=None,
@@ -157,7 +165,13 @@ def test_between_the_peak_and_what_is_required_repetitions_are_found(tmp_path: P
         data = small_model(seed)
         ordered = memsched.optimize(data, target=str(target), verify=False, time_limit=2).report
         least = memsched.optimize(
-            data, target=str(target), verify=False, time_limit=2, remat=True, max_extra_macs=1_000, budget=1
+            data,
+            target=str(target),
+            verify=False,
+            time_limit=2,
+            allow=("reorder", "inplace", "remat"),
+            max_extra_macs=1_000,
+            budget=1,
         ).report
         peak, arena = ordered["result"]["peak_bytes"], ordered["result"]["arena_bytes"]
         budget = arena - 1
@@ -171,7 +185,13 @@ def test_between_the_peak_and_what_is_required_repetitions_are_found(tmp_path: P
 def test_what_cannot_be_written_is_left_out_with_its_reason(
     monkeypatch: pytest.MonkeyPatch, fault: type[MemschedError]
 ) -> None:
-    asked = {"target": "ideal", "remat": True, "max_extra_macs": 1_000, "verify": False, "time_limit": 2}
+    asked = {
+        "target": "ideal",
+        "allow": ("reorder", "inplace", "remat"),
+        "max_extra_macs": 1_000,
+        "verify": False,
+        "time_limit": 2,
+    }
     whole = memsched.optimize(small_model(4), **asked).report  # type: ignore[arg-type]
     assert whole["remat"]["applied"]
     copies = {copy["op"] for copy in whole["remat"]["copies"]}

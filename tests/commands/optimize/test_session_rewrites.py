@@ -14,6 +14,7 @@ from memsched.commands.optimize.session import SessionName
 from memsched.commands.results import OptimizeResult
 from memsched.report.tiling import tiling_lines
 from tests.commands.optimize.test_slowdown import convolutions
+from tests.permissions import allowed
 
 EFFORT = 3.0
 TOKENS, HEADS, WIDTH = 256, 4, 32
@@ -77,7 +78,7 @@ def rewritten(
     """Return what is written, which was measured to be as predicted, and computes the same."""
     path = folder / "net.onnx"
     path.write_bytes(data)
-    result = optimize(path, session=session, tile=tile, remat=remat, effort=EFFORT)
+    result = optimize(path, session=session, allow=allowed(tile=tile, remat=remat), effort=EFFORT)
     report, shown = result.report.values, result.verification
     assert shown is not None
     assert report.output is not None
@@ -131,7 +132,9 @@ def test_a_value_is_computed_again_in_what_is_executed(tmp_path: Path, session: 
 def test_what_gains_nothing_rewritten_is_only_ordered(tmp_path: Path) -> None:
     (tmp_path / "net.onnx").write_bytes(long_skip(side=8))
     ordered, permitted = (
-        optimize(tmp_path / "net.onnx", session="basic", tile=more, remat=more, effort=EFFORT, verify=False)
+        optimize(
+            tmp_path / "net.onnx", session="basic", allow=allowed(tile=more, remat=more), effort=EFFORT, verify=False
+        )
         for more in (False, True)
     )
     assert ordered.model == permitted.model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import onnx
@@ -43,15 +44,10 @@ def convolutions(channels: tuple[int, ...] = (3, *[12] * 20, 4), side: int = SID
     return bytes(model.SerializeToString())
 
 
-def in_pieces(max_slowdown: float | None, side: int = SIDE, **more: object) -> OptimizeResult:
+def in_pieces(max_slowdown: float | None, side: int = SIDE, **more: Any) -> OptimizeResult:
     """Return the network in pieces."""
     return memsched.optimize(
-        convolutions(side=side),
-        tile=True,
-        max_slowdown=max_slowdown,
-        effort=EFFORT,
-        verify=False,
-        **more,  # type: ignore[arg-type]
+        convolutions(side=side), level=2, max_slowdown=max_slowdown, effort=EFFORT, verify=False, **more
     )
 
 
@@ -124,7 +120,7 @@ def test_a_budget_is_met_by_what_the_session_requests_within_the_limit_of_time(u
 def test_another_target_has_no_price() -> None:
     model = convolutions()
     found = [
-        memsched.optimize(model, target="ideal", tile=True, max_slowdown=limit, effort=EFFORT, verify=False).model
+        memsched.optimize(model, target="ideal", level=2, max_slowdown=limit, effort=EFFORT, verify=False).model
         for limit in (0.0, None)
     ]
     assert found[0] == found[1]
@@ -167,7 +163,7 @@ def test_by_default_few_rows_stay_whole_and_many_are_cut() -> None:
 
 
 def test_who_permits_pieces_gets_them_of_few_rows_too() -> None:
-    result = memsched.optimize(feed_forward(128), order_guarantee="session", tile=True, effort=EFFORT)
+    result = memsched.optimize(feed_forward(128), order_guarantee="session", level=2, effort=EFFORT)
     tiling = result.report.values.tiling
     assert tiling is not None
     assert tiling.applied

@@ -50,11 +50,11 @@ def turned() -> bytes:
 
 
 CASES: dict[str, tuple[Callable[[], bytes], dict[str, Any]]] = {
-    "chains": (activations, {"fuse": True}),
-    "algebra": (twins, {"algebra": True}),
-    "io": (turned, {"io": True}),
-    "remat": (skipping, {"remat": True, "max_extra_macs": 100.0, "max_slowdown": None}),
-    "tiling": (wide, {"tile": True, "max_slowdown": None}),
+    "chains": (activations, {"allow": ("reorder", "inplace", "fuse")}),
+    "algebra": (twins, {"allow": ("reorder", "inplace", "algebra")}),
+    "io": (turned, {"allow": ("reorder", "inplace", "io")}),
+    "remat": (skipping, {"allow": ("reorder", "inplace", "remat"), "max_extra_macs": 100.0, "max_slowdown": None}),
+    "tiling": (wide, {"level": 2, "max_slowdown": None}),
 }
 
 
@@ -70,6 +70,6 @@ def test_rewrites_keep_special_values(section: str) -> None:
 
 
 def test_pieces_of_tflite_models_keep_special_values() -> None:
-    found = memsched.optimize(tflite_net(4), target="litert-builtin", tile=True, effort=0.2)
+    found = memsched.optimize(tflite_net(4), target="litert-builtin", level=2, effort=0.2)
     assert found.report["tiling"]["applied"]
     assert found.report["verification"]["special_values"] == list(WORDS.values())

@@ -151,7 +151,9 @@ def test_scripts_get_the_report_and_nothing_else(run: Run, tmp_path: Path) -> No
     # Programs that ask for no command line wait for no trial.
     assert memsched.optimize(convolutions(), verify=False).report["suggestions"] == []
     words = ("optimize", "net.onnx", "-o", "small.onnx")
-    (first, *_) = memsched.optimize(convolutions(), verify=False, words=words).report["suggestions"]
+    (first, *_) = memsched.optimize(convolutions(), verify=False, hooks=memsched.Hooks(words=words)).report[
+        "suggestions"
+    ]
     assert first["command"].startswith("memsched optimize net.onnx -o small.onnx --allow ")
 
 
@@ -172,10 +174,10 @@ def test_large_graphs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
     monkeypatch.setattr(trials, "attempt", lambda make, *_, **__: tried.append(make.__name__))
     monkeypatch.setattr(trials, "_PIECES_OPS", 1)
-    assert memsched.analyze(convolutions(), words=("analyze", "-")).report["suggestions"] == []
+    assert memsched.analyze(convolutions(), hooks=memsched.Hooks(words=("analyze", "-"))).report["suggestions"] == []
     assert tried == ["RematRewrite"]
     monkeypatch.setattr(trials, "_PIECES_OPS", 2)
-    memsched.analyze(convolutions(), words=("analyze", "-"))
+    memsched.analyze(convolutions(), hooks=memsched.Hooks(words=("analyze", "-")))
     assert tried[1:] == ["TileRewrite", "TileRewrite", "RematRewrite"]
 
 
@@ -189,12 +191,12 @@ def test_extra_work_is_tried_where_pieces_without_it_save_too_little(monkeypatch
         return known(make, *given, percent=percent)
 
     monkeypatch.setattr(trials, "attempt", noted)
-    first, *_ = memsched.analyze(convolutions(), words=("analyze", "-")).report["suggestions"]
+    first, *_ = memsched.analyze(convolutions(), hooks=memsched.Hooks(words=("analyze", "-"))).report["suggestions"]
     assert tried == [0.0]
     assert "--max-extra-macs 0" in first["command"]
     tried.clear()
     monkeypatch.setattr(trials, "_WORTH_NAMING", 0.0)
-    memsched.analyze(convolutions(), words=("analyze", "-"))
+    memsched.analyze(convolutions(), hooks=memsched.Hooks(words=("analyze", "-")))
     assert tried == [0.0, 15.0]
 
 

@@ -50,7 +50,7 @@ def is_first(model: bytes) -> bool:
     return weights_first(model) == model
 
 
-@pytest.mark.parametrize("options", [{}, {"branch": True, "max_slowdown": None}])
+@pytest.mark.parametrize("options", [{}, {"allow": ("reorder", "inplace", "branch"), "max_slowdown": None}])
 def test_large_weights_come_first_where_sessions_take_less_so(
     given: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

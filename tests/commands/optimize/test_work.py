@@ -32,9 +32,7 @@ LEAST = 0.01
 
 
 def optimized(data: bytes | Path, effort: float, budget: int | str | None = None) -> memsched.OptimizeResult:
-    return memsched.optimize(
-        data, effort=effort, budget=budget, tile=True, remat=True, max_extra_macs=60.0, verify=False
-    )
+    return memsched.optimize(data, effort=effort, budget=budget, level=3, max_extra_macs=60.0, verify=False)
 
 
 @pytest.mark.parametrize("effort", [0.0, 0.02, 0.2])
@@ -75,7 +73,7 @@ def test_planning_and_writing_for_tflm_are_work(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(layout._PlanSearch, "offsets", counted)
     monkeypatch.setattr(layout, "_WORK_PER_BUFFER", 0.01)
-    found = memsched.optimize(path, target="tflm-reference", effort=1.0, tile=True, max_extra_macs=15.0, verify=False)
+    found = memsched.optimize(path, target="tflm-reference", effort=1.0, level=2, max_extra_macs=15.0, verify=False)
     # Each takes as much as all that is permitted: none of a candidate follows but those that a result needs.
     assert found.work > 1.0
     assert len(planned) <= MOST_PLANS

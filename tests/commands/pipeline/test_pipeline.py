@@ -221,14 +221,14 @@ def test_memory_that_is_balanced_is_what_the_segments_need(seed: int, skips: str
 def test_memory_is_balanced_by_the_best_order_of_each_stage() -> None:
     """In the file's order a stage of two products would need both; ordered, each is reduced before the next."""
     staged = pipeline(branches(3), stages=2, balance="memory", verify=False)
-    file = pipeline(branches(3), stages=2, balance="memory", verify=False, reorder=False)
+    file = pipeline(branches(3), stages=2, balance="memory", verify=False, allow=("inplace",))
     assert staged.schedule.objective < file.schedule.objective
     assert staged.schedule.status == file.schedule.status == "optimal"
     assert max(segment.plan.schedule.peak for segment in file.segments) == file.schedule.objective
 
 
 def test_nothing_is_proven_of_memory_where_layers_may_be_rewritten() -> None:
-    staged = pipeline(residual(2), stages=2, balance="memory", tile=True, verify=False)
+    staged = pipeline(residual(2), stages=2, balance="memory", allow=("reorder", "inplace", "tile"), verify=False)
     assert (staged.schedule.status, staged.schedule.lower_bound) == ("feasible", 0)
     assert "rewritten" in staged.schedule.proof
     assert max(segment.plan.schedule.peak for segment in staged.segments) == staged.schedule.objective
@@ -237,7 +237,7 @@ def test_nothing_is_proven_of_memory_where_layers_may_be_rewritten() -> None:
 def test_stages_in_pieces_refuse_other_batches() -> None:
     """What refuses them is the last operator, so that the compiler of an accelerator takes all others."""
     data = with_open_batch(_narrowing())
-    staged = pipeline(data, stages=2, tile=True, effort=1.0, time_limit=None)
+    staged = pipeline(data, stages=2, allow=("reorder", "inplace", "tile"), effort=1.0, time_limit=None)
     assert staged.verification is not None
     assert (staged.verification.relative_error or 0.0) < 1e-5
     files = [segment.model for segment in staged.segments]
@@ -291,9 +291,9 @@ def test_stages_that_make_something_else_of_nan_make_way(monkeypatch: pytest.Mon
     monkeypatch.setattr(pipelining, "run_in_order", with_other)
     if wrong_ones == 3:
         with fails("outputs-differ", "NaN"):
-            pipeline(IDENTITY, stages=1, tile=True, effort=1.0, time_limit=None)
+            pipeline(IDENTITY, stages=1, allow=("reorder", "inplace", "tile"), effort=1.0, time_limit=None)
         return
-    staged = pipeline(IDENTITY, stages=1, tile=True, effort=1.0, time_limit=None)
+    staged = pipeline(IDENTITY, stages=1, allow=("reorder", "inplace", "tile"), effort=1.0, time_limit=None)
     check(staged)
     assert staged.verification is not None
     assert staged.verification.special_values == tuple(WORDS.values())
@@ -313,7 +313,7 @@ def test_stages_that_fail_make_way_for_simpler_ones(monkeypatch: pytest.MonkeyPa
         return run_in_order(*told, **more)
 
     monkeypatch.setattr(pipelining, "run_in_order", fails_first)
-    staged = pipeline(_narrowing(), stages=2, tile=True, effort=1.0, time_limit=None)
+    staged = pipeline(_narrowing(), stages=2, allow=("reorder", "inplace", "tile"), effort=1.0, time_limit=None)
     check(staged)
     assert next(tried) == wrong_ones + 1
     assert sum("outputs differ" in note for note in staged.notes) == wrong_ones

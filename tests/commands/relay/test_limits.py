@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from memsched.commands.calls import Hooks, limits_of
 from memsched.commands.optimize.optimize import optimize
 from memsched.commands.optimize.place import prepare
-from memsched.commands.options import RelayOptions
+from memsched.commands.options import Options, RelayOptions
 from memsched.commands.relay import relay as relays
 from memsched.commands.relay import stages
 from memsched.commands.relay.relay import RelayModel, relay
@@ -51,8 +52,8 @@ def test_a_stage_ends_soon_after_its_share_and_with_the_time_of_all(monkeypatch:
     now = 0.0
     given: dict[str, Any] = {}
 
-    def search(_: bytes, **options: Any) -> None:
-        given.update(options)
+    def search(_: bytes, options: Options, hooks: Hooks) -> None:
+        given.update(time_limit=options.time_limit, stop=hooks.stop)
         raise EndedError
 
     monkeypatch.setattr(stages, "optimize", search)
@@ -77,9 +78,10 @@ def test_a_stage_ends_soon_after_its_share_and_with_the_time_of_all(monkeypatch:
 def test_no_more_work_is_given_out_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[float] = []
 
-    def counted(source: bytes, **options: Any) -> Any:
-        given.append(options["effort"])
-        return optimize(source, **options)
+    def counted(source: bytes, options: Options, hooks: Hooks) -> Any:
+        assert options.effort is not None
+        given.append(options.effort)
+        return optimize(source, options, hooks)
 
     monkeypatch.setattr(stages, "optimize", counted)
     relay(random_net(4, side=16), RelayOptions(effort=2, allow=TILE, verify=False))
@@ -92,7 +94,8 @@ def test_verification_is_foreseen() -> None:
         graph = SimpleNamespace(
             ops=[SimpleNamespace(macs=10**7)], inputs=[0], tensors=[SimpleNamespace(dtype=dtype, shape=(1, 4))]
         )
-        return relays._share_to_end(SimpleNamespace(graphs=[graph]), RelayOptions(**options))  # type: ignore[arg-type]
+        asked = RelayOptions(**options)
+        return relays._share_to_end(SimpleNamespace(graphs=[graph]), asked, limits_of(asked).time_limit)  # type: ignore[arg-type]
 
     # Floats have three kinds of special values, bytes one.
     assert share(time_limit=100.0) == pytest.approx((1 + 16.5 / 5) / 100)

@@ -192,7 +192,7 @@ def test_pieces_cross_what_was_computed(tmp_path: Path) -> None:
     path = tmp_path / "doubled.onnx"
     path.write_bytes(doubled())
     stated = {"x": (1, 3, 32, 32)}
-    result = memsched.optimize(str(path), input_shapes=stated, tile=True, order_guarantee="session", effort=0.5)
+    result = memsched.optimize(str(path), input_shapes=stated, level=2, order_guarantee="session", effort=0.5)
     tiling = result.report["tiling"]
     assert tiling["applied"]
     assert any({"Resize", "Conv"} <= layer_types(result.report.data, group) for group in tiling["groups"])
@@ -208,7 +208,7 @@ def layer_types(report: Mapping[str, Any], group: Mapping[str, Sequence[str]]) -
 def test_a_file_that_gains_nothing_keeps_its_arithmetic(tmp_path: Path) -> None:
     path = tmp_path / "doubled.onnx"
     path.write_bytes(doubled())
-    result = memsched.optimize(str(path), input_shapes={"x": (1, 3, 32, 32)}, tile=True, max_extra_macs=0, budget=10**9)
+    result = memsched.optimize(str(path), input_shapes={"x": (1, 3, 32, 32)}, level=2, max_extra_macs=0, budget=10**9)
     assert result.model == path.read_bytes()
 
 

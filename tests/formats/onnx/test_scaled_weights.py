@@ -411,7 +411,7 @@ def network() -> bytes:
 def test_a_file_in_pieces_stores_scaled_weights_once(tmp_path: Any) -> None:
     given = network()
     result = memsched.optimize(
-        given, tile=True, max_extra_macs=50, max_slowdown=None, effort=1, order_guarantee="session"
+        given, level=2, max_extra_macs=50, max_slowdown=None, effort=1, order_guarantee="session"
     )
     written = ModelProto.FromString(result.model)
     makers = {name: node.op_type for node in written.graph.node for name in node.output}
@@ -432,7 +432,12 @@ def test_values_computed_again_have_the_same_bits() -> None:
     value = net.node("Conv", [value, net.weight("u", 6, 64, 3, 3)], "narrow", pads=[1] * 4)
     given = net.model([net.node("Add", [value, first], "y")], (1, 4, 48, 48)).SerializeToString()
     result = memsched.optimize(
-        given, remat=True, max_extra_macs=100, max_slowdown=None, effort=1, order_guarantee="session"
+        given,
+        allow=("reorder", "inplace", "remat"),
+        max_extra_macs=100,
+        max_slowdown=None,
+        effort=1,
+        order_guarantee="session",
     )
     written = ModelProto.FromString(result.model)
     assert sum(node.op_type == "Conv" for node in written.graph.node) == 4

@@ -44,7 +44,7 @@ def cropped(kind: Any, inputs: int) -> bytes:
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 @pytest.mark.parametrize("inputs", [3, 4])
 def test_a_slice_in_pieces(kind: Any, inputs: int) -> None:
-    result = memsched.optimize(cropped(kind, inputs), effort=2, tile=True, order_guarantee="session")
+    result = memsched.optimize(cropped(kind, inputs), effort=2, level=2, order_guarantee="session")
     assert result.report["tiling"]["applied"]
     made = onnx.load_from_string(result.model)
     onnx.checker.check_model(made, full_check=True)
@@ -74,7 +74,7 @@ def cropped_by_attributes(version: int, *, whole: bool) -> bytes:
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_slice_without_steps_in_pieces(version: int, whole: bool) -> None:
     result = memsched.optimize(
-        cropped_by_attributes(version, whole=whole), effort=2, tile=True, order_guarantee="session"
+        cropped_by_attributes(version, whole=whole), effort=2, level=2, order_guarantee="session"
     )
     assert result.report["tiling"]["applied"]
     made = onnx.load_from_string(result.model)
@@ -89,7 +89,9 @@ def test_a_slice_without_steps_in_pieces(version: int, whole: bool) -> None:
 @pytest.mark.parametrize("version", [7, 9])
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_slice_without_steps_on_several_devices(version: int, whole: bool) -> None:
-    found = run_plan(distribute(cropped_by_attributes(version, whole=whole), cluster_of(3), method="even", effort=1.0))
+    found = run_plan(
+        distribute(cropped_by_attributes(version, whole=whole), cluster=cluster_of(3), method="even", effort=1.0)
+    )
     parts = [found.models.file(device, step) for device, step in found.models.facts]
     kinds = [node.op_type for data in parts for node in onnx.load_from_string(data).graph.node]
     assert kinds.count("Slice") > 1

@@ -102,7 +102,7 @@ def given() -> bytes:
 
 @pytest.fixture(scope="module")
 def tiled(given: bytes) -> Any:
-    return optimize(given, target="litert-builtin", tile=True, max_extra_macs=60, effort=1, control_dependencies=True)
+    return optimize(given, target="litert-builtin", level=2, max_extra_macs=60, effort=1, control_dependencies=True)
 
 
 def test_a_tiled_file_is_refused_at_other_batches(given: bytes, tiled: Any) -> None:
@@ -122,7 +122,7 @@ def test_a_tiled_file_is_refused_at_other_batches(given: bytes, tiled: Any) -> N
 def test_a_batch_that_is_stated_is_refused_as_well() -> None:
     """LiteRT resizes such an input, unless the caller asks it to be strict."""
     given = looped_net(0)
-    found = optimize(given, target="litert-builtin", tile=True, max_extra_macs=60, effort=1, verify=False)
+    found = optimize(given, target="litert-builtin", level=2, max_extra_macs=60, effort=1, verify=False)
     assert found.model != given
     assert fates(given, found.model) == {"refused"}
 
@@ -139,7 +139,7 @@ def test_a_guard_keeps_the_order_that_delegates_are_told(tiled: Any) -> None:
 
 
 def test_channels_in_pieces_are_right_at_every_batch(given: bytes) -> None:
-    found = optimize(given, target="tflm", tile=True, max_extra_macs=60, effort=1, verify=False)
+    found = optimize(given, target="tflm", level=2, max_extra_macs=60, effort=1, verify=False)
     assert [group["axis_names"] for group in found.report["tiling"]["groups"]] == [["channels"]]
     assert open_axes(parse(found.model)) == ((0,),)
     assert fates(given, found.model) == {"equal"}
@@ -148,7 +148,7 @@ def test_channels_in_pieces_are_right_at_every_batch(given: bytes) -> None:
 def test_what_firmware_runs_has_no_guard() -> None:
     """TensorFlow Lite Micro resizes nothing, and a firmware may have no GATHER."""
     given = with_open_batch(looped_net(3))
-    found = optimize(given, target="tflm", tile=True, max_extra_macs=60, effort=1, verify=False)
+    found = optimize(given, target="tflm", level=2, max_extra_macs=60, effort=1, verify=False)
     kinds = {operator.type for operator in parse(found.model).subgraphs[0].operators}
     assert found.report["tiling"]["applied"]
     assert "GATHER" not in kinds
@@ -201,7 +201,7 @@ def test_random_networks_in_tiles_are_never_wrong() -> None:
     seen: Counter[str] = Counter()
     for seed in (1, 3):
         given = with_open_batch(looped_net(seed))
-        found = optimize(given, target="litert-builtin", tile=True, max_extra_macs=60, effort=1, verify=False)
+        found = optimize(given, target="litert-builtin", level=2, max_extra_macs=60, effort=1, verify=False)
         seen.update(fates(given, found.model) if found.model != given else ())
     assert "wrong" not in seen
     assert seen["refused"]
@@ -238,7 +238,7 @@ def test_equal_expressions_are_never_wrong() -> None:
 @pytest.mark.parametrize("seed", [0, 2])
 def test_another_border_is_right_at_every_batch(seed: int) -> None:
     given = with_open_batch(bordered_net(seed))
-    found = optimize(given, target="litert", io=True, effort=1)
+    found = optimize(given, target="litert", allow=("reorder", "inplace", "io"), effort=1)
     assert found.model != given
     assert [one["outcome"] for one in found.report["verification"]["other_sizes"]] == ["equal"]
     assert found.report["output"]["fixed_dimensions"] == []

@@ -119,12 +119,12 @@ def test_a_plan_that_lays_other_tensors_over_each_other_is_still_wrong() -> None
 
 
 @pytest.mark.parametrize("target", ["tflm", "litert"])
-@pytest.mark.parametrize("rewrites", [{}, {"tile": True}, {"tile": True, "remat": True, "algebra": True}])
+@pytest.mark.parametrize("allow", [None, ("reorder", "inplace", "tile"), ("all", "algebra")])
 def test_operators_without_outputs_hold_up_no_rewrite(
-    target: str, rewrites: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+    target: str, allow: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(DEFECTS, "raise")
-    report = report_of(streaming(), target=target, words=("optimize", "net.tflite"), **rewrites)
+    report = report_of(streaming(), target=target, hooks=memsched.Hooks(words=("optimize", "net.tflite")), allow=allow)
     assert report.failures == ()
     assert report.verification is None or report.verification.outputs_equal is not False
 
@@ -149,7 +149,7 @@ def half_floats(side: int = 32) -> bytes:
 
 
 def test_a_loop_makes_its_weights_of_half_floats_itself() -> None:
-    result = memsched.optimize(half_floats(), target="tflm", tile=True, effort=2)
+    result = memsched.optimize(half_floats(), target="tflm", level=2, effort=2)
     report = result.report.values
     assert report.tiling is not None
     assert report.tiling.applied

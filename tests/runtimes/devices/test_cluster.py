@@ -36,7 +36,7 @@ from tests.needs import MEASURABLE
 
 
 def planned(devices: int = 3) -> DistributedNetwork:
-    return distributing.distribute(classifier(), cluster_of(devices), method="even")
+    return distributing.distribute(classifier(), cluster=cluster_of(devices), method="even")
 
 
 def alive(numbers: Sequence[int]) -> list[int]:

@@ -28,7 +28,7 @@ def slow(count: int, *, memory: int = 1 << 30) -> Cluster:
 
 
 def test_no_step_is_faster_than_its_links_and_devices_allow() -> None:
-    found = distributing.distribute(classifier(), slow(2), method="even", effort=1.0)
+    found = distributing.distribute(classifier(), cluster=slow(2), method="even", effort=1.0)
     ran = distributing.run_plan(found, throttled="rates")
     latency = distributing.latency_of(ran)
     assert latency is not None
@@ -43,7 +43,7 @@ def test_no_step_is_faster_than_its_links_and_devices_allow() -> None:
 def test_what_goes_ahead_takes_no_time_of_its_own() -> None:
     cluster = slow(2)
     cluster = replace(cluster, router=replace(cluster.router, overlap=True))
-    found = distributing.distribute(wide_first(3), cluster, method="even", effort=1.0)
+    found = distributing.distribute(wide_first(3), cluster=cluster, method="even", effort=1.0)
     assert any(step.ahead for step in found.plan.steps)
     ran = distributing.run_plan(found, throttled="rates")
     latency = distributing.latency_of(ran)
@@ -136,7 +136,7 @@ def test_a_calibrated_cluster_is_a_cluster_file() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells, and limits, the data of a process")
 def test_room_that_a_device_does_not_have_is_not_given() -> None:
     fast = replace(slow(1), router=Router(1e9))
-    wide = distributing.distribute(large_activations(), fast, method="single", effort=1.0)
+    wide = distributing.distribute(large_activations(), cluster=fast, method="single", effort=1.0)
     assert distributing.run_plan(wide, throttled="cores").executed is not None
     without = replace(wide, cluster=replace(wide.cluster, devices=(replace(wide.cluster.devices[0], memory=1),)))
     with pytest.raises(ClusterRunError):

@@ -339,7 +339,7 @@ def test_pieces_of_a_convolution_are_predicted_as_well() -> None:
         table = options("Conv2DOptions", strideH=1, strideW=1, dilationHFactor=1, dilationWFactor=1)
         ops.append(O("CONV_2D", [place - 1 if layer else 0, place, place + 1], [place + 2], table))
     given = build(Sub(tensors, ops, [0], [len(tensors) - 1]))
-    cut = memsched.optimize(given, target="litert", tile=True, verify=False, max_extra_macs=30.0, time_limit=20.0)
+    cut = memsched.optimize(given, target="litert", level=2, verify=False, max_extra_macs=30.0, time_limit=20.0)
     predicted, measured = arenas(cut.model)
     assert abs(predicted - measured) < SLACK
     # Whole, one layer's im2col alone takes 3 x 3 x 16 x 48 x 48 bytes.

@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from memsched.commands.calls import Hooks
 from memsched.commands.optimize.analysis import analyze
 from memsched.commands.optimize.optimize import load, optimize
 from memsched.runtimes.onnxruntime import verification as runtime
@@ -129,8 +130,8 @@ def test_layers_are_not_cut_at_sizes_that_data_decide(tmp_path: Path, session: L
     Path(file).write_bytes(model_of(nodes, [value("x", FLOAT, [32, 64])], [value("y", FLOAT, [])]))
     path = feeds(tmp_path, x=half_zero((32, 64)))
     options: dict[str, Any] = {"session": session} if session else {"order_guarantee": "session"}
-    result = optimize(file, shapes_from_run=path, tile=True, **options)
-    plain = optimize(file, shapes_from_run=path, words=("optimize", file), **options)
+    result = optimize(file, shapes_from_run=path, level=2, **options)
+    plain = optimize(file, shapes_from_run=path, hooks=Hooks(words=("optimize", file)), **options)
     assert result.report["tiling"] is None or not result.report["tiling"]["applied"]
     assert not any("tile" in row["command"] for row in plain.report["suggestions"])
     x = np.random.default_rng(2).standard_normal((32, 64)).astype(np.float32)

@@ -106,7 +106,7 @@ def block(length: Any) -> bytes:
 
 
 def test_pieces_hold_for_one_size_and_are_planned_so() -> None:
-    result = optimize(block("N"), dims={"N": 128}, tile=True, max_extra_macs=0.0, time_limit=3.0)
+    result = optimize(block("N"), dims={"N": 128}, level=2, max_extra_macs=0.0, time_limit=3.0)
     check = result.report["verification"]
     assert [tensor.name for tensor in result.module.graph.tensors if tensor.stated is not None]
     assert not [tensor.name for tensor in result.graph.tensors if tensor.stated is not None]

@@ -141,7 +141,7 @@ def test_layers_are_cut_where_the_arena_fits_but_not_the_head() -> None:
             budget_for="activations",
             verify=False,
             budget=budget,
-            tile=True,
+            level=2,
             effort=2,
         )
         for budget in (144, 130)

@@ -168,7 +168,7 @@ def test_scratch_is_laid_as_the_planner_does_and_counted() -> None:
 def test_files_for_such_kernels_run_on_the_reference_kernels_as_well(target: str) -> None:
     """The package measures its own kernels: what it shows is what is told of those."""
     data = (MODELS / "person_detect.tflite").read_bytes()
-    report = compiler.optimize(data, target=target, tile=True, tflm_plan=True, effort=0.1).report
+    report = compiler.optimize(data, target=target, level=2, tflm_plan=True, effort=0.1).report
     assert report["verification"]["outputs_equal"]
     assert report["verification"]["arena_after"]["as_predicted"]
     assert any("reference kernels" in note for note in report["notes"])

@@ -31,7 +31,7 @@ def test_the_arena_is_smaller_than_with_pieces_and_the_one_that_is_told() -> Non
     model = MODELS / "person_detect.tflite"
     found = {}
     for name in ("shared_bodies", "without_loops"):
-        result = memsched.optimize(model, tile=True, target=str(TILING / f"{name}.toml"), effort=3)
+        result = memsched.optimize(model, level=2, target=str(TILING / f"{name}.toml"), effort=3)
         told = result.report.data["verification"]
         assert told["outputs_equal"]
         assert told["arena_after"]["as_predicted"]
@@ -56,7 +56,7 @@ def test_the_arena_is_smaller_than_with_pieces_and_the_one_that_is_told() -> Non
 
 def test_one_body_for_both_cases_runs_once() -> None:
     result = memsched.optimize(
-        MODELS / "person_detect.tflite", tile=True, target=str(TILING / "shared_bodies.toml"), effort=1, verify=False
+        MODELS / "person_detect.tflite", level=2, target=str(TILING / "shared_bodies.toml"), effort=1, verify=False
     )
     written = parse(result.model)
     visits = lifetimes(written).visits

@@ -19,9 +19,7 @@ def test_no_rewritten_model_needs_less_than_what_all_need(tmp_path: Path) -> Non
         found = memsched.optimize(
             str(path),
             target="tflm",
-            tile=True,
-            remat=True,
-            algebra=True,
+            allow=("reorder", "inplace", "tile", "remat", "algebra"),
             max_extra_macs=1000.0,
             effort=0.3,
             verify=False,

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.permissions import allowed
 from tests.tools.fuzz.tree_mutations import MARK
 
 __all__ = [
@@ -59,7 +60,7 @@ def read_model(data: bytes, number: int) -> None:
         analyze(data)
     else:
         rewrite = number % (2 * _OPTIMIZED) == 0
-        optimize(data, time_limit=2.0, tile=rewrite, remat=rewrite, verify=False, seed=number)
+        optimize(data, time_limit=2.0, allow=allowed(tile=rewrite, remat=rewrite), verify=False, seed=number)
 
 
 def read_table(data: bytes, number: int) -> None:
@@ -97,7 +98,7 @@ def read_cluster(data: bytes, number: int) -> None:
     from memsched.commands.distribute.distribute import distribute
     from memsched.commands.distribute.report import report_of
 
-    plan = distribute(_network(), cluster, time_limit=0.2)
+    plan = distribute(_network(), cluster=cluster, time_limit=0.2)
     _check_json(report_of(plan).data)
 
 

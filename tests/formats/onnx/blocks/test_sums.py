@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, checker, helper, shape_inference
 
 from memsched.commands.optimize.over_sizes import RangeRequest, _permitted
+from memsched.commands.options import Options
 from memsched.formats.blocks import BlockPoint, Range
 from memsched.formats.onnx.blocks import sums
 from memsched.formats.onnx.blocks.probes import OpenValues, probe
@@ -236,7 +237,8 @@ def test_what_can_be_cut_otherwise_or_is_read_is_left() -> None:
 
 def test_sums_are_tried_where_that_is_permitted_alone() -> None:
     def asked(*, reassociate: bool) -> RangeRequest:
-        return RangeRequest({}, None, True, False, reassociate, None, None, True, 0, None)
+        allow = ("reorder", "inplace", "algebra", *(("reassociate",) if reassociate else ()))
+        return RangeRequest({}, Options(allow=allow), None, None)
 
     point = BlockPoint("sums", (), lambda: b"", reassociates=True)
     assert [_permitted(point, asked(reassociate=one)) for one in (False, True)] == [False, True]
