@@ -27,7 +27,7 @@ _LEAST_ON_HEAP = 64
 _TENSOR_STRIDES = range(104, 161, 8)
 
 
-class _Allocation(IntEnum):
+class _AllocationType(IntEnum):
     """Where tensors lie, as TfLiteAllocationType has it."""
 
     FILE = 1
@@ -172,7 +172,7 @@ def _arena(context: _Context, interpreter: Any) -> int | None:
 
 def _fits(tensor: _TfLiteTensor, sizes: tuple[int, ...]) -> bool:
     """Whether a tensor has one of ``sizes``; constants may be stored sparse."""
-    return not sizes or tensor.bytes in sizes or tensor.allocation_type == _Allocation.FILE
+    return not sizes or tensor.bytes in sizes or tensor.allocation_type == _AllocationType.FILE
 
 
 def _sizes(detail: Any) -> tuple[int, ...]:
@@ -187,9 +187,9 @@ def _sizes(detail: Any) -> tuple[int, ...]:
 
 
 def _span(tensors: list[_TfLiteTensor]) -> int | None:
-    heap = [tensor.bytes for tensor in tensors if tensor.allocation_type == _Allocation.HEAP and tensor.data]
+    heap = [tensor.bytes for tensor in tensors if tensor.allocation_type == _AllocationType.HEAP and tensor.data]
     total = sum(size for size in heap if size >= _LEAST_ON_HEAP)
-    for arena in (_Allocation.ARENA, _Allocation.PERSISTENT_ARENA):
+    for arena in (_AllocationType.ARENA, _AllocationType.PERSISTENT_ARENA):
         inside = [tensor for tensor in tensors if tensor.allocation_type == arena and tensor.data and tensor.bytes]
         if inside:
             span = max(tensor.data + tensor.bytes for tensor in inside) - min(tensor.data for tensor in inside)
