@@ -12,9 +12,9 @@ from hypothesis import settings
 from memsched.cli import main as command_line
 from memsched.commands.optimize import opening
 from memsched.errors import MemschedError
-from memsched.runtimes.child import ChildResult, run_in_child
 from memsched.runtimes.litert.default_interpreter import InterpreterComparison
-from memsched.runtimes.onnxruntime import session_points
+from memsched.runtimes.onnxruntime import session_memory
+from memsched.runtimes.race import RaceRule
 from memsched.runtimes.slowdown import most_times
 from tests.outcomes import Outcome, Run
 
@@ -32,10 +32,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
-def _in_one_round(function_path: str, payload: dict[str, Any], timeout_seconds: float | None = None) -> ChildResult:
+def _in_one_round(**rule: Any) -> RaceRule:
     """Time sessions in one round, not nine, where no time decides."""
-    few = {"rounds": 1} if "rounds" in payload else {}
-    return run_in_child(function_path, payload | few, timeout_seconds)
+    return RaceRule(**{**rule, "rounds": 1, "most": 1})
 
 
 _TAKES_LONGER = InterpreterComparison.takes_longer
@@ -47,7 +46,7 @@ def _untimed() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(opening, "most_times", lambda _: math.inf)
         patch.setattr(InterpreterComparison, "takes_longer", False)
-        patch.setattr(session_points, "run_in_child", _in_one_round)
+        patch.setattr(session_memory, "RaceRule", _in_one_round)
         yield
 
 
@@ -56,7 +55,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Judge times as users have it; the times are the test's own."""
     monkeypatch.setattr(opening, "most_times", most_times)
     monkeypatch.setattr(InterpreterComparison, "takes_longer", _TAKES_LONGER)
-    monkeypatch.setattr(session_points, "run_in_child", run_in_child)
+    monkeypatch.setattr(session_memory, "RaceRule", RaceRule)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import onnxruntime
 from onnx import TensorProto, helper
 
 from memsched.graph.model import Graph, Op, Tensor
-from memsched.runtimes.onnxruntime.sessions import read_profile
+from memsched.runtimes.onnxruntime.opened import read_profile
 
 ROWS, COLUMNS = 4, 6
 # Distinct enough that graph optimisation merges nothing, and in ONNX Runtime from opset 7 on.

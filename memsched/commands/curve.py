@@ -106,7 +106,7 @@ class _ProcessSizes:
         found = runs_at(self._path, sizes, seed=self._seed, most=_RUNS)
         if isinstance(found, str):
             raise UsageError(f"the model does not run at {dict(sizes)}: {found}", code="not-run")
-        taken = [one.process for one in found]
+        taken = [one.peak for one in found]
         self.growing |= set() if all(one.settled for one in found) else {key}
         self.measured[key] = self._points[bytes_requested] = (min(taken) + max(taken)) // 2
         return self.measured[key]

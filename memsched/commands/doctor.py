@@ -23,12 +23,12 @@ from memsched.frozen import FrozenValue
 from memsched.report.session_code import cpp_lines, csharp_lines, options_text, python_lines
 from memsched.report.values.doctor import DoctorReport, DoctorRow, SessionChoice, SplitSection
 from memsched.runtimes.known import session_maker_of
+from memsched.runtimes.measure import Measured
+from memsched.runtimes.onnxruntime.session_memory import MemorySplit, split_of
 from memsched.runtimes.onnxruntime.session_points import (
     DEFAULT,
     EXECUTED,
     LISTED,
-    MeasuredSession,
-    MemorySplit,
     SessionPoint,
 )
 from memsched.runtimes.slowdown import most_times
@@ -41,16 +41,21 @@ _BARE: Final = SessionPoint(reuse=False, pattern=False)
 _DEFAULTS: Final = DoctorOptions()
 
 
-class _Measured(FrozenValue, frozen=True):
+class _RanSession(FrozenValue, frozen=True):
     """A session, and what it took."""
 
     file: _File
     point: SessionPoint
-    found: MeasuredSession
+    found: Measured
 
     def ratio(self) -> float:
         """Return processor time beside a session without options on the file as given."""
         return 1.0 if self.found.ratio is None else self.found.ratio
+
+    def split(self) -> SplitSection | None:
+        """Return where the memory lies; None where the runtime does not show it."""
+        found = split_of(self.found, lasting=self.point.arena and not self.point.shrinkage)
+        return None if found is None else _split(found)
 
 
 def diagnose(
@@ -84,13 +89,13 @@ def diagnose(
         files["written"] = Path(written)
     run = Run.of(limits_of(options), stop=hooks.stop)
     measured = _measured(data, files, options, run)
-    best = pareto([(one.found.process, one.ratio()) for one in measured.found])
+    best = pareto([(one.found.peak, one.ratio()) for one in measured.found])
     rows = tuple(
         DoctorRow(
             session=session_row(one.file, one.point, one.found),
             cpu_ratio=round(one.ratio(), 3),
             pareto=number in best,
-            split=None if one.found.split is None else _split(one.found.split),
+            split=one.split(),
         )
         for number, one in enumerate(measured.found)
     )
@@ -115,7 +120,7 @@ def diagnose(
 class _MeasuredSessions(FrozenValue, frozen=True):
     """Sessions that were measured, and those that failed, in words; whether no more were to be tried."""
 
-    found: tuple[_Measured, ...]
+    found: tuple[_RanSession, ...]
     failed: tuple[str, ...]
     finished: bool
 
@@ -123,7 +128,7 @@ class _MeasuredSessions(FrozenValue, frozen=True):
 def _measured(data: bytes, files: Mapping[_File, Path], options: DoctorOptions, run: Run) -> _MeasuredSessions:
     """Measure sessions until the time is up, or so many were opened."""
     maker, sizes = session_maker_of(format_in(data).name), stated(options.input_shapes, options.dims)
-    found: list[_Measured] = []
+    found: list[_RanSession] = []
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="memsched-") as folder:
         feeds = Path(folder, "feeds.npz")
@@ -134,9 +139,9 @@ def _measured(data: bytes, files: Mapping[_File, Path], options: DoctorOptions, 
             spent = run.late() or run.stop() or (options.effort is not None and number >= options.effort)
             if spent and not required:
                 return _MeasuredSessions(tuple(found), tuple(failed), finished=False)
-            shown = maker.measure(files[file], feeds, point, (files["given"], DEFAULT))
+            shown = maker.measure(files[file], feeds, point, (files["given"], DEFAULT), split=True)
             if not isinstance(shown, str):
-                found.append(_Measured(file, point, shown))
+                found.append(_RanSession(file, point, shown))
             elif required:
                 raise ModelError(
                     f"a session without options does not run: {shown}", code="not-run", location=str(files[file])
@@ -146,7 +151,7 @@ def _measured(data: bytes, files: Mapping[_File, Path], options: DoctorOptions, 
     return _MeasuredSessions(tuple(found), tuple(failed), finished=True)
 
 
-def _walk(found: Sequence[_Measured], files: Sequence[_File], slowest: float) -> Iterator[tuple[_File, SessionPoint]]:
+def _walk(found: Sequence[_RanSession], files: Sequence[_File], slowest: float) -> Iterator[tuple[_File, SessionPoint]]:
     """Yield sessions to measure; what comes later stands on what was found, which the caller adds to."""
     known: set[tuple[_File, SessionPoint]] = set()
 
@@ -175,9 +180,9 @@ _STAGES: Final[tuple[tuple[dict[str, Any], ...], ...]] = (
 )
 
 
-def _best(found: Sequence[_Measured], file: _File, slowest: float) -> SessionPoint:
+def _best(found: Sequence[_RanSession], file: _File, slowest: float) -> SessionPoint:
     of_file = [one for one in found if one.file == file]
-    return min(of_file, key=lambda one: (one.ratio() > slowest, one.found.process)).point
+    return min(of_file, key=lambda one: (one.ratio() > slowest, one.found.peak)).point
 
 
 def pareto(points: Sequence[tuple[float, float]]) -> frozenset[int]:

@@ -16,8 +16,9 @@ from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.frozen import FrozenValue
 from memsched.report.values.sessions import SessionRow
+from memsched.runtimes.measure import Measured, Raced
 from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, MeasuredSession, RacedSession, SessionPoint
+from memsched.runtimes.onnxruntime.session_points import DEFAULT, SessionPoint
 
 __all__ = ["LEAST_SHOWN", "GivenModel", "SessionFile", "measured_sessions", "raced_sessions", "session_row"]
 
@@ -176,9 +177,9 @@ def _measured(maker: OnnxRuntimeSessions, files: _SessionFiles, one: SessionFile
     return None if isinstance(found, str) else session_row(one.file, one.point, found, one.predicted)
 
 
-def _raced_row(one: SessionFile, found: RacedSession) -> SessionRow:
+def _raced_row(one: SessionFile, found: Raced) -> SessionRow:
     row = session_row(one.file, one.point, None, one.predicted)
-    return msgspec.structs.replace(row, measured_bytes=found.requested, cpu_ratio=_rounded(found.ratio))
+    return msgspec.structs.replace(row, measured_bytes=found.own.requested, cpu_ratio=_rounded(found.ratio))
 
 
 def _together(rows: Sequence[SessionRow], told: _Told) -> SessionRow:
@@ -195,7 +196,7 @@ def _together(rows: Sequence[SessionRow], told: _Told) -> SessionRow:
 def session_row(
     file: Literal["given", "written"],
     point: SessionPoint,
-    found: MeasuredSession | None = None,
+    found: Measured | None = None,
     predicted: int | None = None,
 ) -> SessionRow:
     """Return a session, and what it took in a process of its own, as reports have it."""
@@ -213,9 +214,9 @@ def session_row(
         threads=point.threads,
         predicted_bytes=predicted,
         measured_bytes=None if found is None else found.requested,
-        process_bytes=None if found is None else max(0, found.process),
-        first_run_bytes=None if found is None else max(0, found.first_run),
-        cpu_ms=None if found is None else round(1000 * found.cpu_seconds, 3),
+        process_bytes=None if found is None else found.peak,
+        first_run_bytes=None if found is None else found.earlier,
+        cpu_ms=None if found is None else round(1000 * found.processor_seconds, 3),
         cpu_ratio=None if found is None else _rounded(found.ratio),
         runs=None if found is None else found.runs,
         settled=found is None or found.settled,

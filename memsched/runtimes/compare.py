@@ -10,7 +10,7 @@ import numpy as np
 
 from memsched.frozen import FrozenValue
 
-__all__ = ["Disagreement", "close", "compare", "disagreement", "relative_error", "vary"]
+__all__ = ["Disagreement", "close", "compare", "digest", "disagreement", "relative_error", "vary"]
 
 
 class Disagreement(FrozenValue, frozen=True):
@@ -62,6 +62,19 @@ def close(first: Sequence[Any], second: Sequence[Any], rtol: float, atol: float)
             if not np.allclose(one.astype(wide), other.astype(wide), rtol=rtol, atol=atol, equal_nan=True):
                 return False
     return True
+
+
+def digest(outputs: Sequence[Any]) -> str:
+    """Return a digest that is the same for outputs which `compare` calls equal, and for no others."""
+    import hashlib
+
+    found = hashlib.sha256()
+    for leaf in _leaves(outputs):
+        text = leaf.dtype.kind in "OSU"
+        found.update(f"{'text' if text else leaf.dtype.name}{leaf.shape}".encode())
+        raw = np.ascontiguousarray(leaf).reshape(-1)
+        found.update(repr(leaf.tolist()).encode() if text else raw.view(np.uint8).data)
+    return found.hexdigest()
 
 
 def vary(runs: Sequence[Sequence[Any]]) -> bool:

@@ -15,7 +15,7 @@ from typing import Final
 
 from memsched.frozen import FrozenValue
 
-__all__ = ["Race", "Turn", "is_vague", "race", "rest"]
+__all__ = ["Race", "RaceRule", "Turn", "is_vague", "race", "rest"]
 
 _WAIT: Final = 0.005
 """Seconds after which is looked again whether threads work."""
@@ -42,6 +42,36 @@ class Turn(FrozenValue, frozen=True):
     processor: float
 
 
+class RaceRule(FrozenValue, frozen=True):
+    """How often two models take turns.
+
+    Attributes:
+        rounds: At least, if ``seconds`` permit.
+        most: Rounds at most; None for no more than ``rounds``.
+        least: Rounds however long they take; None for ``rounds``.
+        seconds: After which no round is added; None for no limit.
+        turn: Processor seconds that a turn takes at least; several runs of a small model make one.
+        limit: The ratio that decides: rounds are added while those so far lie on both sides of it. None: they are added
+            until the median is known.
+    """
+
+    rounds: int
+    most: int | None = None
+    least: int | None = None
+    seconds: float | None = None
+    turn: float = 0.0
+    limit: float | None = None
+
+    def goes_on(self, ratios: Sequence[float], seconds: float) -> bool:
+        """Return whether another round follows those with these ratios, which took so many seconds."""
+        done, late = len(ratios), self.seconds is not None and seconds > self.seconds
+        if done < (self.rounds if self.least is None else self.least):
+            return True
+        if late or done >= (self.most or self.rounds):
+            return False
+        return done < self.rounds or (is_vague(ratios) if self.limit is None else _is_near(self.limit, ratios))
+
+
 class Race(FrozenValue, frozen=True):
     """Turns of two models, in pairs."""
 
@@ -56,6 +86,15 @@ class Race(FrozenValue, frozen=True):
     def clock(self) -> float:
         """The median ratio of the second's time by the clock to the first's."""
         return statistics.median(second.clock / first.clock for first, second in self.rounds)
+
+    @property
+    def quickest(self) -> tuple[Turn, Turn]:
+        """The least seconds of each, by the clock and of the processor."""
+        first, second = (
+            Turn(min(one.clock for one in turns), min(one.processor for one in turns))
+            for turns in zip(*self.rounds, strict=True)
+        )
+        return first, second
 
     @property
     def processor_ratios(self) -> list[float]:
@@ -80,35 +119,38 @@ def is_vague(ratios: Sequence[float]) -> bool:
     return _ERROR_OF_MEDIAN * (high - low) > _KNOWN * middle * math.sqrt(len(ratios))
 
 
+def _is_near(limit: float, ratios: Sequence[float]) -> bool:
+    """Return whether the middle half of the ratios lies on both sides of a limit."""
+    low, _, high = statistics.quantiles(ratios, n=4)
+    return low <= limit <= high
+
+
 def race(
     first: Callable[[], object],
     second: Callable[[], object],
+    rule: RaceRule,
     *,
-    rounds: int,
-    turn: float = 0.0,
-    goes_on: Callable[[Sequence[float]], bool] = lambda _: False,
-    ends: Callable[[int], bool] = lambda _: False,
+    start: Callable[[int], object] = lambda _: None,
 ) -> Race:
     """Run two models in turns; each begins every other round, as what the first turn of a round costs meets both alike.
 
     Args:
-        rounds: At least, unless it ends.
-        turn: Processor seconds that a turn takes at least; several runs of a small model make one.
-        goes_on: Whether more rounds shall follow; it is given the ratios so far.
-        ends: Whether no round shall follow, after so many.
+        start: Makes one of both, 0 or 1, ready for a turn, which begins after that.
     """
-    for model in (first, second):
+    models = (first, second)
+    for place, model in enumerate(models):
+        start(place)
         model()
-    runs = _runs(turn, max(_timed(model, 1).processor for model in (first, second))) if turn else 1
+    runs = _runs(rule.turn, max(_timed(model, 1).processor for model in models)) if rule.turn else 1
     found: list[tuple[Turn, Turn]] = []
-    while not ends(len(found)):
+    begun = time.perf_counter()
+    while not found or rule.goes_on(Race(tuple(found)).processor_ratios, time.perf_counter() - begun):
         turns = [Turn(0.0, 0.0)] * 2
         for place in (0, 1) if len(found) % 2 else (1, 0):
+            start(place)
             rest()
-            turns[place] = _timed((first, second)[place], runs)
+            turns[place] = _timed(models[place], runs)
         found.append((turns[0], turns[1]))
-        if len(found) >= rounds and not goes_on(Race(tuple(found)).processor_ratios):
-            break
     return Race(tuple(found))
 
 

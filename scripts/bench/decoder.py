@@ -36,12 +36,12 @@ def tables(values: Values) -> Iterator[Part]:
 
 def _row(step: str, caches: int, phase: DecoderPhase) -> tuple[str, ...]:
     runs = phase.given, phase.written
-    beyond = [max(1, one.process - one.idle) for one in runs]
+    beyond = [max(1, one.peak - one.opened.resident) for one in runs]
     seconds = phase.seconds or (1.0, 1.0)
     return (
         step,
         f"{caches / 1e6:,.0f}",
-        *(f"{one.process / 1e6:,.0f}" for one in runs),
+        *(f"{one.peak / 1e6:,.0f}" for one in runs),
         *(f"{size / 1e6:,.0f}" for size in beyond),
         f"{100 * beyond[1] / beyond[0]:.0f}",
         f"{seconds[1] / seconds[0]:.2f}",

@@ -21,7 +21,8 @@ from memsched.commands.options import Options
 from memsched.errors import MemschedError
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import run_in_child
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, draw_feeds, measure_session
+from memsched.runtimes.onnxruntime.session_memory import draw_feeds, measure_session
+from memsched.runtimes.onnxruntime.session_points import DEFAULT
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, positional
 from scripts.bench.runner.models import shipped_networks, shipped_tflite
 from scripts.bench.runner.onnx_files import STATED, shape_options, stated_shapes
@@ -120,7 +121,7 @@ def _session(model: Path, after: bytes, options: LoadOptions) -> tuple[float | N
         shown = measure_session(written, feeds, DEFAULT, (model, DEFAULT))
     if isinstance(given, str) or isinstance(shown, str):
         raise MemschedError(f"it did not run: {given if isinstance(given, str) else shown}")
-    return shown.ratio, (given.process, shown.process)
+    return shown.ratio, (given.peak, shown.peak)
 
 
 def timed_in_litert(request: dict[str, Any]) -> float:

@@ -8,7 +8,8 @@ from typing import Any, Final, Literal
 
 from memsched.errors import ModelError
 from memsched.runtimes.child import TIMEOUT, run_in_child
-from memsched.runtimes.onnxruntime.sessions import GRAPH_LEVELS
+from memsched.runtimes.onnxruntime.opened import optimized
+from memsched.runtimes.onnxruntime.session_points import SessionPoint
 from memsched.runtimes.package import ONNXRUNTIME
 
 __all__ = ["offline_optimized", "optimize_offline"]
@@ -38,12 +39,4 @@ def offline_optimized(path: str | Path, level: Literal["basic", "extended"]) -> 
 
 def optimize_offline(request: Mapping[str, Any]) -> dict[str, bytes]:
     """Return {"bytes": the model at "path" as ONNX Runtime's graph optimisation at "level" rewrites it}."""
-    import onnxruntime
-
-    onnxruntime.set_default_logger_severity(4)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, GRAPH_LEVELS[request["level"]])
-    options.optimized_model_filepath = str(Path("optimized.onnx").absolute())
-    onnxruntime.InferenceSession(request["path"], options, providers=["CPUExecutionProvider"])
-    return {"bytes": Path("optimized.onnx").read_bytes()}
+    return {"bytes": optimized(request["path"], SessionPoint(request["level"]))}

@@ -47,10 +47,10 @@ def tables(values: Values) -> Iterator[Part]:
                 if isinstance(found, str):
                     raise SystemExit(found)
                 said = row.process_bytes or 0
-                off = 100 * (said - found.process) / found.process
+                off = 100 * (said - found.peak) / found.peak
                 worst = max(worst, abs(off))
                 at = " x ".join(f"{size:,}" for name, size in row.sizes.items() if name in _RANGES[model])
-                sizes = (row.requested_bytes, said, found.process)
+                sizes = (row.requested_bytes, said, found.peak)
                 source = "the model" if row.measured_bytes is None else "a run"
                 yield (model, at, *(f"{size / 1e6:,.0f}" for size in sizes), f"{off:+.1f}", source)
         far += [f"{model} {worst:.1f} %"] * (worst > _PERMITTED)

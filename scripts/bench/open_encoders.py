@@ -19,7 +19,8 @@ from typing import Final
 import memsched
 from memsched.formats.blocks import Range
 from memsched.formats.onnx.capabilities import OnnxDimensions, OnnxWeightPlacement
-from memsched.runtimes.onnxruntime.ranged import RangedRace, RangedRun, compare_at, draw_at, race, run_at
+from memsched.runtimes.measure import Measured
+from memsched.runtimes.onnxruntime.ranged import RangedRace, compare_at, draw_at, race, run_at
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional
 from scripts.networks.catalogue import OPEN, build
 
@@ -171,10 +172,10 @@ def _compared(model: str, files: tuple[Path, Path], missed: list[str]) -> tuple[
 
 def _taken(file: Path, sizes: _Sizes, runs: int) -> int:
     """Return the bytes of the run that takes the middle: what opening a session takes is partly chance."""
-    return sorted(_ran(file, sizes).process for _ in range(runs))[runs // 2]
+    return sorted(_ran(file, sizes).peak for _ in range(runs))[runs // 2]
 
 
-def _ran(file: Path, sizes: _Sizes) -> RangedRun:
+def _ran(file: Path, sizes: _Sizes) -> Measured:
     found = run_at(file, sizes, seed=0)
     if isinstance(found, str):
         raise SystemExit(f"{file.name} at {dict(sizes)}: {found}")

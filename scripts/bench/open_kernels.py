@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from memsched.formats.blocks import Range
 from memsched.formats.onnx.capabilities import OnnxDimensions
-from memsched.runtimes.onnxruntime.ranged import RangedRace, RangedRun, compare_at, draw_at, race, run_at
+from memsched.runtimes.measure import Measured
+from memsched.runtimes.onnxruntime.ranged import RangedRace, compare_at, draw_at, race, run_at
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option
 from scripts.networks.open_encoders import padding
 from scripts.networks.open_layers import OpenBuilder
@@ -79,9 +80,9 @@ def _race(first: Path, second: Path, feeds: Path) -> RangedRace:
 
 def _process(file: Path, tokens: int) -> int:
     found = run_at(file, {"length": tokens}, seed=0)
-    if not isinstance(found, RangedRun):
+    if not isinstance(found, Measured):
         raise SystemExit(found)
-    return found.process
+    return found.peak
 
 
 BENCH = Benchmark(

@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import Final
 
 import memsched
-from memsched.runtimes.onnxruntime.ranged import RangedRun, draw_at, race, run_at
+from memsched.runtimes.measure import Measured
+from memsched.runtimes.onnxruntime.ranged import draw_at, race, run_at
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional
 from scripts.networks.catalogue import OPEN, OPEN_IMAGES, build
 
@@ -68,12 +69,12 @@ def _rows(
     for part in parts:
         sizes = {name: max(ends[0], ends[1] // part // 8 * 8) for name, ends in ranges.items()}
         first, second = (_ran(file, sizes) for file in files)
-        grown = max(first.process - rest[0].process, 1), max(second.process - rest[1].process, 0)
+        grown = max(first.peak - rest[0].peak, 1), max(second.peak - rest[1].peak, 0)
         yield (
             model,
             " x ".join(f"{size:,}" for size in sizes.values()),
-            f"{first.process / 1e6:,.0f}",
-            f"{second.process / 1e6:,.0f}",
+            f"{first.peak / 1e6:,.0f}",
+            f"{second.peak / 1e6:,.0f}",
             f"{100 * grown[1] / grown[0]:.1f}",
             f"{_ratio(files, sizes):.2f}",
         )
@@ -88,7 +89,7 @@ def _ratio(files: tuple[Path, Path], sizes: Mapping[str, int]) -> float:
     return found.clock.ratio
 
 
-def _ran(file: Path, sizes: Mapping[str, int]) -> RangedRun:
+def _ran(file: Path, sizes: Mapping[str, int]) -> Measured:
     found = run_at(file, sizes, seed=0)
     if isinstance(found, str):
         raise SystemExit(f"{file.name} at {dict(sizes)}: {found}")

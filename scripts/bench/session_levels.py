@@ -7,12 +7,13 @@ order, opened with the lines that are printed. Each figure is of a process of it
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from memsched.commands.optimize.optimize import optimize
 from memsched.formats.files import load_module
@@ -24,6 +25,7 @@ from memsched.runtimes.child import run_in_child
 from memsched.runtimes.onnxruntime.executed import LEVELS, executed_model, executed_rules
 from memsched.runtimes.onnxruntime.executed_names import NUMBERED
 from memsched.runtimes.onnxruntime.reuse import PlannerGraph, simulate_reuse
+from memsched.runtimes.onnxruntime.session_points import SessionPoint
 from memsched.targets.load import load_target
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, effort, option, positional
 from scripts.bench.runner.models import shipped_networks
@@ -62,21 +64,18 @@ def profile(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a session requested in its first run, "peak", and its nodes as executed: the child's side.
 
     Args:
-        request: "bytes"; "options" as `session_options` takes them; "seed", "input_shapes", "dims".
+        request: "bytes"; "options": a `SessionPoint`; "seed", "input_shapes", "dims".
     """
     import numpy as np
     import onnx
-    import onnxruntime
 
     from memsched.runtimes.onnxruntime.inputs import random_feed
-    from memsched.runtimes.onnxruntime.sessions import read_profile, session_options
+    from memsched.runtimes.onnxruntime.opened import opened, profile_of, profiled, read_profile
 
-    options = session_options(onnxruntime, request["options"])
-    options.enable_profiling = True
-    session = onnxruntime.InferenceSession(request["bytes"], options, providers=["CPUExecutionProvider"])
+    session = opened(request["bytes"], msgspec.convert(request["options"], SessionPoint), change=profiled)
     proto = onnx.load_model_from_string(request["bytes"])
     session.run(None, random_feed(session, proto, request, np.random.default_rng(request["seed"]), 2))
-    events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
+    events = profile_of(session)
     nodes = []
     for event in events:
         if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
@@ -183,8 +182,7 @@ def rows(
         executed = executed_model(data, str(path), stated, session, seed=0, fix=False)
         graph = apply_target(load_module(executed.data, str(path), executed.options).graph, rules)
         for reuse in (True, False):
-            options = {"level": LEVELS[session], "order": "default", "reuse": reuse, "pattern": False}
-            options["quant_qdq"] = True
+            options = asdict(SessionPoint(LEVELS[session], reuse=reuse, pattern=False))
             request = {"bytes": data, "options": options, "seed": 0, **sizes}
             shown = run_in_child("scripts.bench.session_levels:profile", request, 600.0)
             order = _order(graph, shown.value["nodes"]) if shown.ok else None

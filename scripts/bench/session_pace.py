@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from memsched.runtimes.onnxruntime.opened import opened
 from memsched.runtimes.onnxruntime.session_points import LISTED
-from memsched.runtimes.onnxruntime.sessions import open_session, session_options
 from memsched.targets.load import load_target
 from memsched.targets.model import CautiousPrice
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, repeats
@@ -77,12 +77,8 @@ _PRODUCT: Final = _Layer("MatMul", (1, _INNER, _INNER), (_INNER, _WIDE), 1, _INN
 
 def _seconds(layer: _Layer, pieces: int, threads: int, times: int) -> float:
     import numpy as np
-    import onnxruntime
 
-    wanted = dataclasses.asdict(LISTED)
-    options: Any = session_options(onnxruntime, wanted)
-    options.intra_op_num_threads = threads
-    session = open_session(onnxruntime, layer.model(pieces), options, wanted)
+    session = opened(layer.model(pieces), dataclasses.replace(LISTED, threads=threads))
     values: npt.NDArray[np.float32] = np.random.default_rng(1).standard_normal(layer.shape).astype(np.float32)
     session.run(None, {"x": values})
     clock, taken = time.process_time if threads == 1 else time.perf_counter, []

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from memsched.formats.module import LoadOptions
-from memsched.runtimes.onnxruntime.session_points import EXECUTED, draw_feeds, measure_session
+from memsched.runtimes.onnxruntime.session_memory import draw_feeds, measure_session
+from memsched.runtimes.onnxruntime.session_points import EXECUTED
 from memsched.targets.load import load_target
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict
 
@@ -58,9 +59,9 @@ def _tables(_: Values) -> Iterator[Part]:
             if isinstance(found, str):
                 yield Verdict(f"\nit does not run: {found}", wrong=True)
                 return
-            ops, beside = 3 * pieces + 1, found.process - (found.requested or 0)
+            ops, beside = 3 * pieces + 1, found.peak - (found.requested or 0)
             dear = dear if before is None else (beside - before[1]) / (ops - before[0])
-            yield f"{ops:,}", f"{found.process:,}", f"{found.requested:,}", "" if before is None else f"{dear:,.0f}"
+            yield f"{ops:,}", f"{found.peak:,}", f"{found.requested:,}", "" if before is None else f"{dear:,.0f}"
             before = ops, beside
     price = load_target("onnxruntime").price
     stated = 0 if price is None else price.bytes_per_op

@@ -23,7 +23,9 @@ from memsched.errors import MemschedError
 from memsched.formats.module import LoadOptions
 from memsched.report.session_code import options_text
 from memsched.report.values.doctor import DoctorRow
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, draw_feeds, measure_session
+from memsched.runtimes.measure import middle
+from memsched.runtimes.onnxruntime.session_memory import draw_feeds, measure_session
+from memsched.runtimes.onnxruntime.session_points import DEFAULT
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option
 from scripts.bench.runner.onnx_files import LISTED, NAMED, STATED, model_file, shape_options, stated_shapes
 from scripts.bench.runner.processes import optimized
@@ -99,11 +101,11 @@ def _median(path: Path, feeds: Path, given: Path) -> Point | None:
     if path != given and path.read_bytes() == given.read_bytes():
         path = given
     shown = [measure_session(path, feeds, DEFAULT, (given, DEFAULT)) for _ in range(_TIMES)]
-    ran = sorted((one for one in shown if not isinstance(one, str)), key=lambda one: one.process)
+    ran = [one for one in shown if not isinstance(one, str)]
     if not ran:
         return None
-    one = ran[len(ran) // 2]
-    return Point("none", one.process, one.requested, one.ratio or 1.0)
+    one = middle(ran)
+    return Point("none", one.peak, one.requested, one.ratio or 1.0)
 
 
 def _point(row: DoctorRow) -> Point:

@@ -11,7 +11,6 @@ from typing import Any
 import jsonschema
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -21,8 +20,8 @@ from memsched.commands.optimize.optimize import optimize
 from memsched.formats.onnx import dimensions
 from memsched.planning import write as writing
 from memsched.report.schema import json_schema
-from memsched.runtimes.onnxruntime import verification as runtime
-from memsched.runtimes.onnxruntime.sessions import open_session, session_options
+from memsched.runtimes.onnxruntime.opened import opened
+from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED
 from tests.cli.conftest import Run
 from tests.formats.tflite.test_open_sizes import halves, negated
 from tests.needs import recent_onnxruntime
@@ -81,10 +80,7 @@ def convolutions() -> bytes:
 
 def sessions(model: bytes) -> list[Any]:
     """Open a model as the report says, and without any option."""
-    return [
-        open_session(onnxruntime, model, session_options(onnxruntime, wanted), wanted)
-        for wanted in (runtime._PRINTED, runtime._WITHOUT_OPTIONS)
-    ]
+    return [opened(model, point) for point in (LISTED, DEFAULT)]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from memsched.commands import curve
 from memsched.commands.optimize.place import prepare, required_as_given
 from memsched.report.page_data import page_data
 from memsched.report.page_words import page_words
-from memsched.runtimes.onnxruntime.ranged import RangedRun, run_at
+from memsched.runtimes.measure import Measured
+from memsched.runtimes.onnxruntime.ranged import run_at
 from memsched.runtimes.runtime import Opening
 from memsched.targets.load import load_target
 from tests.formats.onnx.blocks.layers import Layers
@@ -61,8 +62,8 @@ def test_the_curve_says_what_sessions_and_processes_take(net: Path, capsys: pyte
     assert all(row["measured_bytes"] == row["process_bytes"] for row in found_curve["rows"])
     assert found_curve["growth"][0]["expression"] == "4 x batch x 8 x length x length"
     found = run_at(net, {"batch": 1, "length": 4096}, seed=1)
-    assert isinstance(found, RangedRun)
-    assert rows[4096]["process_bytes"] == pytest.approx(found.process, rel=0.05)
+    assert isinstance(found, Measured)
+    assert rows[4096]["process_bytes"] == pytest.approx(found.peak, rel=0.05)
 
 
 def test_what_cannot_be_run_follows_from_what_was(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,8 +71,8 @@ def test_what_cannot_be_run_follows_from_what_was(net: Path, monkeypatch: pytest
     rows = memsched.analyze(net, dims={"length": (16, 4000)}, budget="10GB").report["curve"]["rows"]
     assert [row["measured_bytes"] is None for row in rows] == [False] * (len(rows) - 1) + [True]
     found = run_at(net, rows[-1]["sizes"], seed=1)
-    assert isinstance(found, RangedRun)
-    assert rows[-1]["process_bytes"] == pytest.approx(found.process, rel=0.15)
+    assert isinstance(found, Measured)
+    assert rows[-1]["process_bytes"] == pytest.approx(found.peak, rel=0.15)
 
 
 def test_a_budget_is_met_if_the_whole_range_fits_and_else_the_largest_size_that_fits_is_exact(net: Path) -> None:

@@ -19,7 +19,8 @@ from memsched.report.doctor_page import render_doctor
 from memsched.report.session_code import cpp_lines, csharp_lines, options_text, python_lines
 from memsched.report.values.doctor import DoctorReport, DoctorRow
 from memsched.report.values.sessions import SessionRow
-from memsched.runtimes.onnxruntime.session_points import split_of
+from memsched.runtimes.measure import Arena, Counts, Measured, OwnFigures
+from memsched.runtimes.onnxruntime.session_memory import split_of
 from tests.commands.optimize.test_session import network
 from tests.needs import recent_onnxruntime
 from tests.outcomes import Run
@@ -167,16 +168,14 @@ def test_the_pareto_set() -> None:
 
 def test_what_was_never_touched_is_no_part_of_the_process() -> None:
     """An arena of 100, of which 40 were used and 30 never touched, over an opened session of 20."""
-    opened = {"resident": 30, "anonymous": 20, "files": 10}
-    rest = {"resident": 100, "anonymous": 90, "files": 10}
-    arena = {"rest": 5, "highest": 45, "held": 105}
-    found = {"parts": {"opened": opened, "rest": rest, "weights": 8}, "arena": arena, "steady": 100}
+    own = OwnFigures(weights=8, arena=Arena(rest=5, highest=45, held=105))
+    found = Measured(100, opened=Counts(30, 20, 10), rest=Counts(100, 90, 10), own=own)
     split = split_of(found, lasting=True)
     assert split is not None
     assert (split.weights, split.prepacked, split.structures) == (3, 5, 12)
     assert (split.arena_in_use, split.arena_slack, split.buffers) == (40, 30, 0)
     assert split.total == 100
-    assert split_of({**found, "arena": None}, lasting=True) is None
+    assert split_of(msgspec.structs.replace(found, own=OwnFigures()), lasting=True) is None
 
 
 def test_report_and_page_are_written_together(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,10 @@ import pytest
 
 from memsched.commands.session_rows import GivenModel, SessionFile, measured_sessions
 from memsched.formats.module import LoadOptions
+from memsched.runtimes.measure import Measured
 from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, MeasuredSession
+from memsched.runtimes.onnxruntime.session_points import DEFAULT
+from tests.measured import took
 
 
 class _Maker:
@@ -21,9 +23,9 @@ class _Maker:
     def draw_feeds(self, *_: object, **__: object) -> None:
         """Draw nothing."""
 
-    def measure(self, *_: object, **__: object) -> MeasuredSession:
+    def measure(self, *_: object, **__: object) -> Measured:
         size, ratio = self.left.pop(0)
-        return MeasuredSession(1_000, size, size, 0.01, ratio)
+        return took(size, 0.01, ratio, requested=1_000)
 
 
 @pytest.mark.parametrize(

@@ -15,19 +15,20 @@ from memsched.report.doctor import _cells as doctor_cells
 from memsched.report.values.blocks import CurveRow
 from memsched.report.values.decoder import PhaseRow
 from memsched.report.values.doctor import DoctorRow
-from memsched.runtimes.onnxruntime.ranged import RangedRun, TimeRatio
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, MeasuredSession
+from memsched.runtimes.onnxruntime.ranged import TimeRatio
+from memsched.runtimes.onnxruntime.session_points import DEFAULT
+from tests.measured import took
 
 GROWING = "still growing"
 
 
 def _over_sizes(settled: bool) -> str:
-    given, written = RangedRun(200, 0.1), RangedRun(100, 0.1, settled=settled)
+    given, written = took(200), took(100, settled=settled)
     return _measured(_size_row({"n": 8}, given, (written, TimeRatio(0.1, 0.1, 1.0))))
 
 
 def _as_given(settled: bool) -> str:
-    return _measured(_size_row({"n": 8}, RangedRun(200, 0.1, settled=settled), None))
+    return _measured(_size_row({"n": 8}, took(200, settled=settled), None))
 
 
 def _curve(settled: bool) -> str:
@@ -49,7 +50,7 @@ def _decoder(settled: bool) -> str:
 
 
 def _doctor(settled: bool) -> str:
-    session = session_row("given", DEFAULT, MeasuredSession(1, 2, 2, 0.1, settled=settled))
+    session = session_row("given", DEFAULT, took(2, settled=settled))
     row = DoctorRow(session=session, cpu_ratio=1.0, pareto=True, split=None)
     return " ".join(doctor_cells(row, ""))
 
@@ -61,7 +62,7 @@ def test_what_was_still_growing_is_said_to_be(shown: Any) -> None:
 
 
 def test_sizes_of_a_curve_keep_whether_they_settled(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    ran = {8: RangedRun(10, 0.1), 16: RangedRun(20, 0.1, settled=False)}
+    ran = {8: took(10), 16: took(20, settled=False)}
     monkeypatch.setattr("memsched.commands.curve.runs_at", lambda _, sizes, **__: [ran[sizes["n"]]])
     sizes = _ProcessSizes(tmp_path, lambda asked: asked["n"], 0)
     for length in ran:

@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from memsched.runtimes.compare import compare, vary
+from memsched.runtimes.compare import compare, digest, vary
 from memsched.runtimes.inputs import DRAWS, Draw, random_values
 
 NAN, INF = math.nan, math.inf
@@ -94,3 +94,18 @@ def test_outputs_vary_when_any_differs_between_runs() -> None:
     assert not vary(same[:1])
     assert vary([*same, [np.zeros(2), np.array([1.0, 1.5])]])
     assert not vary([[np.array([np.nan])], [np.array([np.nan])]])
+
+
+def test_digests_are_the_same_where_all_bytes_are() -> None:
+    floats = np.array([1.0, np.nan, -0.0], np.float32)
+    outputs = [floats, {"a": np.arange(3)}, [np.array(["x"], object)], None]
+    assert digest(outputs) == digest([floats.copy(), {"a": np.arange(3)}, [np.array(["x"], object)], None])
+    others = [
+        [floats[:2], *outputs[1:]],
+        [floats.astype(np.float64), *outputs[1:]],
+        [np.abs(floats), *outputs[1:]],
+        [floats.reshape(3, 1), *outputs[1:]],
+        [*outputs[:2], [np.array(["y"], object)], None],
+        outputs[:3],
+    ]
+    assert digest(outputs) not in {digest(other) for other in others}

@@ -97,6 +97,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/formats/onnx/blocks/test_rules.py",
     ),
     "formats/onnx/blocks/rows/rules": ("tests/formats/onnx/blocks/rows/test_rows.py",),
+    "runtimes/measure": ("tests/runtimes/test_measure.py",),
     "runtimes/race": ("tests/runtimes/test_race.py",),
     "ops/onnx": ("tests/ops/test_effects.py", "tests/formats/onnx/test_effects.py", "tests/ops/test_rewrites.py"),
     "ops/tflite": ("tests/ops/test_effects.py", "tests/formats/tflite/test_effects.py", "tests/ops/test_rewrites.py"),

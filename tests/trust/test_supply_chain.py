@@ -26,7 +26,7 @@ SOCKETS = {
 """`distribute --run`: sockets between its own processes on 127.0.0.1."""
 
 NATIVE = {
-    *("memsched/runtimes/litert/probe.py", "memsched/runtimes/onnxruntime/sessions.py"),
+    *("memsched/runtimes/litert/probe.py", "memsched/runtimes/onnxruntime/opened.py"),
     *("memsched/core/library.py", "memsched/schedule/compiled.py", "memsched/allocate/compiled.py"),
     *("memsched/fusion/compiled.py", "memsched/fusion/compiled_monotonic.py"),
     *("memsched/tiling/compiled.py", "memsched/search/heap.py", "memsched/schedule/compiled_orders.py"),

@@ -18,9 +18,9 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.frozen import FrozenValue
 from memsched.report.outputs import TOLERANCE
+from memsched.runtimes.measure import Measured
 from memsched.runtimes.onnxruntime.generation import (
     DecoderFile,
-    GenerationRun,
     TextComparison,
     compare_texts,
     race_texts,
@@ -54,11 +54,11 @@ class DecoderPhase(FrozenValue, frozen=True):
     """
 
     tokens: int
-    given: GenerationRun
-    written: GenerationRun
+    given: Measured
+    written: Measured
     seconds: tuple[float, float] | None = None
 
-    def run(self, *, given: bool) -> GenerationRun:
+    def run(self, *, given: bool) -> Measured:
         """Return what one of both took."""
         return self.given if given else self.written
 
@@ -110,8 +110,8 @@ class DecoderModel(FrozenValue, frozen=True):
         runs = [
             [(one.tokens, one.given if given else one.written) for one in row] for row in (self.prompts, self.tokens)
         ]
-        opened = max(run.opened for row in runs for _, run in row)
-        return max(opened, *(_through([(at, run.process) for at, run in row], tokens) for row in runs))
+        opened = max(run.earlier for row in runs for _, run in row)
+        return max(opened, *(_through([(at, run.peak) for at, run in row], tokens) for row in runs))
 
 
 def decode_in_place(source: str, options: DecoderOptions) -> DecoderModel:

@@ -52,8 +52,8 @@ def decoder_report(model: DecoderModel, output: str) -> Report[DecoderReport]:
             capacity=options.tokens,
             chunk=options.chunk,
             past_length=decoder.past_length,
-            given_opening_bytes=max(one.given.opened for one in model.prompts),
-            opening_bytes=max(one.written.opened for one in model.prompts),
+            given_opening_bytes=max(one.given.earlier for one in model.prompts),
+            opening_bytes=max(one.written.earlier for one in model.prompts),
             phases=(
                 *(_row("prompt", one) for one in model.prompts),
                 *(_row("token", one) for one in model.tokens),
@@ -94,8 +94,8 @@ def _row(phase: str, one: DecoderPhase) -> PhaseRow:
     return PhaseRow(
         phase="prompt" if phase == "prompt" else "token",
         tokens=one.tokens,
-        given_process_bytes=one.given.process,
-        process_bytes=one.written.process,
+        given_process_bytes=one.given.peak,
+        process_bytes=one.written.peak,
         given_seconds=times[0],
         seconds=times[1],
         settled=one.given.settled and one.written.settled,

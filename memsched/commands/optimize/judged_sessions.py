@@ -23,6 +23,7 @@ from memsched.formats.module import Module
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.values.sessions import HeldBackSection, SessionRow
 from memsched.runtimes.known import session_maker_of
+from memsched.runtimes.measure import PROCESSES
 from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED, PATTERNLESS, SessionPoint
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.values import as_opened
@@ -31,9 +32,6 @@ from memsched.units import format_size
 __all__ = ["given_model", "judged_sessions", "opened_alone"]
 
 _NO_TIME: Final = "the time limit left no time to measure what processes take"
-
-_PROCESSES: Final = 3
-"""Processes of each session at most, where what one of them takes may be chance."""
 
 _OPENED: Final = frozenset({"session", "pins", "default"})
 """Guarantees that say how a session is opened."""
@@ -85,7 +83,7 @@ def _with_sessions(found: FinishedModel, asked: FinishRequest, slowdown: float |
     begun = asked.run.clock()
 
     def again(rows: Sequence[SessionRow], done: int) -> bool:
-        wanted = asked.guarded and done < _PROCESSES and in_doubt(rows, slowdown)
+        wanted = asked.guarded and done < PROCESSES and in_doubt(rows, slowdown)
         return wanted and asked.has_time((asked.run.clock() - begun) / done)
 
     measured = raced_sessions if is_small else measured_sessions

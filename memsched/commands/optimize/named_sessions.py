@@ -22,6 +22,7 @@ from memsched.errors import MemschedError
 from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.sessions import HeldBackSection, SessionRow
 from memsched.runtimes.known import session_maker_of
+from memsched.runtimes.measure import LITTLE_CHANCE, PROCESSES
 from memsched.runtimes.onnxruntime.session_points import DEFAULT, EXECUTED
 from memsched.runtimes.runtime import Opening
 from memsched.runtimes.slowdown import most_times
@@ -37,12 +38,6 @@ _LESS: Final = 0.95
 
 _MAYBE: Final = 1.1
 """The same after one process each, whose sizes are partly chance: 94 to 104 MB were seen of one session."""
-
-_PROCESSES: Final = 3
-"""Run of each session where chance counts."""
-
-_STEADY: Final = 256_000_000
-"""Bytes of a process from which what is chance, some 10 MB, is a few percent."""
 
 _SECONDS: Final = 10.0
 """Seconds of the run that must be left for a process of both to be measured."""
@@ -105,7 +100,7 @@ def executed_in_less(asked: TrialRequest, request: Request, source: SessionSourc
     def again(rows: Sequence[SessionRow], done: int) -> bool:
         nonlocal late
         given, less = rows[0].process_bytes, rows[1].process_bytes
-        if given is None or less is None or done == _PROCESSES or given >= _STEADY:
+        if given is None or less is None or done == PROCESSES or given >= LITTLE_CHANCE:
             return False
         if less > _MAYBE * given or (rows[1].cpu_ratio or 0.0) > slowest:
             return False

@@ -41,7 +41,8 @@ from memsched.planning.values import TargetModule
 from memsched.report.values.blocks import BlockKernelRow, BlockLoopRow, BlocksSection, RangeRow, SizeRow
 from memsched.runtimes.child import ChildEndedError, children_until
 from memsched.runtimes.known import runtime_of
-from memsched.runtimes.onnxruntime.ranged import RangedRun, TimeRatio
+from memsched.runtimes.measure import Measured
+from memsched.runtimes.onnxruntime.ranged import TimeRatio
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.special import with_special
@@ -125,8 +126,8 @@ def optimize_over_sizes(
             found = order_over_range(file, request)
             measured, orders = _kept(opened, given.file, measured, found, asked, request.run)
     placed = place(module, prepared, dataclasses.replace(request, solver="file"))
-    best, before = measured.best, measured.large.process
-    needed = (before, before if best is None else best.large.process)
+    best, before = measured.best, measured.large.peak
+    needed = (before, before if best is None else best.large.peak)
     written = ModelBytes(data, True, Guarantee("none"))
     if best is not None:
         fixed = dict(options.dims) if best.point is not None else {}
@@ -352,13 +353,13 @@ def _loop(row: BlockRow) -> BlockLoopRow:
     return BlockLoopRow(name=row.name, dimension=row.dimension, ops=row.ops)
 
 
-def _size_row(sizes: Mapping[str, int], given: RangedRun, written: tuple[RangedRun, TimeRatio] | None) -> SizeRow:
+def _size_row(sizes: Mapping[str, int], given: Measured, written: tuple[Measured, TimeRatio] | None) -> SizeRow:
     if written is None:
         return SizeRow(
             sizes=dict(sizes),
-            given_process_bytes=max(0, given.process),
+            given_process_bytes=given.peak,
             process_bytes=None,
-            given_seconds=round(given.seconds, 6),
+            given_seconds=round(given.seconds(), 6),
             seconds=None,
             time_ratio=None,
             settled=given.settled,
@@ -366,8 +367,8 @@ def _size_row(sizes: Mapping[str, int], given: RangedRun, written: tuple[RangedR
     run, times = written
     return SizeRow(
         sizes=dict(sizes),
-        given_process_bytes=max(0, given.process),
-        process_bytes=max(0, run.process),
+        given_process_bytes=given.peak,
+        process_bytes=run.peak,
         given_seconds=round(times.first, 6),
         seconds=round(times.second, 6),
         time_ratio=round(times.ratio, 3),

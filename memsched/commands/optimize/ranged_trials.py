@@ -22,10 +22,9 @@ from memsched.formats.known import capability
 from memsched.frozen import FrozenValue
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.child import ChildEndedError, children_until
-from memsched.runtimes.measure import LEAST_RUNS
+from memsched.runtimes.measure import LEAST_RUNS, PROCESSES, Measured, middle
 from memsched.runtimes.onnxruntime.ranged import (
     AtSize,
-    RangedRun,
     TimeRatio,
     compare_at,
     draw_at,
@@ -56,7 +55,6 @@ _MEMORY_SHARE: Final = 0.4
 """Fraction of the limit until which the memory of files is measured; the rest is for judging the best of them."""
 
 _LARGE_ROUNDS, _SMALL_ROUNDS, _SHORT_ROUNDS = 2, 10, 30
-_CHANCES: Final = 3
 _SLOW: Final = 2.0
 """Seconds of a run that what else a machine does disturbs little."""
 
@@ -117,8 +115,8 @@ class BlockFile(FrozenValue, frozen=True):
 
     point: BlockPoint | None
     model: bytes
-    large: RangedRun
-    small: RangedRun
+    large: Measured
+    small: Measured
     times: tuple[TimeRatio, TimeRatio]
     compared: tuple[AtSize | None, ...]
     runtime: str
@@ -133,8 +131,8 @@ class RangedTrials(FrozenValue, frozen=True):
     """
 
     sizes: RangedSizes
-    large: RangedRun
-    small: RangedRun
+    large: Measured
+    small: Measured
     best: BlockFile | None
     notes: tuple[str, ...] = ()
 
@@ -144,7 +142,7 @@ class _PointFile(FrozenValue, frozen=True):
 
     point: BlockPoint | None
     path: Path
-    large: RangedRun
+    large: Measured
 
 
 @dataclass(slots=True)
@@ -163,9 +161,9 @@ class _PointTrial:
     sizes: RangedSizes
     seed: int
     slowdown: float | None
-    large: RangedRun
-    mixed: RangedRun
-    short: Sequence[RangedRun]
+    large: Measured
+    mixed: Measured
+    short: Sequence[Measured]
     accurate: Path | None
     busy: bool = field(default=False)
 
@@ -178,8 +176,8 @@ def _turns(feeds: Sequence[Path]) -> tuple[Sequence[Path], Sequence[Path]]:
     return (), tuple(reversed(feeds[1:]))
 
 
-def _process(run: RangedRun) -> int:
-    return run.process
+def _peak(run: Measured) -> int:
+    return run.peak
 
 
 def distance(one: AtSize) -> float:
@@ -232,7 +230,7 @@ def try_points(
         except ChildEndedError:
             notes.append(ENDED)
     notes += [_BUSY_NOTE] if trial.busy else []
-    return RangedTrials(sizes, max(trial.large, trial.mixed, key=_process), trial.short[0], best, tuple(notes))
+    return RangedTrials(sizes, max(trial.large, trial.mixed, key=_peak), trial.short[0], best, tuple(notes))
 
 
 def try_order(
@@ -253,8 +251,8 @@ def try_order(
         run = _usual_run(path, given.folder, trial.feeds[0])
         if isinstance(run, str):
             return run
-        if run.process > least.process + _SPARE_BYTES:
-            return f"{run.process / 1e6:,.0f} MB, and {least.process / 1e6:,.0f} MB in the order of the file"
+        if run.peak > least.peak + _SPARE_BYTES:
+            return f"{run.peak / 1e6:,.0f} MB, and {least.peak / 1e6:,.0f} MB in the order of the file"
         return _tried(trial, _PointFile(None if best is None else best.point, path, run))
 
 
@@ -293,7 +291,7 @@ def _by_memory(
             notes.append(f"not tried {', '.join(one.name for one in points[number:])}: {ENDED}")
             break
         path = folder / f"{number}.onnx"
-        run: RangedRun | str | None = None
+        run: Measured | str | None = None
         with contextlib.suppress(ChildEndedError), failures.left_out(point.name):
             path.write_bytes(point.build())
             with children_until(until.over):
@@ -302,11 +300,11 @@ def _by_memory(
             continue
         if isinstance(run, str):
             notes.append(f"not written {point.name}: {run}")
-        elif run.process >= trial.large.process:
-            notes.append(f"not written {point.name}: needs no less ({run.process / 1e6:,.0f} MB)")
+        elif run.peak >= trial.large.peak:
+            notes.append(f"not written {point.name}: needs no less ({run.peak / 1e6:,.0f} MB)")
         else:
             found.append((point, _PointFile(point, path, run)))
-    return sorted(found, key=lambda one: one[1].large.process)
+    return sorted(found, key=lambda one: one[1].large.peak)
 
 
 def _lightest(trial: _PointTrial, file: _PointFile) -> _PointFile:
@@ -322,8 +320,8 @@ def _lightest(trial: _PointTrial, file: _PointFile) -> _PointFile:
     if isinstance(large, str) or isinstance(found, str) or isinstance(known, str):
         return file
     # Some processes take much more than others do: the file is better of which none does.
-    is_less = found[-1].process < known[-1].process - _SPARE_BYTES
-    worse = large.process > file.large.process + _SPARE_BYTES
+    is_less = found[-1].peak < known[-1].peak - _SPARE_BYTES
+    worse = large.peak > file.large.peak + _SPARE_BYTES
     return _PointFile(file.point, path, large) if is_less and not worse else file
 
 
@@ -332,14 +330,14 @@ def _tried(trial: _PointTrial, file: _PointFile) -> BlockFile | str:
     large = _steady(trial, file)
     if isinstance(large, str):
         return large
-    took = f"{large.process / 1e6:,.0f} MB"
-    short: list[RangedRun] = []
+    took = f"{large.peak / 1e6:,.0f} MB"
+    short: list[Measured] = []
     for given, feeds, where in zip(trial.short, trial.feeds[1:], ("the small size", "a short one"), strict=False):
         run = _usual_run(file.path, trial.given.folder, feeds)
         if isinstance(run, str):
             return run
         if _is_more(run, given) and _is_more(*_even_runs(trial, file.path, feeds)):
-            return f"{took}, but {run.process / 1e6:,.0f} MB at {where}"
+            return f"{took}, but {run.peak / 1e6:,.0f} MB at {where}"
         short.append(run)
     limits = most_at_sizes(trial.slowdown)
     rounds = (_LARGE_ROUNDS, limits[0], ""), (_SMALL_ROUNDS, limits[1], " at the small size")
@@ -361,33 +359,33 @@ def _tried(trial: _PointTrial, file: _PointFile) -> BlockFile | str:
     return BlockFile(file.point, model, large, short[0], took_long, outputs, runtime, special)
 
 
-def _steady(trial: _PointTrial, file: _PointFile) -> RangedRun | str:
+def _steady(trial: _PointTrial, file: _PointFile) -> Measured | str:
     """Return what a file takes at the large size at most, alone or in turns with others; or why it is not written."""
     alone, turns = trial.turns()
     if file.point is None:
         # Of another order the usual run is known; what it saves in small models is less than what chance adds.
-        large: RangedRun | str = file.large
-        most = trial.large.process + _SPARE_BYTES
+        large: Measured | str = file.large
+        most = trial.large.peak + _SPARE_BYTES
     else:
         large = run_on(file.path, trial.feeds[0], folder=trial.given.folder, beside=alone)
-        most = trial.large.process - 1
+        most = trial.large.peak - 1
     mixed = run_on(file.path, trial.feeds[0], folder=trial.given.folder, beside=turns)
     if isinstance(large, str) or isinstance(mixed, str):
         return large if isinstance(large, str) else str(mixed)
-    took = f"{large.process / 1e6:,.0f} MB"
-    if large.process > most:
+    took = f"{large.peak / 1e6:,.0f} MB"
+    if large.peak > most:
         return f"needs no less from some run on ({took})"
-    if mixed.process > trial.mixed.process + _SPARE_BYTES:
-        told = f"{mixed.process / 1e6:,.0f} MB where sizes take turns"
-        return f"{took}, but {told}, in which the model as given takes {trial.mixed.process / 1e6:,.0f} MB"
-    return max(large, mixed, key=_process)
+    if mixed.peak > trial.mixed.peak + _SPARE_BYTES:
+        told = f"{mixed.peak / 1e6:,.0f} MB where sizes take turns"
+        return f"{took}, but {told}, in which the model as given takes {trial.mixed.peak / 1e6:,.0f} MB"
+    return max(large, mixed, key=_peak)
 
 
-def _is_more(run: RangedRun, given: RangedRun) -> bool:
-    return run.process > _MOST_MEMORY * given.process + _SPARE_BYTES
+def _is_more(run: Measured, given: Measured) -> bool:
+    return run.peak > _MOST_MEMORY * given.peak + _SPARE_BYTES
 
 
-def _even_runs(trial: _PointTrial, path: Path, feeds: Path) -> tuple[RangedRun, RangedRun]:
+def _even_runs(trial: _PointTrial, path: Path, feeds: Path) -> tuple[Measured, Measured]:
     """Return runs of a file and of the model as given in processes that keep nothing of what they free.
 
     Whether the C library gives back what opening a session frees is chance, and of small models most of the memory.
@@ -440,21 +438,21 @@ def _is_right(one: AtSize, leeway: float) -> bool:
     )
 
 
-def _usual_run(path: Path, folder: Path | None, feeds: Path) -> RangedRun | str:
+def _usual_run(path: Path, folder: Path | None, feeds: Path) -> Measured | str:
     """Return the run of several whose process takes the middle: what opening a session takes is partly chance."""
     found = _runs(path, folder, feeds)
-    return found if isinstance(found, str) else found[len(found) // 2]
+    return found if isinstance(found, str) else middle(found)
 
 
-def _runs(path: Path, folder: Path | None, feeds: Path) -> list[RangedRun] | str:
+def _runs(path: Path, folder: Path | None, feeds: Path) -> list[Measured] | str:
     """Return some runs in processes of their own, that whose process takes least first."""
-    found: list[RangedRun] = []
-    for _ in range(_CHANCES):
+    found: list[Measured] = []
+    for _ in range(PROCESSES):
         one = run_on(path, feeds, folder=folder)
         if isinstance(one, str):
             return one
         found.append(one)
-    return sorted(found, key=lambda one: one.process)
+    return sorted(found, key=_peak)
 
 
 def _raced(trial: _PointTrial, file: Path, place: int, rounds: int, most: float) -> TimeRatio | str:
@@ -465,7 +463,7 @@ def _raced(trial: _PointTrial, file: Path, place: int, rounds: int, most: float)
     """
     best: TimeRatio | None = None
     given, feeds = trial.given, trial.feeds[place]
-    for _ in range(_CHANCES):
+    for _ in range(PROCESSES):
         alone = race(given.path, file, feeds, rounds=rounds, folder=given.folder, threads=1)
         if isinstance(alone, str):
             return alone
@@ -483,13 +481,13 @@ def _raced(trial: _PointTrial, file: Path, place: int, rounds: int, most: float)
     return best or "it was not run"
 
 
-def _ran(path: Path, sizes: Mapping[str, int], feeds: Path, seed: int) -> RangedRun:
+def _ran(path: Path, sizes: Mapping[str, int], feeds: Path, seed: int) -> Measured:
     """Store inputs in ``feeds``, and return what the model as given usually takes on them."""
     draw_at(path, sizes, feeds, seed=seed)
     return _checked(_usual_run(path, None, feeds), sizes)
 
 
-def _checked(found: RangedRun | str, sizes: Mapping[str, int]) -> RangedRun:
+def _checked(found: Measured | str, sizes: Mapping[str, int]) -> Measured:
     if isinstance(found, str):
         told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         raise UsageError(f"the model as given does not run at {told}: {found}", code="not-run")

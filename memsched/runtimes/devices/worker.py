@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
@@ -34,9 +33,9 @@ from memsched.runtimes.devices.wire import (
     send_array,
     send_to_all,
 )
+from memsched.runtimes.measure import forget_highest, process_bytes
 from memsched.search.messages import Channel, LostError
 from memsched.search.processes import end_with_parent
-from memsched.units import KIB
 
 __all__ = ["main", "reference"]
 
@@ -156,12 +155,14 @@ class _Worker:
 
     def work(self) -> None:
         runtime = _runtime(self._request["runtime"])
-        start = _resident_bytes()
+        start = _process_bytes("VmRSS:")
         sessions = {
             step: runtime.open(path, step, {}) for step, path in enumerate(self._request["models"]) if path is not None
         }
-        loaded = _resident_bytes()
-        _restart_peak()
+        loaded = _process_bytes("VmRSS:")
+        # Loading needs models twice for a moment.
+        with contextlib.suppress(OSError):
+            forget_highest()
         self._connect()
         if self._throttle is not None:
             _limit_memory(self._throttle["room"])
@@ -175,7 +176,7 @@ class _Worker:
                 self._parent.wait()
                 self._give_outputs()
         self._parent.wait()
-        peak = _resident_bytes(peak=True)
+        peak = _process_bytes("VmHWM:")
         self._give_outputs()
         self._parent.tell(
             {
@@ -355,26 +356,17 @@ def _limit_memory(room: int) -> None:
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
-        taken = _resident_bytes(wanted="VmData:")
+        taken = _process_bytes("VmData:")
         if taken is not None:
             limit = taken + room + _OWN_ROOM
             resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))
 
 
-def _resident_bytes(*, peak: bool = False, wanted: str = "VmRSS:") -> int | None:
-    """Return what this process has in memory now, or had at its peak; None where the system does not say."""
-    wanted = "VmHWM:" if peak else wanted
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
-            if line.startswith(wanted):
-                return int(line.split()[1]) * KIB
-    return None
-
-
-def _restart_peak() -> None:
-    """Reset the peak of this process's memory, where the system can: loading needs models twice for a moment."""
+def _process_bytes(name: str) -> int | None:
+    """Return what `process_bytes` does; None where the system does not say."""
     with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        return process_bytes(name)
+    return None
 
 
 def reference(request: Mapping[str, Any]) -> dict[str, Any]:

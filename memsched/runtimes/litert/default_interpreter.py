@@ -9,23 +9,25 @@ from __future__ import annotations
 import math
 import mmap
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from memsched.frozen import FrozenValue
-from memsched.runtimes.child import TIMEOUT, run_in_child, temporary_folder
+from memsched.runtimes.child import TIMEOUT, temporary_folder
+from memsched.runtimes.litert.interpreter import InterpreterOpener
+from memsched.runtimes.measure import PROCESSES, Measured, SteadyRule, measure, race_two
+from memsched.runtimes.race import RaceRule
 from memsched.runtimes.slowdown import most_times
 
 __all__ = ["DefaultInterpreter", "InterpreterComparison", "InterpreterMemory"]
 
-_MEASURE: Final = "memsched.runtimes.litert.interpreter:measure"
-_TAKE_TURNS: Final = "memsched.runtimes.litert.interpreter:take_turns"
-_TIMED: Final = 20.0
-"""Seconds after which no round of turns is begun."""
+_STEADY: Final = SteadyRule(seconds=None)
 
-_PROCESSES: Final = 3
+_TURNS: Final = RaceRule(rounds=9, most=25, least=3, seconds=20.0, turn=0.05)
+"""A shorter turn is lost in the clock's resolution and the caches' state."""
+
 _MOST_PROCESSES: Final = 7
 _NEAR: Final = 2.0
 """A difference between half and twice the tolerance is near it: more processes decide."""
@@ -119,43 +121,35 @@ class DefaultInterpreter:
             seen = _compared(paths, seed, limit)
             if isinstance(seen, str) or seen.needs_more:
                 return seen
-            request = {
-                "paths": [str(path) for path in paths],
-                "seed": seed,
-                "limit": limit if math.isfinite(limit) else 1.0,
-                "seconds": _TIMED,
-            }
-            timed = _child(_TAKE_TURNS, request)
-            return timed if isinstance(timed, str) else replace(seen, time_ratio=timed["ratio"])
+            first, second = (InterpreterOpener(str(path), seed) for path in paths)
+            turns = replace(_TURNS, limit=limit if math.isfinite(limit) else 1.0)
+            timed = race_two(first, second, turns, timeout=TIMEOUT)
+            return timed if isinstance(timed, str) else replace(seen, time_ratio=timed.processor)
 
     def measure(self, path: Path, *, seed: int) -> InterpreterMemory | str:
         """Return the memory that a file takes in one fresh process, or the reason if it could not be measured."""
-        measured = _child(_MEASURE, {"path": str(path), "seed": seed})
+        measured = _measured(path, seed)
         return measured if isinstance(measured, str) else _memory([measured])
 
 
 def _compared(paths: Sequence[Path], seed: int, limit: float) -> InterpreterComparison | str:
     """Measure the memory of two files by turns, in as many processes of each as it takes to tell them apart."""
-    found: list[list[Mapping[str, int]]] = [[], []]
+    found: list[list[Measured]] = [[], []]
     while True:
         for figures, path in zip(found, paths, strict=True):
-            measured = _child(_MEASURE, {"path": str(path), "seed": seed})
+            measured = _measured(path, seed)
             if isinstance(measured, str):
                 return measured
             figures.append(measured)
         seen = InterpreterComparison(_memory(found[0]), _memory(found[1]), time_limit=limit)
         count = len(found[0])
-        if count >= _MOST_PROCESSES or (count >= _PROCESSES and not seen.near):
+        if count >= _MOST_PROCESSES or (count >= PROCESSES and not seen.near):
             return seen
 
 
-def _memory(figures: Sequence[Mapping[str, int]]) -> InterpreterMemory:
-    return InterpreterMemory(tuple(one["private"] for one in figures), tuple(one["peak"] for one in figures))
+def _memory(figures: Sequence[Measured]) -> InterpreterMemory:
+    return InterpreterMemory(tuple(one.private for one in figures), tuple(one.peak for one in figures))
 
 
-def _child(function: str, request: Mapping[str, Any]) -> Mapping[str, Any] | str:
-    result = run_in_child(function, request, TIMEOUT)
-    if not result.ok:
-        return result.reason or result.status
-    value: Mapping[str, Any] = result.value
-    return value
+def _measured(path: Path, seed: int) -> Measured | str:
+    return measure(InterpreterOpener(str(path), seed), _STEADY, timeout=TIMEOUT)

@@ -1,83 +1,59 @@
-"""LiteRT's default interpreter in a process of its own: the memory it takes and its time. The child process's side.
-
-Called through ``run_in_child``; requests and answers are plain values. Figures of the process are those of Linux
-(``/proc/self``).
-"""
+"""LiteRT's default interpreter as an `Opener`: files are opened so to be measured and timed, in fresh processes."""
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from memsched.runtimes.measure import forget_highest, process_bytes, run_until_steady
-from memsched.runtimes.race import race
+from memsched.runtimes.measure import Opener
 
-__all__ = ["measure", "take_turns"]
-
-_TURN: Final = 0.05
-"""Processor seconds of a turn, at least; a shorter one is lost in the clock's resolution and the caches' state."""
-
-_MIN_ROUNDS: Final = 3
-_ROUNDS: Final = 9
-_MAX_ROUNDS: Final = 25
+__all__ = ["InterpreterOpener"]
 
 
-def measure(request: Mapping[str, Any]) -> dict[str, int]:
-    """Open a file as ``Interpreter(model_path=...)`` does, run it to the steady state, and return the memory taken.
+class InterpreterOpener(Opener, frozen=True):
+    """``Interpreter(model_path=...)`` on a file.
 
-    Args:
-        request: "path" of the file; "seed" of its inputs.
-
-    Returns:
-        Bytes beyond the process before the interpreter: "private" (growth of anonymous memory after the last run),
-        "peak" (of resident memory, which mapped files are part of); "runs".
+    Attributes:
+        seed: Of its inputs.
     """
-    from ai_edge_litert.interpreter import Interpreter
 
-    draw = _drawing(request["seed"])  # this and the runtime are loaded before the first figure is read
-    private, resident = process_bytes("RssAnon:"), process_bytes("VmRSS:")
-    forget_highest()
-    run = _opened(Interpreter, request["path"], draw)
-    seen = run_until_steady(lambda _: run(), resident)
-    return {"private": max(0, seen.private - private), "peak": max(0, seen.peak - resident), "runs": seen.runs}
+    path: str
+    seed: int
 
+    def prepare(self) -> Callable[[], _OpenInterpreter]:
+        """Load the runtime, and what draws inputs; return what opens the file."""
+        from ai_edge_litert.interpreter import Interpreter
 
-def take_turns(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run two files by turns in one process, and return how much longer the second one takes.
-
-    Args:
-        request: "paths" of the files; "seed" of their inputs; "limit": the ratio that decides; rounds are added if
-            those so far lie on both sides of it. "seconds" after which no round is begun.
-
-    Returns:
-        "ratio": of the processor times of both, the median of all rounds.
-    """
-    from ai_edge_litert.interpreter import Interpreter
-
-    ended = time.monotonic() + request["seconds"]
-    first, second = (_opened(Interpreter, path, _drawing(request["seed"])) for path in request["paths"])
-    found = race(
-        first,
-        second,
-        rounds=_ROUNDS,
-        turn=_TURN,
-        goes_on=partial(_undecided, request["limit"]),
-        ends=lambda rounds: rounds == _MAX_ROUNDS or (rounds >= _MIN_ROUNDS and time.monotonic() > ended),
-    )
-    return {"ratio": found.processor}
-
-
-def _undecided(limit: float, ratios: Sequence[float]) -> bool:
-    """Return whether the middle half of the ratios lies on both sides of a limit."""
-    low, _, high = statistics.quantiles(ratios, n=4)
-    return low <= limit <= high
+        draw = _drawing(self.seed)
+        return lambda: _OpenInterpreter(Interpreter(model_path=self.path), draw)
 
 
 _Draw = Callable[[Any], Any]
 """Gives an array for an input, of which an interpreter says the details."""
+
+
+class _OpenInterpreter:
+    """An interpreter, as an `RunnableModel` that runs on the same inputs each time."""
+
+    def __init__(self, interpreter: Any, draw: _Draw) -> None:
+        interpreter.allocate_tensors()
+        self._interpreter = interpreter
+        self._inputs = [(one["index"], draw(one)) for one in interpreter.get_input_details()]
+
+    def start(self, size: int) -> None:
+        """Do nothing: inputs are there."""
+
+    def run(self, size: int) -> None:
+        """Run once."""
+        del size
+        for index, values in self._inputs:
+            self._interpreter.set_tensor(index, values)
+        self._interpreter.invoke()
+
+    def outputs(self, size: int) -> Sequence[Any]:
+        """Run once and return the outputs."""
+        self.run(size)
+        return [self._interpreter.get_tensor(one["index"]) for one in self._interpreter.get_output_details()]
 
 
 def _drawing(seed: int) -> _Draw:
@@ -94,17 +70,3 @@ def _drawing(seed: int) -> _Draw:
         return random_values("S4" if text else one["dtype"], one["shape"], rng, full_range=quantized, high=1)
 
     return draw
-
-
-def _opened(interpreter_type: Any, path: str, draw: _Draw) -> Callable[[], None]:
-    """Open a file as people do; return what runs it once, each time on the same inputs."""
-    interpreter = interpreter_type(model_path=path)
-    interpreter.allocate_tensors()
-    inputs = [(one["index"], draw(one)) for one in interpreter.get_input_details()]
-
-    def run() -> None:
-        for index, values in inputs:
-            interpreter.set_tensor(index, values)
-        interpreter.invoke()
-
-    return run

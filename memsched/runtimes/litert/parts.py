@@ -9,6 +9,7 @@ from typing import Any
 
 from memsched.runtimes.litert.draws import with_same_seeds
 from memsched.runtimes.litert.probe import probe
+from memsched.runtimes.litert.session import opened
 
 __all__ = ["LiteRtParts"]
 
@@ -17,10 +18,7 @@ class LiteRtParts:
     """LiteRT without its delegates, whose kernels give the same values for parts as for the whole."""
 
     def __init__(self) -> None:
-        from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-        self._interpreter: Any = Interpreter
-        self._resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+        import ai_edge_litert.interpreter  # noqa: F401 - what loading it takes is no part of what a device takes
 
     @property
     def version(self) -> str:
@@ -33,8 +31,7 @@ class LiteRtParts:
         content = model if isinstance(model, bytes) else Path(model).read_bytes()
         # What draws random numbers gets the same seeds in the whole model and in parts of it.
         (content,) = with_same_seeds([content])
-        made = self._interpreter(model_content=content, num_threads=1, experimental_op_resolver_type=self._resolver)
-        return _LiteRtPart(made, names)
+        return _LiteRtPart(opened(content, "plain"), names)
 
 
 class _LiteRtPart:

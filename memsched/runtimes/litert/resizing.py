@@ -59,12 +59,10 @@ def resize(data: bytes, shapes: Mapping[str, Sequence[int]]) -> bytes:
 def shapes_at(request: Mapping[str, Any]) -> dict[str, list[int]]:
     """Return the shapes of all tensors after a run on zeros; called in a child process."""
     import numpy as np
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    interpreter = Interpreter(
-        model_content=request["model"],
-        experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-    )
+    from memsched.runtimes.litert.session import opened
+
+    interpreter = opened(request["model"], "plain")
     for tensor, shape in request["shapes"].items():
         interpreter.resize_tensor_input(int(tensor), shape)
     interpreter.allocate_tensors()

@@ -7,6 +7,7 @@ from typing import Any
 
 from memsched.runtimes.inputs import random_values
 from memsched.runtimes.litert.draws import draw_mismatch, with_same_seeds
+from memsched.runtimes.litert.session import opened
 from memsched.runtimes.row import RowPair, RunError, Values, result
 from memsched.runtimes.special import Special, judged, mixed_inputs, tried
 from memsched.runtimes.values import INTEGER_BOUNDS, INVOKES
@@ -117,12 +118,7 @@ class _Interpreter:
     """One model in LiteRT, fed and asked by names."""
 
     def __init__(self, model: bytes, mode: str, names: Mapping[int, str], threads: int = 1) -> None:
-        from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-        resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if mode == "plain" else OpResolverType.AUTO
-        self._interpreter = Interpreter(
-            model_content=model, num_threads=threads, experimental_op_resolver_type=resolver
-        )
+        self._interpreter = opened(model, mode, threads)
         self._interpreter.allocate_tensors()
         self._names = names
 

@@ -46,12 +46,12 @@ def run(payload: Mapping[str, object]) -> Mapping[str, object]:
     return values
 
 
-def opened(model: bytes, mode: str) -> Any:
+def opened(model: bytes, mode: str, threads: int = 1) -> Any:
     """Return an interpreter of a model in one of `MODES`, without memory for its tensors."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if mode == "plain" else OpResolverType.AUTO
-    return Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=resolver)
+    return Interpreter(model_content=model, num_threads=threads, experimental_op_resolver_type=resolver)
 
 
 def _load(model: bytes, mode: str) -> Any:

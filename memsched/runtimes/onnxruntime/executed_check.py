@@ -86,8 +86,7 @@ def verify_executed(
 
 
 def _session(model: int, point: SessionPoint) -> dict[str, Any]:
-    options = {**dataclasses.asdict(point), "disabled": []}
-    return {"model": model, "options": options, "required": True, "reference": 0}
+    return {"model": model, "options": dataclasses.asdict(point), "required": True, "reference": 0}
 
 
 def _judged(answer: Mapping[str, Any], runtime: str, predicted: int, runs: int) -> Verification:

@@ -11,7 +11,8 @@ import numpy as np
 
 from memsched.formats.onnx.structure import graphs_of
 from memsched.runtimes.onnxruntime.executed_names import BLOCKED, in_one_form
-from memsched.runtimes.onnxruntime.sessions import GRAPH_LEVELS, find_data
+from memsched.runtimes.onnxruntime.opened import optimized
+from memsched.runtimes.onnxruntime.session_points import DEFAULT, SessionPoint
 
 __all__ = ["block_here", "rewrite"]
 
@@ -27,24 +28,22 @@ def rewrite(request: Mapping[str, Any]) -> dict[str, Any]:
         "fixed": names and sizes of the dimensions that were open; none where the runtime refuses them.
     """
     import onnx
-    import onnxruntime
 
-    onnxruntime.set_default_logger_severity(4)
     proto = onnx.load_model_from_string(request["bytes"])
     fixed = _fix(proto, request)
-    told = onnxruntime, request["level"], request["folder"]
+    point, folder = SessionPoint(request["level"]), request["folder"]
     try:
-        made = _optimised(proto.SerializeToString(), *told)
+        made = optimized(proto.SerializeToString(), point, folder=folder)
     except Exception:  # the runtime raises classes of its own
         if not fixed:
             raise
-        fixed, made = {}, _optimised(request["bytes"], *told)
+        fixed, made = {}, optimized(request["bytes"], point, folder=folder)
     stored = onnx.load_model_from_string(made)
     in_one_form(stored)
     data = stored.SerializeToString(deterministic=True)
     return {
         "bytes": data,
-        "block": _block(onnx, onnxruntime, data),
+        "block": _block(onnx, data),
         "processor": _processor(),
         "fixed": [[name, size] for name, size in fixed.items()],
     }
@@ -70,15 +69,15 @@ def _fix(proto: Any, request: Mapping[str, Any]) -> dict[str, int]:
     return fixed
 
 
-def _block(onnx: Any, onnxruntime: Any, data: bytes) -> int | None:
+def _block(onnx: Any, data: bytes) -> int | None:
     """Return the channels of a block: a convolution of eight filters is padded to as many, or left as it is."""
     scopes = graphs_of(onnx.load_model_from_string(data).graph)
     if not any(node.domain == BLOCKED for scope in scopes for node in scope.graph.node):
         return None
-    return block_here(onnx, onnxruntime)
+    return block_here(onnx)
 
 
-def block_here(onnx: Any, onnxruntime: Any) -> int | None:
+def block_here(onnx: Any) -> int | None:
     """Return the channels of a block on this processor; None where tensors are not blocked."""
     make = onnx.helper
     values = [make.make_tensor_value_info(name, 1, (1, 16, 8, 8)) for name in ("x", "y")]
@@ -86,23 +85,10 @@ def block_here(onnx: Any, onnxruntime: Any) -> int | None:
     graph = make.make_graph([make.make_node("Conv", ["x", "w"], ["y"])], "probe", values[:1], values[1:], [filters])
     graph.output[0].type.tensor_type.shape.dim[1].dim_value = 8
     probe = make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=9)
-    stored = onnx.load_model_from_string(_optimised(probe.SerializeToString(), onnxruntime, "all", None))
+    stored = onnx.load_model_from_string(optimized(probe.SerializeToString(), DEFAULT))
     if not any(node.domain == BLOCKED for node in stored.graph.node):
         return None
     return next(int(tensor.dims[0]) for tensor in stored.graph.initializer if len(tensor.dims) == len(filters.dims))
-
-
-def _optimised(data: bytes, onnxruntime: Any, level: str, folder: str | None) -> bytes:
-    path = Path("optimized.onnx").absolute()
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, GRAPH_LEVELS[level])
-    options.optimized_model_filepath = str(path)
-    find_data(options, folder)
-    onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    stored = path.read_bytes()
-    path.unlink()
-    return stored
 
 
 def _processor() -> str:

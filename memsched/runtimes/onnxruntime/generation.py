@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from memsched.errors import UsageError
 from memsched.formats.decoders import Decoder
 from memsched.frozen import FrozenValue
 from memsched.runtimes.child import run_in_child
-from memsched.runtimes.onnxruntime.session_points import STEADY_SECONDS
+from memsched.runtimes.measure import LEAST_RUNS, MOST_RUNS, Measured, Opener, SteadyRule, measure, race_two
+from memsched.runtimes.race import RaceRule
 from memsched.runtimes.special import shown_by
 
-__all__ = ["DecoderFile", "GenerationRun", "TextComparison", "compare_texts", "race_texts", "run_text", "special_texts"]
+if TYPE_CHECKING:
+    from memsched.runtimes.onnxruntime.generation_process import OpenText
+
+__all__ = ["DecoderFile", "TextComparison", "TextOpener", "compare_texts", "race_texts", "run_text", "special_texts"]
 
 _PROCESS: Final = "memsched.runtimes.onnxruntime.generation_process"
 _TIMEOUT: Final = 1800.0
+
+_TURNS: Final = RaceRule(2)
+"""Behind a first run of each; the quicker of both counts."""
 
 
 class DecoderFile(FrozenValue, frozen=True):
@@ -34,24 +41,28 @@ class DecoderFile(FrozenValue, frozen=True):
     capacity: int | None = None
 
 
-class GenerationRun(FrozenValue, frozen=True):
-    """What some steps took.
+class TextOpener(Opener, frozen=True):
+    """A decoder in a session without options, which puts tokens behind ``past`` random ones, so many in each step.
 
     Attributes:
-        opened: Bytes of the process at most while the session was opened; all are above what it had before that.
-        idle: What it takes then.
-        process: At most while it ran; caches are in it.
-        seconds: Of each step, in the quickest of several passes over all of them.
-        runs: Such passes until the process stopped growing.
-        settled: Whether it did.
+        file: As `generation_process` has it.
     """
 
-    opened: int
-    idle: int
-    process: int
-    seconds: tuple[float, ...]
-    runs: int = 0
-    settled: bool = True
+    file: dict[str, Any]
+    past: int
+    steps: tuple[int, ...]
+    seed: int
+
+    @property
+    def sizes(self) -> int:
+        """How many steps there are."""
+        return len(self.steps)
+
+    def prepare(self) -> Callable[[], OpenText]:
+        """Return what opens the session; the runtime counts."""
+        from memsched.runtimes.onnxruntime.generation_process import OpenText
+
+        return lambda: OpenText(self.file, self.past, self.steps, self.seed)
 
 
 class TextComparison(FrozenValue, frozen=True):
@@ -69,20 +80,20 @@ class TextComparison(FrozenValue, frozen=True):
     message: str | None
 
 
-def run_text(file: DecoderFile, past: int, steps: Sequence[int], *, seed: int) -> GenerationRun:
+def run_text(file: DecoderFile, past: int, steps: Sequence[int], *, seed: int) -> Measured:
     """Return what it takes to put tokens behind ``past`` random ones, so many in each step.
+
+    The steps are the sizes that take turns. What opening the session takes is told apart; caches are in the peak.
 
     Raises:
         UsageError: It does not run.
     """
-    request = {"file": _told(file), "past": past, "steps": list(steps), "seed": seed}
-    request["seconds"] = STEADY_SECONDS
-    result = run_in_child(f"{_PROCESS}:measure", request, _TIMEOUT)
-    if not result.ok:
-        problem = f"'{file.path.name}' does not run {steps[0]} tokens behind {past}: {_line(result.reason)}"
+    passes = SteadyRule(LEAST_RUNS * len(steps), MOST_RUNS * len(steps), peak_from="first run")
+    found = measure(TextOpener(_told(file), past, tuple(steps), seed), passes, timeout=_TIMEOUT)
+    if isinstance(found, str):
+        problem = f"'{file.path.name}' does not run {steps[0]} tokens behind {past}: {found}"
         raise UsageError(problem, code="not-run")
-    taken = {name: result.value[name] for name in ("opened", "idle", "process", "runs", "settled")}
-    return GenerationRun(**taken, seconds=tuple(result.value["seconds"]))
+    return found
 
 
 def race_texts(
@@ -93,17 +104,14 @@ def race_texts(
     Raises:
         UsageError: One does not run.
     """
-    request = {
-        "files": [_told(first), _told(second)],
-        "past": past,
-        "steps": [list(one) for one in steps],
-        "seed": seed,
-    }
-    result = run_in_child(f"{_PROCESS}:race", request, _TIMEOUT)
-    if not result.ok:
-        raise UsageError(f"the model does not run behind {past} tokens: {_line(result.reason)}", code="not-run")
-    seconds: tuple[float, float] = tuple(result.value["seconds"])
-    return seconds
+    one, other = (
+        TextOpener(_told(file), past, tuple(each), seed) for file, each in zip((first, second), steps, strict=True)
+    )
+    found = race_two(one, other, _TURNS, timeout=_TIMEOUT)
+    if isinstance(found, str):
+        raise UsageError(f"the model does not run behind {past} tokens: {found}", code="not-run")
+    least = found.quickest
+    return least[0].clock, least[1].clock
 
 
 def compare_texts(

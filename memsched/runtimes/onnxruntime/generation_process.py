@@ -8,88 +8,51 @@ caches than it was given.
 
 from __future__ import annotations
 
-import gc
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from memsched.runtimes.compare import compare, relative_error
 from memsched.runtimes.inputs import random_values
-from memsched.runtimes.measure import forget_highest, process_bytes, run_until_steady
 from memsched.runtimes.onnxruntime.inputs import dtype_of
-from memsched.runtimes.onnxruntime.sessions import find_data
-from memsched.runtimes.race import rest
+from memsched.runtimes.onnxruntime.opened import opened, runtime
+from memsched.runtimes.onnxruntime.session_points import SessionPoint
 from memsched.runtimes.special import THREADS, Special, applying, judged, mixed, rng_of, tried
 
-__all__ = ["compare_files", "measure", "race", "special_files"]
+__all__ = ["OpenText", "compare_files", "special_files"]
 
-_ROUNDS: Final = 3
 _BOUND: Final = 2
 """Random integers are below this: ids, and positions."""
 
 
-def measure(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Put tokens behind random ones in steps, and say what the process and each step took.
+class OpenText:
+    """A decoder that puts tokens behind random ones in steps, as an `RunnableModel` whose sizes are the steps.
 
     Args:
-        request: "file"; "past": random tokens before; "steps": how many are put behind them in each; "seed";
-            "seconds": that further passes over all steps may take, as `run_until_steady` has them.
-
-    Returns:
-        "opened": the highest memory while the session was opened, "idle": what it takes then, "process": the highest
-        while it ran until that was steady, all above what the process had before that, bytes; "seconds": of each step,
-        in the quickest pass; "runs": passes, and whether they "settled".
+        file: As this module has it.
+        past: Random tokens before.
+        steps: How many tokens are put behind them in each.
     """
-    past, steps = request["past"], request["steps"]
-    text = _TokenFeeds(request["file"], past + sum(steps), request["seed"])
-    gc.collect()
-    forget_highest()
-    before = process_bytes("VmRSS:")
-    model = _model(request["file"])
-    opened, idle = process_bytes("VmHWM:"), process_bytes("VmRSS:")
-    model.start(past, request["seed"])
-    text.know(model.session)
-    gc.collect()
-    forget_highest()
-    seconds = [float("inf")] * len(steps)
 
-    def run(_: int) -> None:
-        model.start(past, request["seed"])
-        for place, (begin, count) in enumerate(_steps(past, steps)):
-            feed = text.feed(begin, count)
-            started = time.perf_counter()
-            model.step(feed, begin, count)
-            seconds[place] = min(seconds[place], time.perf_counter() - started)
+    def __init__(self, file: Mapping[str, Any], past: int, steps: Sequence[int], seed: int) -> None:
+        self._model, self._past, self._seed = _model(file), past, seed
+        self._steps = list(_steps(past, steps))
+        self._text = _TokenFeeds(file, past + sum(steps), seed)
+        self._feed: Mapping[str, Any] = {}
 
-    found = run_until_steady(run, before, seconds=request["seconds"])
-    taken = {"opened": opened, "idle": idle, "process": found.peak}
-    sizes = {name: max(0, size - before) for name, size in taken.items()}
-    return {**sizes, "seconds": seconds, "runs": found.runs, "settled": found.settled}
+    def start(self, size: int) -> None:
+        """Begin a text anew before its first step; cut the inputs of a step."""
+        if not size:
+            self._model.start(self._past, self._seed)
+            self._text.know(self._model.session)
+        self._feed = self._text.feed(*self._steps[size])
 
+    def run(self, size: int) -> None:
+        """Put the tokens of a step behind those before."""
+        self.outputs(size)
 
-def race(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run two models in turns, so that what else the machine does meets both alike.
-
-    Args:
-        request: "files": both; "past"; "steps": of each; "seed".
-
-    Returns:
-        "seconds": that each takes for all its steps, in the quickest of several rounds.
-    """
-    past = request["past"]
-    models = [_model(file) for file in request["files"]]
-    text = _TokenFeeds(request["files"][0], past + sum(request["steps"][0]), request["seed"])
-    text.know(models[0].session)
-    best = [float("inf")] * 2
-    for _ in range(_ROUNDS):
-        for place, model in enumerate(models):
-            model.start(past, request["seed"])
-            rest()
-            started = time.perf_counter()
-            for begin, count in _steps(past, request["steps"][place]):
-                model.step(text.feed(begin, count), begin, count)
-            best[place] = min(best[place], time.perf_counter() - started)
-    return {"seconds": best}
+    def outputs(self, size: int) -> Sequence[Any]:
+        """Do that and return the outputs."""
+        return self._model.step(self._feed, *self._steps[size])
 
 
 def compare_files(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,8 +68,6 @@ def compare_files(request: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         Exception: The first does not run, in the runtime's words.
     """
-    import onnxruntime
-
     first, second = (_model(file) for file in request["files"])
     rows = []
     for number, prompt in enumerate(request["prompts"]):
@@ -126,7 +87,7 @@ def compare_files(request: Mapping[str, Any]) -> dict[str, Any]:
         known, others = [one for one, _ in pairs], [other for _, other in pairs]
         equal, _ = compare(known, others)
         rows.append({**row, "equal": equal, "error": relative_error(known, others)})
-    return {"version": onnxruntime.__version__, "rows": rows}
+    return {"version": runtime().__version__, "rows": rows}
 
 
 def special_files(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -270,8 +231,11 @@ class _TokenFeeds:
         self._whole: dict[str, Any] = {}
 
     def know(self, session: Any) -> None:
-        """Draw all values, of the types that a session takes."""
+        """Draw all values, of the types that a session takes, unless they are drawn."""
         import numpy as np
+
+        if self._whole:
+            return
 
         types = {one.name: one.type for one in session.get_inputs()}
         rng = np.random.default_rng(self._seed)
@@ -404,17 +368,5 @@ class _Buffered(_Caches):
 
 def _model(file: Mapping[str, Any], threads: int = 0) -> _AsGiven | _Buffered:
     """Open a session without options, but for its number of threads if that is not 0."""
-    from pathlib import Path
-
-    import onnxruntime
-
-    onnxruntime.set_default_logger_severity(4)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = threads
-    source: str | bytes = file["path"]
-    if file["folder"] is not None and Path(file["path"]).parent != Path(file["folder"]):
-        find_data(options, file["folder"])
-        source = Path(file["path"]).read_bytes()
-    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    session = opened(file["path"], SessionPoint(threads=threads), folder=file["folder"])
     return _AsGiven(file, session) if file["capacity"] is None else _Buffered(file, session)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from memsched.runtimes.onnxruntime.draws import same_draws
-from memsched.runtimes.onnxruntime.sessions import find_data, load_proto, read_profile
+from memsched.runtimes.onnxruntime.opened import opened, profile_of, read_profile, runtime
+from memsched.runtimes.onnxruntime.session_points import EXECUTED
+from memsched.runtimes.onnxruntime.sessions import load_proto
 
 __all__ = ["OnnxRuntimeParts"]
 
@@ -21,10 +23,7 @@ class OnnxRuntimeParts:
     """ONNX Runtime, all of whose sessions take memory from one arena that grows by what is asked for."""
 
     def __init__(self) -> None:
-        import onnxruntime
-
-        self._onnxruntime: Any = onnxruntime
-        onnxruntime.set_default_logger_severity(4)
+        self._onnxruntime = onnxruntime = runtime()
         kind = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
         memory = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, onnxruntime.OrtMemType.DEFAULT)
         growth = {
@@ -43,21 +42,15 @@ class OnnxRuntimeParts:
     def open(self, model: str | bytes, number: int, names: Mapping[int, str]) -> _OnnxPart:
         """Open a session that executes the file's order and measures, as verification does."""
         del names
-        options = self._onnxruntime.SessionOptions()
-        options.log_severity_level = 4
-        options.intra_op_num_threads = 1
-        options.inter_op_num_threads = 1
-        options.enable_profiling = True
-        # The runtime adds the time in whole seconds, which several sessions share.
-        options.profile_file_prefix = f"profile_{number}"
-        options.enable_mem_pattern = False
-        options.enable_mem_reuse = False
-        options.graph_optimization_level = self._onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.execution_order = self._onnxruntime.ExecutionOrder.PRIORITY_BASED
-        options.add_session_config_entry("session.use_env_allocators", "1")
+
+        def measured(options: Any) -> None:
+            options.enable_profiling = True
+            # The runtime adds the time in whole seconds, which several sessions share.
+            options.profile_file_prefix = f"profile_{number}"
+            options.add_session_config_entry("session.use_env_allocators", "1")
+
         source, folder = _seeded(model)
-        find_data(options, folder)
-        return _OnnxPart(self._onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"]))
+        return _OnnxPart(opened(source, replace(EXECUTED, threads=1), folder=folder, change=measured))
 
 
 def _seeded(model: str | bytes) -> tuple[str | bytes, str | None]:
@@ -85,19 +78,13 @@ class _OnnxPart:
         return [np.asarray(one) for one in self._session.run(list(outputs), dict(feeds))]
 
     def peak(self) -> int | None:
-        found: int | None = read_profile(self._profile())["peak_bytes"]
+        found: int | None = read_profile(profile_of(self._session))["peak_bytes"]
         return found
 
     def nodes(self) -> dict[str, list[float]]:
         took: dict[str, list[float]] = {}
-        for event in self._profile():
+        for event in profile_of(self._session):
             name = str(event.get("name", ""))
             if event.get("cat") == "Node" and name.endswith(_KERNEL):
                 took.setdefault(name.removesuffix(_KERNEL), []).append(1e-6 * float(event["dur"]))
         return took
-
-    def _profile(self) -> Any:
-        path = Path(self._session.end_profiling())
-        events = json.loads(path.read_text(encoding="utf-8"))
-        path.unlink()
-        return events

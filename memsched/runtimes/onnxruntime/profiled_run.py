@@ -5,30 +5,22 @@ Requests and answers are plain values, as ``memsched.runtimes.child`` can pass t
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from memsched.formats.onnx import functions
 from memsched.formats.onnx.observed import scope_paths
 from memsched.formats.onnx.structure import analyse, owner
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_feeds
-from memsched.runtimes.onnxruntime.sessions import find_data, open_session, run_once, session_options
+from memsched.runtimes.onnxruntime.opened import opened, profile_of, profiled, run_once
+from memsched.runtimes.onnxruntime.session_points import SessionPoint
 from memsched.runtimes.values import INTEGER_BOUNDS
 
 __all__ = ["execute"]
 
-_OPTIONS: Final[Mapping[str, Any]] = {
-    "level": "disabled",
-    "order": "default",
-    "reuse": True,
-    "pattern": False,
-    "disabled": [],
-    "quant_qdq": True,
-}
+_SESSION: Final = SessionPoint("disabled", pattern=False)
 """Nothing is merged: each node of the file is one of the profile's."""
 
 _NAME: Final = "memsched_observed_"
@@ -50,9 +42,7 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
         type and dimensions; "executed": the graphs that ran; "inputs": the dimensions of the inputs that are tensors.
     """
     import onnx
-    import onnxruntime
 
-    onnxruntime.set_default_logger_severity(4)
     proto = onnx.load_model_from_string(request["model"]["bytes"])
     if functions.calls_functions(proto):
         proto = functions.inline(proto)
@@ -61,7 +51,7 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
         for number, node in enumerate(scope.graph.node):
             node.name = f"{_NAME}{index}_{number}"
     failed = "there are no inputs that it takes"
-    for feed, session in _feeds(onnxruntime, proto, request):
+    for feed, session in _feeds(proto, request):
         if isinstance(feed, str):
             failed = feed
             continue
@@ -73,7 +63,7 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
         seen, executed = _read(scopes, outputs)
         _add_inputs(scopes, seen, feed)
         _add_carried(scopes, seen)
-        _add_missing(onnxruntime, proto, request, scopes, seen, feed)
+        _add_missing(proto, request, scopes, seen, feed)
         paths = scope_paths(scopes)
         return {
             "failed": None,
@@ -86,19 +76,19 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
     return {"failed": failed, "values": {}, "executed": [], "inputs": {}}
 
 
-def _feeds(onnxruntime: Any, proto: Any, request: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+def _feeds(proto: Any, request: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
     """Yield inputs to try, each with a session of its own, or why there are none."""
     import numpy as np
 
     if request["feeds"] is not None:
-        session = _open(onnxruntime, proto, request)
+        session = _open(proto, request)
         try:
             yield read_feeds(request["feeds"], [value.name for value in session.get_inputs()]), session
         except ValueError as error:
             yield str(error), None
         return
     for bound in INTEGER_BOUNDS:
-        session = _open(onnxruntime, proto, request)
+        session = _open(proto, request)
         try:
             rng = np.random.default_rng(request["seed"])
             yield random_feed(session, proto, request, rng, bound), session
@@ -106,22 +96,16 @@ def _feeds(onnxruntime: Any, proto: Any, request: Mapping[str, Any]) -> Iterator
             yield str(error), None
 
 
-def _open(onnxruntime: Any, proto: Any, request: Mapping[str, Any]) -> Any:
-    options = session_options(onnxruntime, _OPTIONS)
-    options.enable_profiling = True
-    options.profile_file_prefix = "profile"
-    find_data(options, request["model"]["folder"])
-    return open_session(onnxruntime, proto.SerializeToString(), options, _OPTIONS)
+def _open(proto: Any, request: Mapping[str, Any]) -> Any:
+    return opened(proto.SerializeToString(), _SESSION, folder=request["model"]["folder"], change=profiled)
 
 
-def _run(session: Any, feed: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _run(session: Any, feed: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """Return the events of one run."""
     try:
         run_once(session, feed)
     finally:
-        path = Path(session.end_profiling())
-    events: list[Mapping[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-    path.unlink()
+        events = profile_of(session)
     return events
 
 
@@ -183,7 +167,6 @@ def _add_carried(scopes: Sequence[Any], seen: Sequence[_Seen]) -> None:
 
 
 def _add_missing(
-    onnxruntime: Any,
     proto: Any,
     request: Mapping[str, Any],
     scopes: Sequence[Any],
@@ -208,7 +191,7 @@ def _add_missing(
     wider.CopyFrom(proto)
     wider.graph.output.extend(onnx.ValueInfoProto(name=name) for name in missing)
     try:
-        session = _open(onnxruntime, wider, request) if missing else None
+        session = _open(wider, request) if missing else None
         made = run_once(session, feed) if session is not None else []
         names = [value.name for value in session.get_outputs()] if session is not None else []
     except Exception:  # what is missing stays so, and is asked for by name

@@ -10,13 +10,16 @@ from typing import Any, Final
 from memsched.errors import UsageError
 from memsched.frozen import FrozenValue
 from memsched.runtimes.child import run_in_child
-from memsched.runtimes.onnxruntime.session_points import STEADY_SECONDS, least_runs
+from memsched.runtimes.measure import LITTLE_CHANCE, PROCESSES, Measured, SteadyRule, measure, middle, race_two
+from memsched.runtimes.onnxruntime.session_memory import least_runs
+from memsched.runtimes.onnxruntime.session_opener import SessionOpener
+from memsched.runtimes.onnxruntime.session_points import DEFAULT, SessionPoint
+from memsched.runtimes.race import RaceRule
 from memsched.runtimes.special import shown_by
 
 __all__ = [
     "AtSize",
     "RangedRace",
-    "RangedRun",
     "TimeRatio",
     "compare_at",
     "draw_at",
@@ -28,33 +31,9 @@ __all__ = [
 ]
 
 _DRAW: Final = "memsched.runtimes.onnxruntime.ranged_process:draw"
-_MEASURE: Final = "memsched.runtimes.onnxruntime.ranged_process:measure"
-_RACE: Final = "memsched.runtimes.onnxruntime.ranged_process:race"
 _COMPARE: Final = "memsched.runtimes.onnxruntime.ranged_process:compare_sizes"
 _SPECIAL: Final = "memsched.runtimes.onnxruntime.ranged_process:special_at_sizes"
 _TIMEOUT: Final = 1800.0
-
-_CHANCES: Final = 3
-"""Runs of which the middle is what is usual."""
-
-_STEADY: Final = 256_000_000
-"""Bytes of a process from which what is chance, 10 MB of unet's, is a few percent."""
-
-
-class RangedRun(FrozenValue, frozen=True):
-    """What a model took at a size.
-
-    Attributes:
-        process: Bytes of the process at most, above what it had before the runtime was imported.
-        seconds: Of the quickest run but the first.
-        runs: Until the process stopped growing.
-        settled: Whether it did.
-    """
-
-    process: int
-    seconds: float
-    runs: int = 0
-    settled: bool = True
 
 
 class TimeRatio(FrozenValue, frozen=True):
@@ -108,7 +87,7 @@ def draw_at(path: Path, sizes: Mapping[str, int], file: Path, *, seed: int) -> N
     Raises:
         UsageError: There are none.
     """
-    request = {**_model(path, None), "sizes": dict(sizes), "seed": seed, "file": str(file)}
+    request = {"path": str(path.absolute()), "folder": None, "sizes": dict(sizes), "seed": seed, "file": str(file)}
     result = run_in_child(_DRAW, request, _TIMEOUT)
     if not result.ok:
         problem = f"the model has no random inputs at {dict(sizes)}: {_line(result.reason)}"
@@ -123,8 +102,10 @@ def run_on(
     even: bool = False,
     beside: Sequence[Path] = (),
     least: int | None = None,
-) -> RangedRun | str:
+) -> Measured | str:
     """Return what a model takes on inputs that were stored, in a process of its own; or why it does not run.
+
+    What it had before the runtime was imported is left out.
 
     Args:
         folder: Where weights lie that the file names, if not beside it.
@@ -132,28 +113,21 @@ def run_on(
         beside: Inputs of other sizes, which take turns with these.
         least: Runs at least; None for what `least_runs` says.
     """
-    request = {
-        **_model(path, folder),
-        "feeds": [str(one) for one in (*beside, feeds)],
-        "least": least_runs(path) if least is None else least,
-        "seconds": STEADY_SECONDS,
-        "even": even,
-    }
-    result = run_in_child(_MEASURE, request, _TIMEOUT)
-    return RangedRun(**result.value) if result.ok else _line(result.reason)
+    opener = _opener(path, (*beside, feeds), folder, even=even)
+    return measure(opener, SteadyRule(least_runs(path) if least is None else least), timeout=_TIMEOUT)
 
 
-def run_at(path: Path, sizes: Mapping[str, int], *, seed: int, usual: bool = False) -> RangedRun | str:
+def run_at(path: Path, sizes: Mapping[str, int], *, seed: int, usual: bool = False) -> Measured | str:
     """Return what a model takes at a size, in a process of its own; or why it does not run.
 
     Args:
         usual: The middle of several runs.
     """
-    runs = runs_at(path, sizes, seed=seed, most=_CHANCES if usual else 1)
-    return runs if isinstance(runs, str) else sorted(runs, key=lambda one: one.process)[len(runs) // 2]
+    runs = runs_at(path, sizes, seed=seed, most=PROCESSES if usual else 1)
+    return runs if isinstance(runs, str) else middle(runs)
 
 
-def runs_at(path: Path, sizes: Mapping[str, int], *, seed: int, most: int) -> list[RangedRun] | str:
+def runs_at(path: Path, sizes: Mapping[str, int], *, seed: int, most: int) -> list[Measured] | str:
     """Return what processes of a model take at a size, one each; or why it does not run.
 
     What opening a session takes is partly chance, some megabytes, as the system places blocks at random addresses.
@@ -168,12 +142,12 @@ def runs_at(path: Path, sizes: Mapping[str, int], *, seed: int, most: int) -> li
             draw_at(path, sizes, feeds, seed=seed)
         except UsageError as error:
             return str(error)
-        runs: list[RangedRun] = []
+        runs: list[Measured] = []
         while len(runs) < most:
             one = run_on(path, feeds)
             if isinstance(one, str):
                 return one
-            if one.process >= _STEADY:
+            if one.peak >= LITTLE_CHANCE:
                 return [one]
             runs.append(one)
     return runs
@@ -187,14 +161,18 @@ def race(
     Args:
         threads: Of each session; None for what one without options takes.
     """
-    paths = [str(first.absolute()), str(second.absolute())]
-    request: dict[str, Any] = {"paths": paths, "folder": _told(folder), "feeds": str(feeds)}
-    request |= {"rounds": rounds, "threads": threads}
-    result = run_in_child(_RACE, request, _TIMEOUT)
-    if not result.ok:
-        return _line(result.reason)
-    found = result.value
-    return RangedRace(TimeRatio(*found["clock"]), TimeRatio(*found["processor"]), found["busy"])
+    point = DEFAULT if threads is None else SessionPoint(threads=threads)
+    given, other = (_opener(path, (feeds,), folder, point) for path in (first, second))
+    found = race_two(given, other, RaceRule(rounds), timeout=_TIMEOUT)
+    if isinstance(found, str):
+        return found
+    least = found.quickest
+    firsts = [turns[0] for turns in found.rounds]
+    return RangedRace(
+        TimeRatio(least[0].clock, least[1].clock, found.clock),
+        TimeRatio(least[0].processor, least[1].processor, found.processor),
+        sum(turn.clock for turn in firsts) / sum(turn.processor for turn in firsts),
+    )
 
 
 def compare_at(
@@ -266,12 +244,15 @@ def _comparison(
     }
 
 
+def _opener(
+    path: Path, feeds: Sequence[Path], folder: Path | None, point: SessionPoint = DEFAULT, *, even: bool = False
+) -> SessionOpener:
+    files = tuple(str(one) for one in feeds)
+    return SessionOpener(str(path.absolute()), files, point, _told(folder), whole=True, even=even)
+
+
 def _told(folder: Path | None) -> str | None:
     return None if folder is None else str(folder.absolute())
-
-
-def _model(path: Path, folder: Path | None) -> dict[str, Any]:
-    return {"path": str(path.absolute()), "folder": _told(folder)}
 
 
 def _line(reason: str | None) -> str:

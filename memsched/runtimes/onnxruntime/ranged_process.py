@@ -1,27 +1,26 @@
-"""Models with open dimensions at several sizes: what a run takes, and whether outputs agree. The child process's side.
+"""Models with open dimensions at several sizes: inputs, and whether outputs agree. The child process's side.
 
 Called through ``run_in_child``; requests and answers are plain values. Sessions have no options.
 """
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from memsched.formats.onnx.types import length_of
 from memsched.runtimes.compare import compare, relative_error
-from memsched.runtimes.measure import forget_highest, process_bytes, run_until_steady
 from memsched.runtimes.onnxruntime.draws import same_draws
-from memsched.runtimes.onnxruntime.inputs import random_feed, read_arrays
-from memsched.runtimes.onnxruntime.sessions import find_data, run_once
-from memsched.runtimes.race import race as run_in_turns
+from memsched.runtimes.onnxruntime.inputs import random_feed
+from memsched.runtimes.onnxruntime.opened import opened, run_once, runtime
+from memsched.runtimes.onnxruntime.session_points import DEFAULT, SessionPoint
 from memsched.runtimes.special import THREADS, Special, judged, mixed_feed, rng_of, tried
-from memsched.search.heap import give_back_at_once
 
-__all__ = ["compare_sizes", "draw", "measure", "race", "special_at_sizes"]
+__all__ = ["compare_sizes", "draw", "special_at_sizes"]
+
+_UNOPTIMISED: Final = SessionPoint("disabled")
+"""Leaves the graph as it is."""
 
 _NOTHING: Final = 1e-6
 _BOUND: Final = 2
@@ -40,70 +39,6 @@ def draw(request: Mapping[str, Any]) -> None:
     np.savez(request["file"], **_feed(session, proto, request["sizes"], np.random.default_rng(request["seed"])))
 
 
-def measure(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a model on inputs that were stored until its memory is steady, and say what the process and the runs took.
-
-    Args:
-        request: "path", "folder" as `_opened` has them; "feeds": files that `draw` stored, of which the last is the
-            one whose time is told; they take turns; "least": runs, and "seconds" that they may take, as
-            `run_until_steady` has them; "even": whether freed memory is given back at once.
-
-    Returns:
-        "process": the highest memory above that before the runtime was imported, bytes; "seconds": of the quickest run;
-        "runs", and whether they "settled".
-    """
-    if request["even"]:
-        give_back_at_once()
-    feeds = [read_arrays(file) for file in request["feeds"]]
-    gc.collect()
-    forget_highest()
-    before = process_bytes("VmRSS:")
-    session, _ = _opened(request["path"], request["folder"], described=False)
-
-    def run(number: int) -> None:
-        session.run(None, feeds[number])
-
-    sizes = len(feeds)
-    found = run_until_steady(run, before, least=request["least"], sizes=sizes, seconds=request["seconds"])
-    times = found.clock[sizes - 1 :: sizes]
-    return {
-        "process": found.peak - before,
-        "seconds": min(times[1:] or times),
-        "runs": found.runs,
-        "settled": found.settled,
-    }
-
-
-def race(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run two models in turns, so that what else the machine does meets both alike.
-
-    Args:
-        request: "paths" of both, "folder"; "feeds": what `draw` stored; "rounds": timed after the first; "threads" of
-            each session, or None.
-
-    Returns:
-        "clock": seconds of the quickest run of each, and the median of the second's time to the first's; "processor":
-        the same of the processor's time; "busy": the first's time by the clock, as a multiple of the processor's.
-    """
-    feed = read_arrays(request["feeds"])
-    sessions = [
-        _opened(path, request["folder"], described=False, threads=request["threads"])[0] for path in request["paths"]
-    ]
-    first, second = (partial(session.run, None, feed) for session in sessions)
-    found = run_in_turns(first, second, rounds=request["rounds"])
-    firsts = [turns[0] for turns in found.rounds]
-    spent = sum(one.clock for one in firsts), sum(one.processor for one in firsts)
-    quickest = [
-        (min(one.clock for one in turns), min(one.processor for one in turns))
-        for turns in zip(*found.rounds, strict=True)
-    ]
-    return {
-        "clock": (quickest[0][0], quickest[1][0], found.clock),
-        "processor": (quickest[0][1], quickest[1][1], found.processor),
-        "busy": spent[0] / spent[1],
-    }
-
-
 def compare_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run models beside the first one at several sizes.
 
@@ -117,7 +52,6 @@ def compare_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
         errors beside the accurate model, where that was run.
     """
     import numpy as np
-    import onnxruntime
 
     (given, proto), *others = _opened_alike(request["paths"], request["folder"])
     rows: list[dict[str, Any]] = []
@@ -131,7 +65,7 @@ def compare_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
             continue
         accurate = _Accurate(request, feed, expected)
         rows.append({"given": None, "others": [_judged(session, feed, expected, accurate) for session, _ in others]})
-    return {"version": onnxruntime.__version__, "rows": rows}
+    return {"version": runtime().__version__, "rows": rows}
 
 
 def special_at_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,9 +109,9 @@ class _SizePair:
         if self._draws:
             return []
         path, folder = self._request["paths"][0], self._request["folder"]
-        sessions = [_opened(path, folder, described=False, threads=threads)[0] for threads in THREADS]
+        sessions = [_opened(path, folder, SessionPoint(threads=threads), described=False)[0] for threads in THREADS]
         accurate = self._request["accurate"] or path
-        sessions.append(_opened(accurate, folder, described=False, optimised=False)[0])
+        sessions.append(_opened(accurate, folder, _UNOPTIMISED, described=False)[0])
         return [run_once(session, self._feed(special, bound)) for session in sessions]
 
     def _session(self, number: int) -> Any:
@@ -211,7 +145,7 @@ class _Accurate:
         if error <= self.tolerance:
             return {}
         if self.outputs is None:
-            session, _ = _opened(self.path, self.folder, described=False, optimised=False)
+            session, _ = _opened(self.path, self.folder, _UNOPTIMISED, described=False)
             self.outputs = run_once(session, self.feed)
         return {
             "given_apart": relative_error(self.outputs, self.expected),
@@ -229,14 +163,14 @@ def _opened_alike(paths: Sequence[str], folder: str | None) -> list[tuple[Any, A
     first = onnx.load_model(paths[0], load_external_data=False)
     if not same_draws(first, ()).count:
         return [_opened(path, folder, described=not number) for number, path in enumerate(paths)]
-    opened: list[tuple[Any, Any]] = []
+    sessions: list[tuple[Any, Any]] = []
     for path in paths:
         model = onnx.load_model(path, load_external_data=False)
         mismatch = same_draws(first, [model]).mismatch
         seeded = same_draws(model, ()).models[0].SerializeToString()
         beside = folder or str(Path(path).parent)
-        opened.append((mismatch or _opened(path, beside, described=False, seeded=seeded)[0], first))
-    return opened
+        sessions.append((mismatch or _opened(path, beside, described=False, seeded=seeded)[0], first))
+    return sessions
 
 
 def _judged(session: Any, feed: Mapping[str, Any], expected: Any, accurate: _Accurate) -> dict[str, Any]:
@@ -264,35 +198,22 @@ def _are_nothing(outputs: Any) -> bool:
 def _opened(
     path: str,
     folder: str | None,
+    point: SessionPoint = DEFAULT,
     *,
     described: bool = True,
-    optimised: bool = True,
-    threads: int | None = None,
     seeded: bytes | None = None,
 ) -> tuple[Any, Any]:
-    """Return a session without options, or one that leaves the graph as it is, and the model where it is wanted.
+    """Return a session, and the model where it is wanted.
 
     Args:
         folder: Where the weights lie that the file names; None: it names none, or they are beside it.
-        threads: Of the session; None for what one without options takes.
+        point: How it is opened.
         seeded: What is opened in place of the file: the model with seeds.
     """
     import onnx
-    import onnxruntime
 
-    onnxruntime.set_default_logger_severity(4)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    if threads is not None:
-        options.intra_op_num_threads = threads
-    if not optimised:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     proto = onnx.load_model(path, load_external_data=False) if described else None
-    source: str | bytes = path
-    if seeded is not None or (folder is not None and Path(path).parent != Path(folder)):
-        find_data(options, folder)
-        source = Path(path).read_bytes() if seeded is None else seeded
-    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"]), proto
+    return opened(seeded or path, point, folder=folder), proto
 
 
 def _feed(session: Any, proto: Any, sizes: Mapping[str, int], rng: Any, bound: int = _BOUND) -> dict[str, Any]:

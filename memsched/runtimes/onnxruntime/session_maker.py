@@ -7,15 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from memsched.formats.module import FormatName, LoadOptions
+from memsched.runtimes.measure import Measured, Raced
 from memsched.runtimes.onnxruntime.executed import ExecutedModel, Level, executed_model, executed_rules, opening_lines
-from memsched.runtimes.onnxruntime.session_points import (
-    MeasuredSession,
-    RacedSession,
-    SessionPoint,
-    draw_feeds,
-    measure_session,
-    race_sessions,
-)
+from memsched.runtimes.onnxruntime.session_memory import draw_feeds, measure_session, race_sessions
+from memsched.runtimes.onnxruntime.session_points import SessionPoint
 from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.values import Verification
 from memsched.targets.model import Target
@@ -57,7 +52,7 @@ class OnnxRuntimeSessions:
         )
 
     def draw_feeds(self, data: bytes, folder: Path | None, options: LoadOptions, file: Path, *, seed: int) -> None:
-        """Store inputs; see `session_points.draw_feeds`."""
+        """Store inputs; see `session_memory.draw_feeds`."""
         draw_feeds(data, folder, options, file, seed=seed)
 
     def measure(
@@ -69,13 +64,14 @@ class OnnxRuntimeSessions:
         *,
         rounds: int = 9,
         folder: Path | None = None,
-    ) -> MeasuredSession | str:
+        split: bool = False,
+    ) -> Measured | str:
         """Return what a session took; see `measure_session`."""
-        return measure_session(path, feeds, point, beside, rounds=rounds, folder=folder)
+        return measure_session(path, feeds, point, beside, rounds=rounds, folder=folder, split=split)
 
     def race(
         self, sessions: Sequence[tuple[Path, SessionPoint]], feeds: Path, *, rounds: int, folder: Path | None = None
-    ) -> tuple[RacedSession | None, ...]:
+    ) -> tuple[Raced | None, ...]:
         """Return what sessions requested, and how long they took; see `race_sessions`."""
         return race_sessions(sessions, feeds, rounds=rounds, folder=folder)
 

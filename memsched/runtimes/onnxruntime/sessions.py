@@ -1,4 +1,4 @@
-"""What the child process does with ONNX Runtime: sessions, inputs, profiles. Called through ``run_in_child``.
+"""Models compared in sessions, whose profiles tell peaks and orders. The child process's side of `verification`.
 
 Requests and answers are plain values, as ``memsched.runtimes.child`` can pass them.
 """
@@ -6,13 +6,12 @@ Requests and answers are plain values, as ``memsched.runtimes.child`` can pass t
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from memsched.formats.onnx.structure import analyse
 from memsched.frozen import FrozenValue
@@ -21,31 +20,28 @@ from memsched.runtimes.compare import close, compare, relative_error, vary
 from memsched.runtimes.inputs import DRAWS, Draw
 from memsched.runtimes.onnxruntime.draws import same_draws
 from memsched.runtimes.onnxruntime.float_twin import float_twin
-from memsched.runtimes.onnxruntime.inputs import dtype_of, random_feed, read_feeds
+from memsched.runtimes.onnxruntime.inputs import random_feed, read_feeds
+from memsched.runtimes.onnxruntime.opened import (
+    opened,
+    profile_of,
+    profiled,
+    read_profile,
+    run_once,
+    runtime,
+)
 from memsched.runtimes.onnxruntime.pins import shape_nodes
+from memsched.runtimes.onnxruntime.session_points import SessionPoint
 from memsched.runtimes.values import INTEGER_BOUNDS
 
-__all__ = ["GRAPH_LEVELS", "execute", "find_data", "load_proto", "open_session"]
-__all__ += ["read_profile", "run_once", "session_options"]
-
-GRAPH_LEVELS = {
-    "disabled": "ORT_DISABLE_ALL",
-    "basic": "ORT_ENABLE_BASIC",
-    "extended": "ORT_ENABLE_EXTENDED",
-    "all": "ORT_ENABLE_ALL",
-}
-"""Words for levels of graph optimisation to the runtime's own."""
+__all__ = ["execute", "load_proto"]
 
 _NODE_NAME = "memsched_node_"
 _EVENT = re.compile(rf"{_NODE_NAME}(\d+)_kernel_time")
 _PIN = "memsched_pin_"
 # Integers are often indices: where the first choice is out of bounds, smaller ones may not be.
-_FOREIGN = ("bfloat16", "float8")
 _NO_RESULTS = {"peak_bytes": None, "lasting_bytes": None, "least_bytes": None, "order": None}
-_PLAIN = {"level": "all", "order": "default", "reuse": True, "pattern": True, "disabled": [], "quant_qdq": True}
 _FURTHER_SESSIONS = 3
 _SESSIONS_IN_DOUBT = 12
-_FIRST_FOREIGN_TYPE = 256  # numpy gives the types that packages register numbers from here on
 
 
 class _Failure(FrozenValue, frozen=True):
@@ -63,7 +59,7 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         request: "models": each {"path": absolute path} or {"bytes": model}, with "folder": where its external data
-            lies, or None; "sessions": each {"model": index, "options" as `session_options` takes them, "required":
+            lies, or None; "sessions": each {"model": index, "options": a `SessionPoint`, "required":
             whether a failure ends it all, "reference": the session whose outputs are compared with}; "runs", "seed",
             "feeds": a file of inputs or None, "input_shapes", "dims", "rtol", "atol"; "borders": what stands between
             the inputs and outputs of the first model and the others, as `memsched.runtimes.borders.told` has it;
@@ -81,15 +77,13 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
         "free": positions whose order means nothing, "expected"}.
     """
     import onnx
-    import onnxruntime
 
-    onnxruntime.set_default_logger_severity(4)
     first, *others = (load_proto(onnx, model) for model in request["models"])
     draws = same_draws(first, others)
     protos, request = draws.models, draws.seeded(request)
     models = [_describe(proto, request) for proto in protos]
     answer = {
-        "version": onnxruntime.__version__,
+        "version": runtime().__version__,
         "random": draws.unseeded,
         "draws": draws.told(),
         "models": models,
@@ -98,7 +92,7 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
         "vary": None,
     }
     for bound in INTEGER_BOUNDS:
-        run = _SessionAttempt(onnxruntime, request, protos, bound, draws=draws.count > 0)
+        run = _SessionAttempt(request, protos, bound, draws=draws.count > 0)
         failure = run.all()
         if failure is None:
             shown = {"sessions": run.results, "vary": run.vary, "float_errors": run.float_errors()}
@@ -169,11 +163,9 @@ class _SessionAttempt:
         draws: The models draw random numbers: each input has a session of its own, so that generators begin anew.
     """
 
-    def __init__(
-        self, onnxruntime: Any, request: Mapping[str, Any], protos: Sequence[Any], bound: int, *, draws: bool = False
-    ) -> None:
+    def __init__(self, request: Mapping[str, Any], protos: Sequence[Any], bound: int, *, draws: bool = False) -> None:
         self._draws = draws
-        self._onnxruntime, self._request, self._protos, self._bound = onnxruntime, request, protos, bound
+        self._request, self._protos, self._bound = request, protos, bound
         self._feeds: list[dict[str, Any]] = []
         self._outputs: list[list[list[Any]]] = []
         self.results: list[dict[str, Any]] = []
@@ -212,10 +204,9 @@ class _SessionAttempt:
         twin = float_twin(self._protos[0])
         if twin is None:
             return None
-        options = session_options(self._onnxruntime, {**_PLAIN, "level": "disabled"})
-        find_data(options, self._request["models"][0]["folder"])
+        folder = self._request["models"][0]["folder"]
         try:
-            session = open_session(self._onnxruntime, twin.SerializeToString(), options, _PLAIN)
+            session = opened(twin.SerializeToString(), SessionPoint("disabled"), folder=folder)
             expected = [run_once(session, feed) for feed in self._feeds]
         except Exception:  # the runtime raises classes of its own, and protobuf others
             return None
@@ -225,15 +216,11 @@ class _SessionAttempt:
     def _open(self, wanted: Mapping[str, Any], renamed: bytes | None = None) -> Any:
         """Open a session on the model's own bytes, or on those of its copy."""
         model = self._request["models"][wanted["model"]]
-        options = session_options(self._onnxruntime, wanted["options"])
-        options.enable_profiling = True
-        options.profile_file_prefix = "profile"
+        point = msgspec.convert(wanted["options"], SessionPoint)
         source = renamed or model.get("bytes") or model["path"]
-        if not isinstance(source, str):
-            find_data(options, model["folder"])
-        return open_session(self._onnxruntime, source, options, wanted["options"])
+        return opened(source, point, folder=model["folder"], change=profiled)
 
-    def _run(self, session: Any, wanted: Mapping[str, Any]) -> tuple[list[list[Any]], list[Any]]:
+    def _run(self, session: Any, wanted: Mapping[str, Any]) -> tuple[list[list[Any]], Sequence[Any]]:
         """Run on all inputs; return outputs and the profile.
 
         The profile has the first run, before the arena keeps anything, and where the session makes a memory pattern
@@ -248,9 +235,7 @@ class _SessionAttempt:
         outputs = [_copied(run_once(session, feeds[0]))]
         if wanted["options"]["pattern"]:
             run_once(session, feeds[0])
-        path = Path(session.end_profiling())
-        events = json.loads(path.read_text(encoding="utf-8"))
-        path.unlink()
+        events = profile_of(session)
         outputs.extend(self._run_again(session, wanted, feed) for feed in feeds[1:])
         if first and len(feeds) > 1:
             outputs = self._varied(session, wanted, outputs)
@@ -262,7 +247,7 @@ class _SessionAttempt:
             return run_once(session, feed)
         fresh = self._open(wanted)
         outputs = run_once(fresh, feed)
-        Path(fresh.end_profiling()).unlink()
+        profile_of(fresh)
         return outputs
 
     def _largest(self, wanted: Mapping[str, Any], profile: dict[str, Any]) -> dict[str, Any]:
@@ -285,10 +270,7 @@ class _SessionAttempt:
         session = self._open(wanted)
         run_once(session, feed)
         run_once(session, feed)
-        path = Path(session.end_profiling())
-        further = read_profile(json.loads(path.read_text(encoding="utf-8")), self._places(wanted))
-        path.unlink()
-        return _with_larger(profile, further)
+        return _with_larger(profile, read_profile(profile_of(session), self._places(wanted)))
 
     def _look_again(self, wanted: Mapping[str, Any]) -> None:
         """Open the session that the last one is compared with more often, where chance may have kept its peak low.
@@ -346,9 +328,7 @@ class _SessionAttempt:
         _rename(copy)
         session = self._open(wanted, copy.SerializeToString())
         run_once(session, self._formulas.feed(self._feeds[0]) if wanted["model"] else self._feeds[0])
-        path = Path(session.end_profiling())
-        events = json.loads(path.read_text(encoding="utf-8"))
-        path.unlink()
+        events = profile_of(session)
         found = (_EVENT.fullmatch(event["name"]) for event in events if event.get("cat") == "Node")
         return [int(one.group(1)) for one in found if one]
 
@@ -376,110 +356,6 @@ def _compare_runs(reference: Sequence[Any], outputs: Sequence[Any], request: Map
         "max_abs_error": max((error for _, error in pairs), default=0.0),
         "relative_error": max((relative_error(a, b) for a, b in zip(reference, outputs, strict=False)), default=0.0),
     }
-
-
-def session_options(onnxruntime: Any, wanted: Mapping[str, Any]) -> Any:
-    """Return a session's options.
-
-    Args:
-        wanted: "level" of graph optimisation, "order": "file" or "default", "reuse": whether buffers may be handed on,
-            "pattern": whether buffers of one run are requested at once in the next; "quant_qdq": as in
-            a `SessionPoint`.
-    """
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.enable_mem_pattern = wanted["pattern"]
-    options.enable_mem_reuse = wanted["reuse"]
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, GRAPH_LEVELS[wanted["level"]])
-    if not wanted["quant_qdq"]:
-        options.add_session_config_entry("session.disable_quant_qdq", "1")
-    if wanted["order"] == "file":
-        options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
-    return options
-
-
-def open_session(onnxruntime: Any, source: str | bytes, options: Any, wanted: Mapping[str, Any]) -> Any:
-    """Open a session on a path or a model's bytes; ``wanted`` has "disabled": optimisations that are left out."""
-    disabled = list(wanted["disabled"]) or None
-    return onnxruntime.InferenceSession(
-        source, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
-    )
-
-
-def find_data(options: Any, folder: str | None) -> None:
-    """Let a session find the external data of a model that is given as bytes."""
-    if folder is not None:
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-
-
-def run_once(session: Any, feed: Mapping[str, Any]) -> list[Any]:
-    """Run a session; values of types that numpy lacks (bfloat16, float8) take a detour as raw bytes."""
-    kinds = [value.type for value in (*session.get_inputs(), *session.get_outputs())]
-    if not any(foreign in kind for kind in kinds for foreign in _FOREIGN):
-        outputs: list[Any] = session.run(None, feed)
-        return outputs
-    import onnx
-    import onnxruntime
-
-    values = {}
-    for name, array in feed.items():
-        kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
-        raw = array.view(f"u{array.dtype.itemsize}") if array.dtype.num >= _FIRST_FOREIGN_TYPE else array
-        values[name] = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(raw, kind)
-    return [_array(value) for value in session.run_with_ort_values(None, values)]
-
-
-def _array(value: Any) -> Any:
-    """Return the elements of an OrtValue, of a type that numpy knows or not."""
-    kind = value.data_type()
-    if not any(foreign in kind for foreign in _FOREIGN):
-        return value.numpy()
-    import ctypes
-
-    import numpy as np
-
-    data = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
-    return np.frombuffer(data, dtype_of(kind[7:-1])).reshape(value.shape())
-
-
-def read_profile(events: Sequence[Mapping[str, Any]], places: Sequence[tuple[int, str]] = ()) -> dict[str, Any]:
-    """Return the peak and the order of nodes in the profile of a session's first runs.
-
-    "peak_bytes" is the most that was requested from the CPU arena at any node's end of the first run, less what was in
-    use before its first node (the weights); "lasting_bytes" is the same over all runs, "least_bytes" that of the
-    session, of several, that requested least; "order" has the file positions of the main graph's nodes, each once.
-
-    Args:
-        places: Of the nodes as the session numbers them, position in the file and type.
-    """
-    order: dict[int, None] = {}
-    base = _before(events)
-    highest = first = 0
-    ended = min((e["ts"] + e["dur"] for e in events if e.get("name") == "model_run"), default=math.inf)
-    for event in events:
-        if event.get("cat") != "Node" or not event["name"].endswith("_kernel_time"):
-            continue
-        arguments = event.get("args", {})
-        number = int(arguments.get("node_index", -1))
-        # What optimisation made has a number of its own, behind those of the file.
-        if 0 <= number < len(places) and places[number][1] == arguments.get("op_name"):
-            order[places[number][0]] = None
-        if base is not None and "mem_bytes_requested_in_use" in arguments:
-            highest = max(highest, int(arguments["mem_bytes_requested_in_use"]) - base)
-            first = highest if event["ts"] <= ended else first
-    known = base is not None
-    lasting = highest if known else None
-    peaks = {"peak_bytes": first if known else None, "lasting_bytes": lasting, "least_bytes": lasting}
-    return {**peaks, "order": list(order)}
-
-
-def _before(events: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the bytes in use before the node that began first: one with a body ends after those in it."""
-    nodes = [event for event in events if "mem_bytes_requested_in_use" in event.get("args", {})]
-    first = min(nodes, key=lambda event: int(event["ts"]), default=None)
-    if first is None:
-        return None
-    return int(first["args"]["mem_bytes_requested_in_use"]) - int(first["args"]["mem_requested_in_use_delta"])
 
 
 def _one_line(error: BaseException) -> str:

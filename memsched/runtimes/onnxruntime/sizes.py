@@ -11,18 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from memsched.formats.onnx.dimensions import OpenDimension, open_inputs
 from memsched.runtimes.borders import BorderFormulas
 from memsched.runtimes.compare import close, compare, relative_error
 from memsched.runtimes.onnxruntime.draws import Draws, same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed
-from memsched.runtimes.onnxruntime.sessions import (
-    find_data,
-    load_proto,
-    open_session,
-    run_once,
-    session_options,
-)
+from memsched.runtimes.onnxruntime.opened import opened, run_once
+from memsched.runtimes.onnxruntime.session_points import SessionPoint
+from memsched.runtimes.onnxruntime.sessions import load_proto
 from memsched.runtimes.other_sizes import candidate_sizes
 from memsched.runtimes.values import INTEGER_BOUNDS, LISTED_REASON, short_reason
 
@@ -48,13 +46,11 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
         "untried": dimensions of which the model as given accepts no other size that was tried, not even together.
     """
     import onnx
-    import onnxruntime
 
-    onnxruntime.set_default_logger_severity(4)
     protos = [load_proto(onnx, model) for model in request["models"]]
     draws = same_draws(protos[0], protos[1:])
     request = draws.seeded(request)
-    runner = _SessionPairs(onnxruntime, request, protos, draws)
+    runner = _SessionPairs(request, protos, draws)
     sizes: list[dict[str, Any]] = []
     untried: list[OpenDimension] = []
     for dimension in runner.open[:_MOST_DIMENSIONS]:
@@ -72,13 +68,12 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
 class _SessionPairs:
     """Sessions of both models, in pairs."""
 
-    def __init__(self, onnxruntime: Any, request: Mapping[str, Any], protos: Sequence[Any], draws: Draws) -> None:
+    def __init__(self, request: Mapping[str, Any], protos: Sequence[Any], draws: Draws) -> None:
         self._request, self._protos = request, protos
         self._formulas = BorderFormulas(request["borders"])
         self._draws = draws
         self._opened = [
-            [partial(_open, onnxruntime, model, wanted) for model in request["models"]]
-            for wanted in request["sessions"]
+            [partial(_open, model, wanted) for model in request["models"]] for wanted in request["sessions"]
         ]
         self._pairs = [[opened() for opened in pair] for pair in self._opened]
         self._known = _known_shapes(protos[0], request)
@@ -162,12 +157,9 @@ class _SessionPairs:
         return f"an output is off by {error:.1e} of its largest magnitude"
 
 
-def _open(onnxruntime: Any, model: Mapping[str, Any], wanted: Mapping[str, Any]) -> Any:
-    options = session_options(onnxruntime, wanted)
-    source = model.get("bytes") or model["path"]
-    if not isinstance(source, str):
-        find_data(options, model["folder"])
-    return open_session(onnxruntime, source, options, wanted)
+def _open(model: Mapping[str, Any], wanted: Mapping[str, Any]) -> Any:
+    point = msgspec.convert(wanted, SessionPoint)
+    return opened(model.get("bytes") or model["path"], point, folder=model["folder"])
 
 
 def _known_shapes(proto: Any, request: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

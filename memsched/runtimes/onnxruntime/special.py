@@ -10,13 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from memsched.formats.module import OrderGuarantee
 from memsched.graph.border import Border
 from memsched.runtimes.borders import BorderFormulas, told
 from memsched.runtimes.onnxruntime.draws import same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_feeds
+from memsched.runtimes.onnxruntime.opened import opened, run_once
 from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED, SessionPoint, described
-from memsched.runtimes.onnxruntime.sessions import find_data, load_proto, open_session, run_once, session_options
+from memsched.runtimes.onnxruntime.sessions import load_proto
 from memsched.runtimes.special import (
     SPECIALS,
     THREADS,
@@ -105,15 +108,13 @@ def sessions_of(found: Verification, guarantee: OrderGuarantee, tolerance: float
 def execute(request: Mapping[str, Any]) -> dict[str, Any]:
     """Run both models on special values in each session, and return what `judged` says of it."""
     import onnx
-    import onnxruntime
 
-    onnxruntime.set_default_logger_severity(4)
     protos = [load_proto(onnx, model) for model in request["models"]]
     draws = same_draws(protos[0], protos[1:])
     if draws.unseeded or draws.mismatch:
         return judged(())
     seeded, proto, drawn = draws.seeded(request), draws.models[0], draws.count > 0
-    pairs = (_SessionPair(onnxruntime, seeded, proto, wanted, draws=drawn) for wanted in seeded["sessions"])
+    pairs = (_SessionPair(seeded, proto, wanted, draws=drawn) for wanted in seeded["sessions"])
     return judged([one for pair in pairs for one in pair.runs()])
 
 
@@ -125,10 +126,8 @@ class _SessionPair:
         draws: The models draw random numbers: each run has a session of its own, so that generators begin anew.
     """
 
-    def __init__(
-        self, onnxruntime: Any, request: Mapping[str, Any], proto: Any, wanted: Mapping[str, Any], *, draws: bool
-    ) -> None:
-        self._onnxruntime, self._request, self._proto, self._wanted = onnxruntime, request, proto, wanted
+    def __init__(self, request: Mapping[str, Any], proto: Any, wanted: Mapping[str, Any], *, draws: bool) -> None:
+        self._request, self._proto, self._wanted = request, proto, wanted
         self._draws = draws
         self._formulas = BorderFormulas(request["borders"])
         self._opened: dict[int, Any] = {}
@@ -165,14 +164,9 @@ class _SessionPair:
         return self._opened[model]
 
     def _open(self, model: int, threads: int = 0) -> Any:
-        point = self._wanted["after" if model else "before"]
-        options = session_options(self._onnxruntime, point)
-        options.intra_op_num_threads = threads
+        point = msgspec.convert({**self._wanted["after" if model else "before"], "threads": threads}, SessionPoint)
         file = self._request["models"][model]
-        source = file.get("bytes") or file["path"]
-        if not isinstance(source, str):
-            find_data(options, file["folder"])
-        return open_session(self._onnxruntime, source, options, point)
+        return opened(file.get("bytes") or file["path"], point, folder=file["folder"])
 
     def _feed(self, special: Special, bound: int) -> dict[str, Any]:
         """Return the inputs that were stated, or random ones, with special values among them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -18,7 +18,7 @@ from memsched.graph.border import Border
 from memsched.runtimes.borders import told
 from memsched.runtimes.child import TIMEOUT, ChildResult, run_in_child
 from memsched.runtimes.onnxruntime.observation import OTHER_INPUTS
-from memsched.runtimes.onnxruntime.session_points import LISTED, described
+from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED, SessionPoint, described
 from memsched.runtimes.onnxruntime.verdicts import by_chance, cannot_compare, drawn, order_matches, rounded
 from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.values import EXECUTED_TOLERANCE, OtherSize, Verification, short_reason
@@ -35,23 +35,7 @@ __all__ = [
 
 _EXECUTE = "memsched.runtimes.onnxruntime.sessions:execute"
 _OTHER_SIZES = "memsched.runtimes.onnxruntime.sizes:execute"
-_PRINTED: Final[Mapping[str, Any]] = {
-    "level": LISTED.level,
-    "order": LISTED.order,
-    "reuse": LISTED.reuse,
-    "pattern": LISTED.pattern,
-    "disabled": list(LISTED.disabled),
-    "quant_qdq": LISTED.quant_qdq,
-}
-_WITHOUT_OPTIONS: Final[Mapping[str, Any]] = {
-    "level": "all",
-    "order": "default",
-    "reuse": True,
-    "pattern": True,
-    "disabled": [],
-    "quant_qdq": True,
-}
-_UNOPTIMISED: Final[Mapping[str, Any]] = {**_WITHOUT_OPTIONS, "level": "disabled"}
+_UNOPTIMISED: Final = SessionPoint("disabled")
 
 _FAR = 0.05
 """Share of an output's largest magnitude: farther apart than different optimisations can bring two models."""
@@ -170,15 +154,15 @@ def compare_models(
         RuntimeUnavailableError: onnxruntime is not installed.
     """
     ONNXRUNTIME.require()
-    first = _UNOPTIMISED if guarantee in _PLAIN else _PRINTED
+    first = _UNOPTIMISED if guarantee in _PLAIN else LISTED
     request = {
         **_request(
             [described(before, data_folder), described(after, data_folder)],
             [
-                {"model": 0, "options": dict(first), "required": True, "reference": 0},
-                {"model": 1, "options": dict(first), "required": True, "reference": 0},
-                {"model": 0, "options": dict(_WITHOUT_OPTIONS), "required": False, "reference": 1},
-                {"model": 1, "options": dict(_WITHOUT_OPTIONS), "required": False, "reference": 2},
+                {"model": 0, "options": asdict(first), "required": True, "reference": 0},
+                {"model": 1, "options": asdict(first), "required": True, "reference": 0},
+                {"model": 0, "options": asdict(DEFAULT), "required": False, "reference": 1},
+                {"model": 1, "options": asdict(DEFAULT), "required": False, "reference": 2},
             ],
             seed=seed,
             input_shapes=input_shapes,
@@ -235,10 +219,10 @@ def try_other_sizes(
         RuntimeUnavailableError: onnxruntime is not installed.
     """
     ONNXRUNTIME.require()
-    first = _UNOPTIMISED if guarantee in _PLAIN else _PRINTED
+    first = _UNOPTIMISED if guarantee in _PLAIN else LISTED
     request: dict[str, Any] = {
         "models": [described(before, data_folder), described(after, data_folder)],
-        "sessions": [dict(first), dict(_WITHOUT_OPTIONS)],
+        "sessions": [asdict(first), asdict(DEFAULT)],
         "tolerance": tolerance,
         "rtol": rtol,
         "atol": atol,
@@ -279,7 +263,7 @@ def measure(
     """
     ONNXRUNTIME.require()
     handed_on = order == "default" if reuse is None else reuse
-    options = {**_PRINTED, "level": level, "order": order, "reuse": handed_on}
+    options = asdict(replace(LISTED, level=level, order=order, reuse=handed_on))
     session = {"model": 0, "options": options, "required": True, "reference": 0}
     request = _request([described(model, None)], [session], seed=0, input_shapes=input_shapes, dims=dims)
     result = run_in_child(_EXECUTE, request, TIMEOUT)

@@ -7,11 +7,12 @@ has run. A check that fails in TFLM aborts this process.
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
+
+from memsched.runtimes.tflm.opened import opened, recorded
 
 if TYPE_CHECKING:
     from memsched.runtimes.special import Special
@@ -23,8 +24,6 @@ _INVOKES: Final = 2
 
 _STAGED: Final = 1.5
 """What the stages take, as a multiple of what the whole model does: they may do extra work, and are allocated anew."""
-
-_ALLOCATED = re.compile(r"^\[RecordingMicroAllocator\] Arena allocation (head|tail) (\d+) bytes", re.MULTILINE)
 
 
 def run(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,7 +47,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     from memsched.runtimes.compare import compare, relative_error, vary
     from memsched.runtimes.inputs import DRAWS
 
-    whole = _opened(request["whole"], request["arena"])
+    whole = opened(request["whole"], request["arena"])
     details = [whole.get_input_details(number) for number in range(len(request["inputs"]))]
     runs: int = request["runs"]
     if request["seconds"] is not None:
@@ -115,7 +114,7 @@ class _StagedPair:
         return [self.given(special, bound)]
 
     def _opened(self) -> Any:
-        return _opened(self._request["whole"], self._request["arena"])
+        return opened(self._request["whole"], self._request["arena"])
 
     def _values(self, special: Special, bound: int) -> list[Any]:
 
@@ -147,12 +146,6 @@ def _affordable(
     each = _INVOKES * (1 + _STAGED) * (now - begun)
     left = began + request["seconds"] - now
     return int(max(1, min(request["runs"], left / max(each, 1e-9))))
-
-
-def _opened(model: bytes, arena: int) -> Any:
-    from tflite_micro.python.tflite_micro import runtime
-
-    return runtime.Interpreter.from_bytes(model, arena_size=arena)
 
 
 def _values(details: Sequence[Mapping[str, Any]], seed: int, number: int, draw: Any, high: int = 4) -> list[Any]:
@@ -199,7 +192,7 @@ def _in_stages(values: Sequence[Any], request: Mapping[str, Any], arenas: list[t
     there = dict(zip(request["inputs"], formulas.inputs(values), strict=True))
     measured = arenas if arenas is not None and len(arenas) == 1 else None
     for model, reads, makes in zip(request["stages"], request["reads"], request["makes"], strict=True):
-        interpreter = _opened(model, request["arena"])
+        interpreter = opened(model, request["arena"])
         made = _executed(interpreter, [there[name] for name in reads], len(makes))
         there.update(zip(makes, made, strict=True))
         if measured is not None:
@@ -221,5 +214,7 @@ def _allocated(interpreter: Any) -> tuple[int, int]:
                 os.dup2(old, number)
                 os.close(old)
         log.seek(0)
-        parts = {name: int(size) for name, size in _ALLOCATED.findall(log.read().decode("utf-8", "replace"))}
-    return parts["head"], parts["tail"]
+        found = recorded(log.read().decode("utf-8", "replace"))
+    if found.head is None or found.tail is None:
+        raise ValueError("nothing was recorded of the arena")
+    return found.head, found.tail

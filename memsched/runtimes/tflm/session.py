@@ -11,7 +11,6 @@ import faulthandler
 import json
 import math
 import os
-import re
 import signal
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from memsched.frozen import FrozenValue
+from memsched.runtimes.tflm.opened import RECORDS, opened, recorded
 from memsched.runtimes.values import INTEGER_BOUNDS, INVOKES
 
 if TYPE_CHECKING:
@@ -35,9 +35,6 @@ _STEP: Final = 16
 
 _USUAL_RANGE, _SAFE_RANGE = INTEGER_BOUNDS[0], INTEGER_BOUNDS[-1]
 """Exclusive bounds tried for integer inputs: they may be indices into an axis of unknown length."""
-
-_ALLOCATED = re.compile(r"^\[RecordingMicroAllocator\] Arena allocation (head|tail) (\d+) bytes", re.MULTILINE)
-_RECORDS = "[RecordingMicroAllocator]"
 
 
 class InputDraws(FrozenValue, frozen=True):
@@ -250,13 +247,13 @@ def attempt(model: bytes, arena: int, drawn: InputDraws, *, patience: int = 0) -
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         log.seek(0)
         said = log.read().decode("utf-8", "replace")
-        words = " ".join(line.strip() for line in said.splitlines() if line.strip() and not line.startswith(_RECORDS))
+        words = " ".join(line.strip() for line in said.splitlines() if line.strip() and not line.startswith(RECORDS))
         if code:
             return Trial(None, words or _end(code))
         answer.seek(0)
         outputs, seconds = _read_answer(answer)
-        parts = {name: int(size) for name, size in _ALLOCATED.findall(said)}
-        return Trial(outputs, words, parts.get("head"), parts.get("tail"), seconds)
+        arena_parts = recorded(said)
+        return Trial(outputs, words, arena_parts.head, arena_parts.tail, seconds)
 
 
 def _end(code: int) -> str:
@@ -330,14 +327,13 @@ def _read_answer(answer: IO[bytes]) -> tuple[list[list[Any]], float]:
 def _outputs(model: bytes, ports: tuple[int, int], arena: int, drawn: InputDraws) -> tuple[list[list[Any]], float]:
     """Return all outputs of all invocations, with the state of variables reset for each input, and the least time."""
     import numpy as np
-    from tflite_micro.python.tflite_micro import runtime
 
     from memsched.runtimes.borders import BorderFormulas
     from memsched.runtimes.inputs import random_values
     from memsched.runtimes.special import mixed_inputs
 
     inputs, outputs = ports
-    interpreter = runtime.Interpreter.from_bytes(model, arena_size=arena)
+    interpreter = opened(model, arena)
     details = [interpreter.get_input_details(index) for index in range(inputs)]
     formulas = BorderFormulas(drawn.borders)
     kinds = formulas.given(

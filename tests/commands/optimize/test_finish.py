@@ -20,12 +20,13 @@ from memsched.commands.optimize import finish, judged_sessions, named_sessions
 from memsched.commands.options import Options
 from memsched.commands.verify import verify_written
 from memsched.report.values.optimize import OptimizeReport
+from memsched.runtimes.measure import Measured
 from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
-from memsched.runtimes.onnxruntime.session_points import MeasuredSession
 from memsched.runtimes.onnxruntime.verification import verify as compare_in_sessions
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.values import Verification
 from tests.commands.optimize.test_session import SIDE, network
+from tests.measured import took
 
 MUCH = 1 << 30
 """Bytes that no session of these models needs."""
@@ -301,10 +302,10 @@ def test_the_least_of_several_processes_says_what_is_gained(
     file.write_bytes(weighty())
     left = {True: list(given), False: list(written)}
 
-    def told(_: object, path: Path, *asked: object, **__: object) -> MeasuredSession:
+    def told(_: object, path: Path, *asked: object, **__: object) -> Measured:
         beside = asked[2] if len(asked) > 2 else None
         size = left[path.name == file.name].pop(0) * 1_000_000
-        return MeasuredSession(1_000, size, size, 0.01, None if beside is None else ratio)
+        return took(size, 0.01, None if beside is None else ratio, requested=1_000)
 
     monkeypatch.setattr(OnnxRuntimeSessions, "measure", told)
     rows = memsched.optimize(

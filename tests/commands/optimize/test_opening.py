@@ -15,20 +15,18 @@ from memsched.formats.module import LoadOptions
 from memsched.report.sessions import held_back_lines, measured_text, process_lines
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.sessions import SessionRow
+from memsched.runtimes.measure import Measured, Raced
 from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
+from memsched.runtimes.onnxruntime.session_memory import draw_feeds, measure_session, race_sessions
 from memsched.runtimes.onnxruntime.session_points import (
     DEFAULT,
     LISTED,
     PATTERNLESS,
-    MeasuredSession,
-    RacedSession,
     SessionPoint,
-    draw_feeds,
-    measure_session,
-    race_sessions,
 )
 from tests.commands.optimize.test_finish import LEAST
 from tests.commands.optimize.test_session import network
+from tests.measured import at_ratio, took
 
 pytestmark = pytest.mark.usefixtures("timed")
 
@@ -39,11 +37,8 @@ _Taken = tuple[int, float]
 
 def _rows(given: int, *written: _Taken) -> tuple[SessionRow, ...]:
     points = zip((DEFAULT, PATTERNLESS, LISTED), written, strict=True)
-    rows = [
-        session_row("written", point, MeasuredSession(None, size * _MB, size * _MB, 0.1, ratio))
-        for point, (size, ratio) in points
-    ]
-    return session_row("given", DEFAULT, MeasuredSession(None, given * _MB, given * _MB, 0.1)), *rows
+    rows = [session_row("written", point, took(size * _MB, 0.1, ratio)) for point, (size, ratio) in points]
+    return session_row("given", DEFAULT, took(given * _MB)), *rows
 
 
 def test_a_session_that_did_not_run_is_not_taken_for_the_next_one() -> None:
@@ -99,9 +94,9 @@ def _measured(monkeypatch: pytest.MonkeyPatch, path: Path, **taken: _Taken) -> N
 
     def measure(
         _: OnnxRuntimeSessions, file: Path, feeds: Path, point: SessionPoint, *__: object, **___: object
-    ) -> MeasuredSession:
+    ) -> Measured:
         size, ratio = (100, None) if file == path else taken[names[point]]
-        return MeasuredSession(None, size * _MB, size * _MB, 0.1, ratio)
+        return took(size * _MB, 0.1, ratio)
 
     monkeypatch.setattr(OnnxRuntimeSessions, "measure", measure)
 
@@ -175,13 +170,13 @@ def _raced(monkeypatch: pytest.MonkeyPatch, listed: float) -> list[Path | None]:
         *,
         rounds: int,
         folder: Path | None,
-    ) -> tuple[RacedSession | None, ...]:
+    ) -> tuple[Raced | None, ...]:
         found = race_sessions(sessions, feeds, rounds=1, folder=folder)
         folders.append(folder)
         assert rounds
         assert all(found)
         return tuple(
-            RacedSession(60_000 if point == LISTED else 90_000, times[point] if number else None)
+            at_ratio(times[point] if number else None, requested=60_000 if point == LISTED else 90_000)
             for number, (_, point) in enumerate(sessions)
         )
 
@@ -254,9 +249,9 @@ def test_what_is_said_of_the_recommended_session_was_measured_in_it(
 
     def measure(
         _: OnnxRuntimeSessions, file: Path, feeds: Path, point: SessionPoint, *__: object, **___: object
-    ) -> MeasuredSession:
+    ) -> Measured:
         size, ratio = (100, None) if file == path else (50 if point == PATTERNLESS else 90, 1.0)
-        return MeasuredSession(requested[point], size * _MB, size * _MB, 0.1, ratio)
+        return took(size * _MB, 0.1, ratio, requested=requested[point])
 
     monkeypatch.setattr(OnnxRuntimeSessions, "measure", measure)
     report = _optimized(path)

@@ -27,10 +27,10 @@ from memsched.commands.optimize.ranged_trials import BlockFile, GivenFile, Range
 from memsched.formats.blocks import BlockPoint, OpenModel, Range
 from memsched.formats.onnx.capabilities import OnnxDimensions, OnnxWeightPlacement
 from memsched.formats.onnx.format import OnnxFormat
+from memsched.runtimes.measure import Measured
 from memsched.runtimes.onnxruntime.ranged import (
     AtSize,
     RangedRace,
-    RangedRun,
     TimeRatio,
     compare_at,
     draw_at,
@@ -45,6 +45,7 @@ from tests.formats.onnx.blocks.layers import Layers
 from tests.formats.onnx.blocks.rows.compare import differences
 from tests.formats.onnx.blocks.rows.images import Images
 from tests.formats.onnx.decoders.nets import decoder
+from tests.measured import took
 from tests.small_models import floats, model_of
 
 UNLIMITED = Run(Limits(None))
@@ -146,7 +147,7 @@ def test_weights_in_a_file_beside_the_model_are_found(tmp_path: Path) -> None:
     file.parent.mkdir()
     file.write_bytes(opened.points()[0].build())
     draw_at(given, {"batch": 2, "length": 700}, feeds, seed=0)
-    assert isinstance(run_on(file, feeds, folder=tmp_path), RangedRun)
+    assert isinstance(run_on(file, feeds, folder=tmp_path), Measured)
     assert isinstance(run_on(file, feeds), str)
     found = compare_at([given, file], [{"batch": 2, "length": 700}], seed=0, folder=tmp_path)[1][0][0]
     assert found.equal or (found.error is not None and found.error < 1e-5)
@@ -212,8 +213,8 @@ def test_no_file_for_every_size_is_written_that_makes_something_else_of_nan(
         zero = helper.make_tensor("z", TensorProto.FLOAT, [], [0.0])
         return model_of(nodes, [floats("x", [1, "n", 4])], [floats("y", [1, "n", 4])], [zero])
 
-    def ran(path: Path, *_: Any, **__: Any) -> RangedRun:
-        return RangedRun((100 if path.read_bytes() == given else 20) << 20, 0.1)
+    def ran(path: Path, *_: Any, **__: Any) -> Measured:
+        return took((100 if path.read_bytes() == given else 20) << 20)
 
     given = net(zeroes=False)
     (path := tmp_path / "given.onnx").write_bytes(given)
@@ -243,11 +244,11 @@ def _described(data: bytes) -> bytes:
 def test_files_are_judged_by_what_a_process_takes_in_the_end(
     steady: int, mixed: int, written: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(path: Path, _: Path, *, least: int | None = None, beside: tuple[Path, ...] = (), **__: object) -> RangedRun:
+    def run(path: Path, _: Path, *, least: int | None = None, beside: tuple[Path, ...] = (), **__: object) -> Measured:
         if path.read_text() == "given":
-            return RangedRun(100 << 20, 0.1)
+            return took(100 << 20)
         # Its first runs take less.
-        return RangedRun((20 if least else mixed if beside else steady) << 20, 0.1)
+        return took((20 if least else mixed if beside else steady) << 20)
 
     quick = RangedRace(TimeRatio(1, 1, 1.0), TimeRatio(1, 1, 1.0), 1.0)
     monkeypatch.setattr(ranged_trials, "draw_at", lambda *_, **__: None)
@@ -264,7 +265,7 @@ def test_files_are_judged_by_what_a_process_takes_in_the_end(
         opened, GivenFile(path, None, OnnxFormat()), _points("file"), sizes, 0, 10, UNLIMITED, Failures()
     )
     assert (found.best and found.best.point and found.best.point.name) == written
-    assert found.best is None or found.best.large.process == 40 << 20
+    assert found.best is None or found.best.large.peak == 40 << 20
 
 
 def test_a_coarser_range_is_pointed_out(images: Path) -> None:
@@ -409,7 +410,7 @@ def test_on_a_busy_machine_times_are_what_a_thread_computes(
         return RangedRace(TimeRatio(3, 3, ratio), TimeRatio(3, 3, 1.02), busy)
 
     monkeypatch.setattr(ranged_trials, "draw_at", lambda *_, **__: None)
-    monkeypatch.setattr(ranged_trials, "run_on", lambda path, *_, **__: RangedRun(taken[path.read_text()], 0.1))
+    monkeypatch.setattr(ranged_trials, "run_on", lambda path, *_, **__: took(taken[path.read_text()]))
     monkeypatch.setattr(ranged_trials, "race", race)
     monkeypatch.setattr(ranged_trials, "special_at", lambda *_, **__: None)
     monkeypatch.setattr(ranged_trials, "compare_at", lambda *_, **__: ("runtime", [[AtSize(True, 0.0, None)]]))
@@ -450,10 +451,10 @@ def test_a_file_takes_no_more_at_a_short_length(
     def draw(_: Path, sizes: dict[str, int], file: Path, **__: object) -> None:
         file.write_text(str(sizes["n"]))
 
-    def run(path: Path, feeds: Path, **options: object) -> RangedRun:
+    def run(path: Path, feeds: Path, **options: object) -> Measured:
         name, length = path.read_text(), int(feeds.read_text())
         chosen = even if options.get("even") and name == "least" else taken[name][length]
-        return RangedRun(chosen << 20, 0.1)
+        return took(chosen << 20)
 
     quick = RangedRace(TimeRatio(1, 1, 1.0), TimeRatio(1, 1, 1.0), 1.0)
     monkeypatch.setattr(ranged_trials, "draw_at", draw)
@@ -486,8 +487,8 @@ def test_large_weights_come_first_where_no_process_takes_more_so(
         "file, weights first": {900: cycle([large]), 60: cycle(short)},
     }
 
-    def run(path: Path, feeds: Path, **_: object) -> RangedRun:
-        return RangedRun(next(taken[path.read_text()][int(feeds.read_text())]) << 20, 0.1)
+    def run(path: Path, feeds: Path, **_: object) -> Measured:
+        return took(next(taken[path.read_text()][int(feeds.read_text())]) << 20)
 
     quick = RangedRace(TimeRatio(1, 1, 1.0), TimeRatio(1, 1, 1.0), 1.0)
     monkeypatch.setattr(ranged_trials, "draw_at", lambda _, sizes, file, **__: file.write_text(str(sizes["n"])))
@@ -505,7 +506,7 @@ def test_large_weights_come_first_where_no_process_takes_more_so(
     )
     assert found.best is not None
     assert found.best.model.decode() == written
-    assert found.best.large.process == (large if "," in written else 300) << 20
+    assert found.best.large.peak == (large if "," in written else 300) << 20
 
 
 @pytest.mark.parametrize("asked", [0, 1])
@@ -514,10 +515,10 @@ def test_trials_end_with_what_is_known_when_the_run_is_over(
 ) -> None:
     tried: list[str] = []
 
-    def run(path: Path, *_: object, **__: object) -> RangedRun:
+    def run(path: Path, *_: object, **__: object) -> Measured:
         if path.read_text() != "given":
             tried.append(path.read_text())
-        return RangedRun(100 << 20 if path.read_text() == "given" else 50 << 20, 0.1)
+        return took(100 << 20 if path.read_text() == "given" else 50 << 20)
 
     monkeypatch.setattr(ranged_trials, "draw_at", lambda *_, **__: None)
     monkeypatch.setattr(ranged_trials, "run_on", run)
@@ -529,7 +530,7 @@ def test_trials_end_with_what_is_known_when_the_run_is_over(
     sizes = RangedSizes(at, at, at, (at,))
     given = GivenFile(path, None, OnnxFormat())
     found = try_points(_opened(), given, _points("most", "least"), sizes, 0, 10, run_over, Failures())
-    assert (found.best, found.large.process) == (None, 100 << 20)
+    assert (found.best, found.large.peak) == (None, 100 << 20)
     assert len(tried) == asked
     assert any(ranged_trials.ENDED in note for note in found.notes)
 
@@ -542,8 +543,8 @@ def test_a_file_that_fails_makes_way_for_the_next_one(tmp_path: Path, monkeypatc
     sizes = RangedSizes({"n": 512}, {"n": 128}, {"n": 128}, ())
     process = {"given": 300, "wrong": 100, "right": 200}
 
-    def ran(path: Path, *_: Any, **__: Any) -> RangedRun:
-        return RangedRun(process[path.read_bytes().decode()] << 20, 0.1)
+    def ran(path: Path, *_: Any, **__: Any) -> Measured:
+        return took(process[path.read_bytes().decode()] << 20)
 
     def lightest(_: object, file: Any) -> Any:
         if file.point.name == "wrong":

@@ -58,7 +58,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # Times do not matter here, so that each is taken once; nor do loops, which some megabytes by chance might favour.
     monkeypatch = pytest.MonkeyPatch()
     monkeypatch.setattr(blocks_model, "_points", lambda *_: ())
-    monkeypatch.setattr(ranged_trials, "_CHANCES", 1)
+    monkeypatch.setattr(ranged_trials, "PROCESSES", 1)
     words = [
         "optimize",
         str(folder / "net.onnx"),

@@ -9,7 +9,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from memsched.runtimes.onnxruntime.ranged import RangedRun, run_at
+from memsched.runtimes.measure import Measured
+from memsched.runtimes.onnxruntime.ranged import run_at
 
 _WIDTH, _WEIGHTS = 1024, 12
 _HELD = 4 * _WIDTH * _WIDTH * _WEIGHTS
@@ -78,8 +79,8 @@ def _process(folder: Path, *, loop: bool, viewed: bool) -> int:
     path = folder / f"{loop}_{viewed}.onnx"
     onnx.save(_model(loop=loop, viewed=viewed), path)
     found = run_at(path, {"rows": 64}, seed=0)
-    assert isinstance(found, RangedRun)
-    return found.process
+    assert isinstance(found, Measured)
+    return found.peak
 
 
 def test_a_body_packs_what_it_reads_and_the_given_weight_stays(tmp_path: Path) -> None:

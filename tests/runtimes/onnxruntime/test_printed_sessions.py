@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 from memsched.commands.optimize.optimize import optimize
 from memsched.runtimes.onnxruntime import verification as runtime
-from memsched.runtimes.onnxruntime.sessions import read_profile
+from memsched.runtimes.onnxruntime.opened import read_profile
 from tests import small_models
 from tests.commands.optimize.test_choose import skip_connection
 from tests.needs import recent_onnxruntime

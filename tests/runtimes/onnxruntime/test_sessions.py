@@ -16,10 +16,11 @@ from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import ChildResult
 from memsched.runtimes.onnxruntime import sessions as onnxruntime_sessions
 from memsched.runtimes.onnxruntime import verification as runtime
+from memsched.runtimes.onnxruntime.opened import session_options
 from memsched.runtimes.onnxruntime.orders import default_order, priority_order
 from memsched.runtimes.onnxruntime.pins import pin
-from memsched.runtimes.onnxruntime.session_points import draw_feeds
-from memsched.runtimes.onnxruntime.sessions import session_options
+from memsched.runtimes.onnxruntime.session_memory import draw_feeds
+from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED
 from scripts.bench.offline import offline_optimized
 from tests import small_models
 from tests.failures import fails
@@ -96,12 +97,12 @@ def test_instructions_open_the_session_that_is_measured(tmp_path: Path) -> None:
         scope: dict[str, Any] = {"onnxruntime": onnxruntime, "path": str(path)}
         exec("\n".join(runtime.session_instructions(guarantee)), scope)  # noqa: S102
         assert scope["session"].run(None, {"x": np.ones(1000, np.float32)})[0] == pytest.approx(6 * np.sin(1.0))
-        stated = runtime._PRINTED if guarantee == "session" else runtime._WITHOUT_OPTIONS
-        own = session_options(onnxruntime, stated)
+        stated = LISTED if guarantee == "session" else DEFAULT
+        own = session_options(stated)
         found = scope["session"].get_session_options()
         for name in ("execution_order", "graph_optimization_level", "enable_mem_reuse", "enable_mem_pattern"):
             assert getattr(found, name) == getattr(own, name), (guarantee, name)
-        assert scope.get("kept", []) == stated["disabled"]
+        assert scope.get("kept", []) == list(stated.disabled)
 
 
 # Verification
@@ -401,7 +402,7 @@ def test_a_peak_that_chance_kept_low_is_looked_at_again(
     shown = iter(seen)
     proto = model_of([helper.make_node(kind, ["x"], ["y"], "n")], [("x", FLOAT, [1])], [("y", FLOAT, [1])])
     wanted = [{"model": number, "options": {"level": level}, "reference": 0} for number in range(2)]
-    attempt = onnxruntime_sessions._SessionAttempt(None, {"sessions": wanted, "borders": []}, [proto, proto], 4)
+    attempt = onnxruntime_sessions._SessionAttempt({"sessions": wanted, "borders": []}, [proto, proto], 4)
     attempt.results = [{"peak_bytes": 9, "lasting_bytes": size} for size in (10, 12)]
     asked: list[int] = []
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from memsched.runtimes.race import race
+from memsched.runtimes.race import RaceRule, race
 
 __all__ = ["run_default_interpreter", "run_onnxruntime", "run_session", "run_tflm", "turns_of_default_interpreter"]
 __all__ += ["turns_of_sessions"]
@@ -101,7 +101,7 @@ def turns_of_sessions(request: Mapping[str, Any]) -> float:
     feeds = dict(np.load(io.BytesIO(request["feeds"])))
     original = _session(request["original"], None, feeds)
     written = _session(request["path"], request["session"], feeds)
-    return race(original, written, rounds=_INTERPRETED, turn=_TURN).processor
+    return race(original, written, RaceRule(_INTERPRETED, turn=_TURN)).processor
 
 
 def _session(path: str, row: Mapping[str, Any] | None, feeds: Mapping[str, Any]) -> Callable[[], object]:
@@ -153,7 +153,7 @@ def turns_of_default_interpreter(request: Mapping[str, Any]) -> float:
     from ai_edge_litert.interpreter import Interpreter
 
     first, second = (_interpreted(Interpreter, path) for path in request["paths"])
-    return race(first, second, rounds=_INTERPRETED, turn=_TURN).processor
+    return race(first, second, RaceRule(_INTERPRETED, turn=_TURN)).processor
 
 
 def _interpreted(kind: Any, path: str) -> Callable[[], None]:

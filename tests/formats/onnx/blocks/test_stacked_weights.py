@@ -16,7 +16,8 @@ from memsched.formats.onnx.blocks import stacked_weights
 from memsched.formats.onnx.blocks.rows.plan import LoopWorks, arrange
 from memsched.formats.onnx.blocks.rows.write import write_rows
 from memsched.formats.onnx.blocks.stacked_weights import weights_in_stacks
-from memsched.runtimes.onnxruntime.ranged import RangedRun, draw_at, run_on
+from memsched.runtimes.measure import Measured
+from memsched.runtimes.onnxruntime.ranged import draw_at, run_on
 from tests.formats.onnx.blocks.rows.compare import differences, field_of
 from tests.formats.onnx.blocks.rows.images import Images
 
@@ -122,8 +123,8 @@ def test_the_installed_runtime_cuts_stacks_when_it_opens_a_session(tmp_path: Pat
         path.write_bytes(one)
         draw_at(path, {"batch": 1, "height": 12, "width": 12}, tmp_path / "feeds.npz", seed=0)
         found = run_on(path, tmp_path / "feeds.npz", even=True)
-        assert isinstance(found, RangedRun)
-        took.append(found.process)
+        assert isinstance(found, Measured)
+        took.append(found.peak)
     # A stack of 50 MB at most is there beside what is cut from it; of 75 MB of weights no other copy.
     assert took[1] < took[0] + (60 << 20)
     options = onnxruntime.SessionOptions()

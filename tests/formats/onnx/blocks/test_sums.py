@@ -22,7 +22,8 @@ from memsched.formats.onnx.blocks.probes import OpenValues, probe
 from memsched.formats.onnx.blocks.regions import OpenGraph
 from memsched.formats.onnx.blocks.sums import find_sums, sum_points
 from memsched.formats.onnx.blocks.sums_body import SumGroup, write_sums
-from memsched.runtimes.onnxruntime.ranged import RangedRun, draw_at, run_on
+from memsched.runtimes.measure import Measured
+from memsched.runtimes.onnxruntime.ranged import draw_at, run_on
 from tests.formats.onnx.blocks.layers import Layers
 from tests.formats.onnx.blocks.random_layers import compare_sums
 
@@ -260,6 +261,6 @@ def test_the_process_takes_less(tmp_path: Path) -> None:
     feeds = tmp_path / "feeds.npz"
     draw_at(paths[0], {"batch": 1, "length": 65_536}, feeds, seed=0)
     given_run, sums_run = (run_on(path, feeds) for path in paths)
-    assert isinstance(given_run, RangedRun)
-    assert isinstance(sums_run, RangedRun)
-    assert sums_run.process < 0.5 * given_run.process
+    assert isinstance(given_run, Measured)
+    assert isinstance(sums_run, Measured)
+    assert sums_run.peak < 0.5 * given_run.peak

@@ -23,7 +23,8 @@ from memsched.formats.onnx.blocks.rows.loops import RowLoop, Span, spans_of
 from memsched.formats.onnx.blocks.rows.plan import LoopWorks, arrange, choose
 from memsched.formats.onnx.blocks.rows.write import write_rows
 from memsched.formats.onnx.structure import graphs_of
-from memsched.runtimes.onnxruntime.ranged import RangedRun, compare_at, draw_at, run_at, run_on
+from memsched.runtimes.measure import Measured
+from memsched.runtimes.onnxruntime.ranged import compare_at, draw_at, run_at, run_on
 from tests.formats.onnx.blocks.rows.compare import compare, differences, field_of
 from tests.formats.onnx.blocks.rows.images import LAYERS, Images
 
@@ -100,8 +101,8 @@ def test_an_image_goes_while_the_next_one_comes(tmp_path: Path) -> None:
         onnx.save(written, tmp_path / f"{name}.onnx")
         assert max(differences(model, written, [(1, 1188, 60)])) <= 1e-5
         found = run_at(tmp_path / f"{name}.onnx", {"batch": 1, "height": 1200, "width": 1200}, seed=0)
-        assert isinstance(found, RangedRun)
-        took.append(found.process)
+        assert isinstance(found, Measured)
+        took.append(found.peak)
     images = sorted(field.graph.bytes_of(name) for name in field.heavy)
     # Apart, the two largest images are there at once: one that is made, and the one that it is made of.
     assert took[0] < took[1] - 0.5 * images[-2]
@@ -224,8 +225,8 @@ def test_weights_of_loops_are_held_once_and_are_constants_of_their_bodies(tmp_pa
         )
         draw_at(path, {"batch": 1, "height": 12, "width": 12}, tmp_path / "feeds.npz", seed=0)
         found = run_on(path, tmp_path / "feeds.npz", even=True)
-        assert isinstance(found, RangedRun)
-        took.append(found.process)
+        assert isinstance(found, Measured)
+        took.append(found.peak)
     # For every body around they would be held once more. What lies beside the file as given is not read into the heap.
     assert took[1] < took[0] + (1.3 if external else 0.5) * weights
     options = onnxruntime.SessionOptions()
