@@ -12,7 +12,7 @@ from hypothesis import settings
 from memsched.cli import main as command_line
 from memsched.commands.optimize import opening
 from memsched.errors import MemschedError
-from memsched.runtimes.litert.default_interpreter import InterpreterComparison
+from memsched.runtimes.interpreter import InterpreterComparison
 from memsched.runtimes.onnxruntime import session_memory
 from memsched.runtimes.race import RaceRule
 from memsched.runtimes.slowdown import most_times

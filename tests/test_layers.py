@@ -178,24 +178,6 @@ OPENS = {
 REGISTRIES = {"formats/known", "runtimes/known"}
 """The two modules that list formats and runtimes; they name them, and compare with none."""
 
-STILL_IMPORTED = {
-    "commands/curve": "runs at the sizes of a range",
-    "commands/decoder/decoder": "runs of texts",
-    "commands/doctor": "kinds of sessions, and what they take",
-    "commands/optimize/branch": "kinds of sessions",
-    "commands/optimize/interpreter_choice": "what an interpreter takes",
-    "commands/optimize/judged_sessions": "kinds of sessions",
-    "commands/optimize/named_sessions": "kinds of sessions",
-    "commands/optimize/opening": "kinds of sessions",
-    "commands/optimize/over_sizes": "runs at the sizes of a range",
-    "commands/optimize/ranged_trials": "runs at the sizes of a range",
-    "commands/optimize/session": "kinds of sessions, their maker, and the graphs that they execute",
-    "commands/optimize/session_candidates": "the maker of sessions, and the graphs that they execute",
-    "commands/optimize/weight_order": "kinds of sessions",
-    "commands/session_rows": "kinds of sessions, their maker, and what they take",
-}
-"""Modules that import by name from a runtime what has no protocol yet; this list only shrinks."""
-
 
 def room_of(name: str) -> str | None:
     """Return the folder of a runtime or a format that a module is in."""
@@ -211,8 +193,7 @@ def test_nobody_outside_its_folder_imports_a_runtime_or_a_format() -> None:
             room = room_of(other)
             if room not in {None, room_of(name), OPENS.get(room_of(name) or "")} and name not in REGISTRIES:
                 found.setdefault(name, []).append(other)
-    assert {name: others for name, others in found.items() if name not in STILL_IMPORTED} == {}
-    assert STILL_IMPORTED.keys() <= found.keys(), "drop from the list what no longer imports"
+    assert found == {}
 
 
 NAMED = {

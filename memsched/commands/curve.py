@@ -22,7 +22,8 @@ from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.frozen import FrozenValue
 from memsched.report.values.blocks import CurveRow, CurveSection, GrowthRow
-from memsched.runtimes.onnxruntime.ranged import runs_at
+from memsched.runtimes.known import session_maker_of
+from memsched.runtimes.ranged import RangedRunner
 from memsched.runtimes.runtime import AS_TOLD, Opening, Requirement
 from memsched.targets.model import Target
 from memsched.units import Percentage
@@ -76,6 +77,7 @@ class _ProcessSizes:
 
     Args:
         path: The model's file; None where nothing can be run.
+        runner: Runs it.
         requested: Returns the bytes that a session requests at a size.
 
     Attributes:
@@ -83,8 +85,10 @@ class _ProcessSizes:
         growing: The sizes whose processes were still growing when time ended their runs.
     """
 
-    def __init__(self, path: Path | None, requested: Callable[[Mapping[str, int]], int], seed: int) -> None:
-        self._path, self._requested, self._seed = path, requested, seed
+    def __init__(
+        self, path: Path | None, runner: RangedRunner, requested: Callable[[Mapping[str, int]], int], seed: int
+    ) -> None:
+        self._path, self._runner, self._requested, self._seed = path, runner, requested, seed
         self.measured: dict[tuple[int, ...], int] = {}
         self._points: dict[int, int] = {}
         self.growing: set[tuple[int, ...]] = set()
@@ -103,7 +107,7 @@ class _ProcessSizes:
         foreseen = self.at(bytes_requested) if self._points else _FACTOR * bytes_requested
         if bytes_requested > _MOST_RUN or foreseen > _memory() // _MOST_SHARE:
             return None
-        found = runs_at(self._path, sizes, seed=self._seed, most=_RUNS)
+        found = self._runner.runs_at(self._path, sizes, seed=self._seed, most=_RUNS)
         if isinstance(found, str):
             raise UsageError(f"the model does not run at {dict(sizes)}: {found}", code="not-run")
         taken = [one.peak for one in found]
@@ -191,7 +195,8 @@ def find_curve(
 
     points = distinct(sizes_at(opened, part / (_POINTS - 1)) for part in range(_POINTS))
     runs = rules.orders_itself and path != STANDARD_STREAM
-    processes = _ProcessSizes(Path(path) if runs else None, requested, seed)
+    runner = session_maker_of(format_in(data).name).ranged
+    processes = _ProcessSizes(Path(path) if runs else None, runner, requested, seed)
     for sizes in sorted(points, key=requested):
         processes.measure(sizes)
     if runs and not processes.measured:

@@ -24,13 +24,7 @@ from memsched.report.session_code import cpp_lines, csharp_lines, options_text, 
 from memsched.report.values.doctor import DoctorReport, DoctorRow, SessionChoice, SplitSection
 from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.measure import Measured
-from memsched.runtimes.onnxruntime.session_memory import MemorySplit, split_of
-from memsched.runtimes.onnxruntime.session_points import (
-    DEFAULT,
-    EXECUTED,
-    LISTED,
-    SessionPoint,
-)
+from memsched.runtimes.sessions import DEFAULT, EXECUTED, LISTED, MemorySplit, SessionMaker, SessionPoint
 from memsched.runtimes.slowdown import most_times
 from memsched.search.run import Run
 
@@ -52,9 +46,9 @@ class _RanSession(FrozenValue, frozen=True):
         """Return processor time beside a session without options on the file as given."""
         return 1.0 if self.found.ratio is None else self.found.ratio
 
-    def split(self) -> SplitSection | None:
+    def split(self, maker: SessionMaker) -> SplitSection | None:
         """Return where the memory lies; None where the runtime does not show it."""
-        found = split_of(self.found, lasting=self.point.arena and not self.point.shrinkage)
+        found = maker.split(self.found, self.point)
         return None if found is None else _split(found)
 
 
@@ -82,7 +76,8 @@ def diagnose(
             "sessions are measured on files, not on standard input", code="needs-file", action="give a path"
         )
     data, _ = read_source(given)
-    session_maker_of(format_in(data).name).check_installed()
+    maker = session_maker_of(format_in(data).name)
+    maker.check_installed()
     files: dict[_File, Path] = {"given": Path(given)}
     if written is not None:
         session_maker_of(format_in(read_source(written)[0]).name)
@@ -95,7 +90,7 @@ def diagnose(
             session=session_row(one.file, one.point, one.found),
             cpu_ratio=round(one.ratio(), 3),
             pareto=number in best,
-            split=one.split(),
+            split=one.split(maker),
         )
         for number, one in enumerate(measured.found)
     )

@@ -17,8 +17,7 @@ from memsched.formats.staging import STANDARD_STREAM
 from memsched.frozen import FrozenValue
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.measure import Measured, Raced
-from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, SessionPoint
+from memsched.runtimes.sessions import DEFAULT, SessionMaker, SessionPoint
 
 __all__ = ["LEAST_SHOWN", "GivenModel", "SessionFile", "measured_sessions", "raced_sessions", "session_row"]
 
@@ -82,7 +81,7 @@ _Told = Callable[[Sequence[int]], int]
 
 
 def measured_sessions(
-    maker: OnnxRuntimeSessions,
+    maker: SessionMaker,
     given: GivenModel,
     written: bytes,
     options: LoadOptions,
@@ -110,7 +109,7 @@ def measured_sessions(
 
 
 def raced_sessions(
-    maker: OnnxRuntimeSessions,
+    maker: SessionMaker,
     given: GivenModel,
     written: bytes,
     options: LoadOptions,
@@ -171,7 +170,7 @@ def _files(given: GivenModel, written: bytes) -> Iterator[_SessionFiles]:
         yield _SessionFiles(path, made, folder / "feeds.npz", given.folder.absolute() if given.external else None)
 
 
-def _measured(maker: OnnxRuntimeSessions, files: _SessionFiles, one: SessionFile) -> SessionRow | None:
+def _measured(maker: SessionMaker, files: _SessionFiles, one: SessionFile) -> SessionRow | None:
     beside = (files.given, DEFAULT) if (one.file, one.point) != ("given", DEFAULT) else None
     found = maker.measure(files.path(one), files.feeds, one.point, beside, rounds=_ROUNDS, folder=files.folder)
     return None if isinstance(found, str) else session_row(one.file, one.point, found, one.predicted)

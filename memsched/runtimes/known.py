@@ -10,6 +10,7 @@ from memsched.formats.known import format_named
 from memsched.formats.module import FormatName, Module
 from memsched.formats.staging import describe
 from memsched.runtimes.firmware import FirmwareNeeds, FirmwareRules
+from memsched.runtimes.interpreter import InterpreterRunner
 from memsched.runtimes.litert.default_interpreter import DefaultInterpreter
 from memsched.runtimes.litert.runner import LiteRtRunner
 from memsched.runtimes.litert.runtime import LiteRt
@@ -20,6 +21,7 @@ from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
 from memsched.runtimes.order_keeper import OrderKeeper
 from memsched.runtimes.runner import Resizer, RowRunner, Runner, SizeObserver
 from memsched.runtimes.runtime import AS_TOLD, Opening, Runtime
+from memsched.runtimes.sessions import SessionMaker
 from memsched.runtimes.target_rules import TargetRules
 from memsched.runtimes.tflm.runner import TflmRunner
 from memsched.runtimes.tflm.runtime import TensorFlowLiteMicro, TflmFirmware
@@ -48,7 +50,7 @@ _ONNXRUNTIME: Final = OnnxRuntimeRunner()
 _LITERT: Final = LiteRtRunner()
 _ROW_RUNNERS: Final[tuple[RowRunner, ...]] = (_ONNXRUNTIME, _LITERT)
 _RESIZERS: Final[tuple[Resizer, ...]] = (_LITERT,)
-_SESSION_MAKERS: Final = (OnnxRuntimeSessions(),)
+_SESSION_MAKERS: Final[tuple[SessionMaker, ...]] = (OnnxRuntimeSessions(),)
 _FIRMWARES: Final[tuple[FirmwareRules, ...]] = (TflmFirmware(),)
 _ORDER_KEEPERS: Final[tuple[OrderKeeper, ...]] = (OnnxRuntimeOrders(),)
 _OBSERVERS: Final[tuple[SizeObserver, ...]] = (_ONNXRUNTIME,)
@@ -90,7 +92,7 @@ def default_orders_of(target: Target) -> OrderKeeper | None:
     return next((one for one in _ORDER_KEEPERS if one.name == target.default_order), None)
 
 
-def session_maker_of(name: FormatName) -> OnnxRuntimeSessions:
+def session_maker_of(name: FormatName) -> SessionMaker:
     """Return what opens the files of a format in sessions that optimise them.
 
     Raises:
@@ -102,7 +104,7 @@ def session_maker_of(name: FormatName) -> OnnxRuntimeSessions:
     raise UsageError("sessions are ONNX Runtime's: a TFLite file is executed as it is", code="no-sessions")
 
 
-def default_interpreter_of(module: Module, target: Target) -> DefaultInterpreter | None:
+def default_interpreter_of(module: Module, target: Target) -> InterpreterRunner | None:
     """Return the interpreter in which people open files for a target; None if that is not known, or not measured."""
     opened = (module.format, target.runtime) == (_LITERT.format, _LITERT.name) and target.default_delegate
     return DefaultInterpreter() if opened else None

@@ -22,7 +22,7 @@ from memsched.errors import MemschedError
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.onnxruntime.session_memory import draw_feeds, measure_session
-from memsched.runtimes.onnxruntime.session_points import DEFAULT
+from memsched.runtimes.sessions import DEFAULT
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, positional
 from scripts.bench.runner.models import shipped_networks, shipped_tflite
 from scripts.bench.runner.onnx_files import STATED, shape_options, stated_shapes

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 from memsched.errors import ModelError
 from memsched.runtimes.child import TIMEOUT, run_in_child
 from memsched.runtimes.onnxruntime.opened import optimized
-from memsched.runtimes.onnxruntime.session_points import SessionPoint
 from memsched.runtimes.package import ONNXRUNTIME
+from memsched.runtimes.sessions import SessionPoint
 
 __all__ = ["offline_optimized", "optimize_offline"]
 

@@ -25,7 +25,7 @@ from memsched.runtimes.child import run_in_child
 from memsched.runtimes.onnxruntime.executed import LEVELS, executed_model, executed_rules
 from memsched.runtimes.onnxruntime.executed_names import NUMBERED
 from memsched.runtimes.onnxruntime.reuse import PlannerGraph, simulate_reuse
-from memsched.runtimes.onnxruntime.session_points import SessionPoint
+from memsched.runtimes.sessions import SessionPoint
 from memsched.targets.load import load_target
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, effort, option, positional
 from scripts.bench.runner.models import shipped_networks

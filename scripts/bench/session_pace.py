@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.runtimes.onnxruntime.opened import opened
-from memsched.runtimes.onnxruntime.session_points import LISTED
+from memsched.runtimes.sessions import LISTED
 from memsched.targets.load import load_target
 from memsched.targets.model import CautiousPrice
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, repeats

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.onnxruntime.session_memory import draw_feeds, measure_session
-from memsched.runtimes.onnxruntime.session_points import EXECUTED
+from memsched.runtimes.sessions import EXECUTED
 from memsched.targets.load import load_target
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict
 

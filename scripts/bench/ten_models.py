@@ -25,7 +25,7 @@ from memsched.report.session_code import options_text
 from memsched.report.values.doctor import DoctorRow
 from memsched.runtimes.measure import middle
 from memsched.runtimes.onnxruntime.session_memory import draw_feeds, measure_session
-from memsched.runtimes.onnxruntime.session_points import DEFAULT
+from memsched.runtimes.sessions import DEFAULT
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option
 from scripts.bench.runner.onnx_files import LISTED, NAMED, STATED, model_file, shape_options, stated_shapes
 from scripts.bench.runner.processes import optimized

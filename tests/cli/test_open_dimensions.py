@@ -21,7 +21,7 @@ from memsched.formats.onnx import dimensions
 from memsched.planning import write as writing
 from memsched.report.schema import json_schema
 from memsched.runtimes.onnxruntime.opened import opened
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED
+from memsched.runtimes.sessions import DEFAULT, LISTED
 from tests.cli.conftest import Run
 from tests.formats.tflite.test_open_sizes import halves, negated
 from tests.needs import recent_onnxruntime

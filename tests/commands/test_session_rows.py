@@ -12,7 +12,7 @@ from memsched.commands.session_rows import GivenModel, SessionFile, measured_ses
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.measure import Measured
 from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
-from memsched.runtimes.onnxruntime.session_points import DEFAULT
+from memsched.runtimes.sessions import DEFAULT
 from tests.measured import took
 
 

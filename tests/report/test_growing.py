@@ -15,8 +15,9 @@ from memsched.report.doctor import _cells as doctor_cells
 from memsched.report.values.blocks import CurveRow
 from memsched.report.values.decoder import PhaseRow
 from memsched.report.values.doctor import DoctorRow
-from memsched.runtimes.onnxruntime.ranged import TimeRatio
-from memsched.runtimes.onnxruntime.session_points import DEFAULT
+from memsched.runtimes.onnxruntime import ranged
+from memsched.runtimes.ranged import TimeRatio
+from memsched.runtimes.sessions import DEFAULT
 from tests.measured import took
 
 GROWING = "still growing"
@@ -63,8 +64,8 @@ def test_what_was_still_growing_is_said_to_be(shown: Any) -> None:
 
 def test_sizes_of_a_curve_keep_whether_they_settled(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     ran = {8: took(10), 16: took(20, settled=False)}
-    monkeypatch.setattr("memsched.commands.curve.runs_at", lambda _, sizes, **__: [ran[sizes["n"]]])
-    sizes = _ProcessSizes(tmp_path, lambda asked: asked["n"], 0)
+    monkeypatch.setattr(ranged, "runs_at", lambda _, sizes, **__: [ran[sizes["n"]]])
+    sizes = _ProcessSizes(tmp_path, ranged, lambda asked: asked["n"], 0)
     for length in ran:
         sizes.measure({"n": length})
     assert sizes.growing == {(16,)}

@@ -26,7 +26,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 import memsched
-from memsched.runtimes.onnxruntime.session_points import LISTED
+from memsched.runtimes.sessions import LISTED
 from tests.bordered_nets import bordered_net
 from tests.permissions import allowed
 from tests.tiling.random_nets import onnx_net, tflite_net

@@ -18,16 +18,10 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.frozen import FrozenValue
 from memsched.report.outputs import TOLERANCE
+from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.measure import Measured
-from memsched.runtimes.onnxruntime.generation import (
-    DecoderFile,
-    TextComparison,
-    compare_texts,
-    race_texts,
-    run_text,
-    special_texts,
-)
 from memsched.runtimes.special import words_of
+from memsched.runtimes.texts import DecoderFile, TextComparison, TextRunner
 from memsched.units import parse_size
 
 __all__ = ["FURTHER", "DecoderModel", "DecoderPhase", "decode_in_place"]
@@ -129,8 +123,9 @@ def decode_in_place(source: str, options: DecoderOptions) -> DecoderModel:
         raise UsageError(f"--tokens must be above {FURTHER}", code="option-range")
     budget = parse_size(options.budget) if isinstance(options.budget, str) else options.budget
     data, path = read_source(source)
-    decoder = capability(format_in(data), DecoderCaches).open_decoder(data, path, options.dims, options.length)
-    prompt = options.tokens - FURTHER
+    form = format_in(data)
+    decoder = capability(form, DecoderCaches).open_decoder(data, path, options.dims, options.length)
+    runner, prompt = session_maker_of(form.name).texts, options.tokens - FURTHER
     sizes = decoder.sizes_at(0, 1 if decoder.single else prompt)
     module = load_module(data, path, LoadOptions(dims={**options.dims, **sizes}))
     written = decoder.build()
@@ -142,12 +137,13 @@ def decode_in_place(source: str, options: DecoderOptions) -> DecoderModel:
             DecoderFile(Path(path), decoder, folder),
             DecoderFile(file, decoder, folder, capacity=options.tokens),
         )
-        runtime, texts = compare_texts(*both, _compared(options, prompt), options.chunk, _COMPARED, seed=options.seed)
+        prompts_of = _compared(options, prompt)
+        runtime, texts = runner.compare_texts(*both, prompts_of, options.chunk, _COMPARED, seed=options.seed)
         _refuse_wrong(texts)
-        special_values = _special(both, options)
+        special_values = _special(runner, both, options)
         lengths = list(dict.fromkeys(max(1, prompt // part) for part in _PARTS))
-        prompts = tuple(_prompt(both, length, options, timed=length == prompt) for length in lengths)
-        tokens = tuple(_tokens(both, length, options, timed=length == prompt) for length in lengths)
+        prompts = tuple(_prompt(runner, both, length, options, timed=length == prompt) for length in lengths)
+        tokens = tuple(_tokens(runner, both, length, options, timed=length == prompt) for length in lengths)
     return DecoderModel(
         source=module,
         decoder=decoder,
@@ -180,7 +176,7 @@ def _refuse_wrong(texts: Sequence[TextComparison]) -> None:
             )
 
 
-def _special(both: tuple[DecoderFile, DecoderFile], options: DecoderOptions) -> tuple[str, ...]:
+def _special(runner: TextRunner, both: tuple[DecoderFile, DecoderFile], options: DecoderOptions) -> tuple[str, ...]:
     """Run both files on special values in caches and inputs; return those that were tried.
 
     Raises:
@@ -188,7 +184,7 @@ def _special(both: tuple[DecoderFile, DecoderFile], options: DecoderOptions) -> 
     """
     room = options.tokens - _COMPARED
     texts = min(max(_PROMPTS), room), min(2 * options.chunk + 1, room)
-    shown = special_texts(*both, texts, options.chunk, _COMPARED, seed=options.seed, tolerance=TOLERANCE)
+    shown = runner.special_texts(*both, texts, options.chunk, _COMPARED, seed=options.seed, tolerance=TOLERANCE)
     if shown is None:
         return ()
     if shown["wrong"] is not None:
@@ -197,26 +193,26 @@ def _special(both: tuple[DecoderFile, DecoderFile], options: DecoderOptions) -> 
 
 
 def _prompt(
-    both: tuple[DecoderFile, DecoderFile], length: int, options: DecoderOptions, *, timed: bool
+    runner: TextRunner, both: tuple[DecoderFile, DecoderFile], length: int, options: DecoderOptions, *, timed: bool
 ) -> DecoderPhase:
     """Return what a prompt takes: at once as given, in chunks in place."""
     single = both[0].decoder.single
     chunk = 1 if single else options.chunk
     whole = [1] * length if single else [length]
     chunks = [min(chunk, length - begin) for begin in range(0, length, chunk)]
-    given = run_text(both[0], 0, whole, seed=options.seed)
-    written = run_text(both[1], 0, chunks, seed=options.seed)
-    times = race_texts(*both, 0, (whole, chunks), seed=options.seed) if timed else None
+    given = runner.run_text(both[0], 0, whole, seed=options.seed)
+    written = runner.run_text(both[1], 0, chunks, seed=options.seed)
+    times = runner.race_texts(*both, 0, (whole, chunks), seed=options.seed) if timed else None
     return DecoderPhase(length, given, written, times)
 
 
 def _tokens(
-    both: tuple[DecoderFile, DecoderFile], length: int, options: DecoderOptions, *, timed: bool
+    runner: TextRunner, both: tuple[DecoderFile, DecoderFile], length: int, options: DecoderOptions, *, timed: bool
 ) -> DecoderPhase:
     """Return what further tokens take behind so many."""
     steps = [1] * FURTHER
-    given, written = (run_text(file, length, steps, seed=options.seed) for file in both)
-    times = race_texts(*both, length, (steps, steps), seed=options.seed) if timed else None
+    given, written = (runner.run_text(file, length, steps, seed=options.seed) for file in both)
+    times = runner.race_texts(*both, length, (steps, steps), seed=options.seed) if timed else None
     return DecoderPhase(length, given, written, times)
 
 

@@ -26,7 +26,7 @@ from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.outputs import TOLERANCE
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.known import session_maker_of
-from memsched.runtimes.onnxruntime.session_points import DEFAULT
+from memsched.runtimes.sessions import DEFAULT
 from memsched.runtimes.slowdown import most_times
 from memsched.units import format_size
 

@@ -9,17 +9,13 @@ from typing import Final
 
 from memsched.commands.optimize.finished import FinishedModel, FinishRequest
 from memsched.report.values.interpreter import InterpreterMemoryRow, InterpreterSection, RefusedFileRow
-from memsched.runtimes.litert.default_interpreter import (
-    DefaultInterpreter,
-    InterpreterComparison,
-    InterpreterMemory,
-)
+from memsched.runtimes.interpreter import InterpreterComparison, InterpreterMemory, InterpreterRunner
 
 __all__ = ["comparable", "first_accepted"]
 
 
 def first_accepted(
-    files: Iterator[FinishedModel], asked: FinishRequest, slowdown: float | None, interpreter: DefaultInterpreter
+    files: Iterator[FinishedModel], asked: FinishRequest, slowdown: float | None, interpreter: InterpreterRunner
 ) -> FinishedModel:
     """Return the first file that LiteRT's default interpreter takes no more for than for the original.
 

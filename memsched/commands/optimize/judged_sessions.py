@@ -24,8 +24,8 @@ from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.values.sessions import HeldBackSection, SessionRow
 from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.measure import PROCESSES
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED, PATTERNLESS, SessionPoint
 from memsched.runtimes.runtime import Requirement
+from memsched.runtimes.sessions import DEFAULT, LISTED, PATTERNLESS, SessionPoint
 from memsched.runtimes.values import as_opened
 from memsched.units import format_size
 

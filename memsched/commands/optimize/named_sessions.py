@@ -23,8 +23,8 @@ from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.sessions import HeldBackSection, SessionRow
 from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.measure import LITTLE_CHANCE, PROCESSES
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, EXECUTED
 from memsched.runtimes.runtime import Opening
+from memsched.runtimes.sessions import DEFAULT, EXECUTED
 from memsched.runtimes.slowdown import most_times
 from memsched.search.limits import Limits
 

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from memsched.frozen import FrozenValue
 from memsched.report.values.sessions import SessionRow
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED, PATTERNLESS, SessionPoint
+from memsched.runtimes.sessions import DEFAULT, LISTED, PATTERNLESS, SessionPoint
 from memsched.runtimes.slowdown import most_times
 
 __all__ = [

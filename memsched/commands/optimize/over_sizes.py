@@ -42,8 +42,8 @@ from memsched.report.values.blocks import BlockKernelRow, BlockLoopRow, BlocksSe
 from memsched.runtimes.child import ChildEndedError, children_until
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.measure import Measured
-from memsched.runtimes.onnxruntime.ranged import TimeRatio
 from memsched.runtimes.output import Guarantee, ModelBytes
+from memsched.runtimes.ranged import TimeRatio
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.special import with_special
 from memsched.runtimes.values import Verification

@@ -29,11 +29,9 @@ from memsched.formats.staging import STANDARD_STREAM
 from memsched.frozen import FrozenValue
 from memsched.report.values.sessions import ExecutedSection, SessionRow
 from memsched.runtimes.known import runtime_of, session_maker_of
-from memsched.runtimes.onnxruntime.executed import ExecutedModel
-from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
-from memsched.runtimes.onnxruntime.session_points import EXECUTED, SessionPoint
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.runtime import Opening, Requirement
+from memsched.runtimes.sessions import EXECUTED, ExecutedModel, SessionMaker, SessionPoint
 from memsched.runtimes.values import EXECUTED_TOLERANCE, Verification
 from memsched.targets.model import Target
 from memsched.units import Percentage
@@ -164,7 +162,7 @@ class _FoundFile(FrozenValue, frozen=True):
 def _found(
     plain: SessionCandidate,
     best: SessionCandidate,
-    maker: OnnxRuntimeSessions,
+    maker: SessionMaker,
     source: SessionSource,
     request: Request,
     asked: SessionRequest,
@@ -227,7 +225,7 @@ def _outcome(plain: SessionCandidate, found: _FoundFile, request: Request, asked
 
 
 def _first_that_holds(
-    maker: OnnxRuntimeSessions,
+    maker: SessionMaker,
     source: SessionSource,
     tried: Sequence[SessionCandidate],
     asked: SessionRequest,
@@ -299,7 +297,7 @@ class _SessionRun(FrozenValue, frozen=True):
         return f"it was measured to need {shown.measured_peak_after_bytes or 0:,} B"
 
 
-def written_for_session(chosen: SessionCandidate, source: SessionSource, maker: OnnxRuntimeSessions) -> ModelBytes:
+def written_for_session(chosen: SessionCandidate, source: SessionSource, maker: SessionMaker) -> ModelBytes:
     """Return the executed graph in the order that was found, read back and checked."""
     executed, module, placed = chosen.executed, chosen.final.module, chosen.final.placed
     orders = {index: plan.stored_order for index, plan in enumerate(placed.plans)}
@@ -319,9 +317,7 @@ def written_for_session(chosen: SessionCandidate, source: SessionSource, maker: 
     return ModelBytes(model, False, guarantee, (executed.holds_for(),), executed.fixed)
 
 
-def _run(
-    maker: OnnxRuntimeSessions, source: SessionSource, chosen: SessionCandidate, asked: SessionRequest
-) -> _SessionRun:
+def _run(maker: SessionMaker, source: SessionSource, chosen: SessionCandidate, asked: SessionRequest) -> _SessionRun:
     """Write a candidate's file, compare outputs with the model as given, each in its session, and measure these."""
     written, executed = written_for_session(chosen, source, maker), chosen.executed
     predicted = chosen.final.placed.required

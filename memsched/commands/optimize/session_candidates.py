@@ -22,9 +22,8 @@ from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.frozen import FrozenValue
 from memsched.planning.values import TargetModule
 from memsched.runtimes.known import runtime_of
-from memsched.runtimes.onnxruntime.executed import ExecutedModel
-from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
 from memsched.runtimes.runtime import Opening
+from memsched.runtimes.sessions import ExecutedModel, SessionMaker
 from memsched.targets.model import Target
 from memsched.units import Percentage
 
@@ -85,7 +84,7 @@ class SessionCandidate(FrozenValue, frozen=True):
 
 
 def candidates(
-    source: SessionSource, request: Request, maker: OnnxRuntimeSessions
+    source: SessionSource, request: Request, maker: SessionMaker
 ) -> tuple[SessionCandidate, SessionCandidate]:
     """Return the graph executed of the model as given, ordered, and the best of it and what it may be rewritten to.
 
@@ -127,7 +126,7 @@ def _of_given(
     source: SessionSource,
     request: Request,
     budget: int | None,
-    maker: OnnxRuntimeSessions,
+    maker: SessionMaker,
 ) -> list[SessionCandidate]:
     """Return what the runtime makes of the model as given, in pieces; what it cannot optimise is left out."""
     prepared = prepare(given, source.rules, in_place=source.in_place)
@@ -152,7 +151,7 @@ def _optimised(
     source: SessionSource,
     request: Request,
     budget: int | None,
-    maker: OnnxRuntimeSessions,
+    maker: SessionMaker,
 ) -> list[SessionCandidate]:
     """Return what the runtime makes of a model in pieces, in order, where it keeps to the limit of time."""
     executed = maker.executed(pieces.data, source.path, pieces.options, source.session, seed=source.seed)

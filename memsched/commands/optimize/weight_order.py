@@ -19,7 +19,7 @@ from memsched.formats.capabilities import WeightPlacement
 from memsched.formats.known import capability
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.known import session_maker_of
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED, PATTERNLESS, SessionPoint
+from memsched.runtimes.sessions import DEFAULT, LISTED, PATTERNLESS, SessionPoint
 from memsched.units import format_size
 
 __all__ = ["in_best_order"]

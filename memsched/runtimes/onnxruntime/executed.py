@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Container, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
@@ -25,11 +25,10 @@ from memsched.runtimes.child import run_in_child
 from memsched.runtimes.onnxruntime.executed_names import BLOCKED
 from memsched.runtimes.onnxruntime.observation import observe
 from memsched.runtimes.package import ONNXRUNTIME
+from memsched.runtimes.sessions import ExecutedModel, Level
 from memsched.targets.model import Target
 
-__all__ = ["LEVELS", "ExecutedModel", "Level", "executed_model", "executed_rules", "opening_lines"]
-
-Level = Literal["basic", "extended", "all"]
+__all__ = ["LEVELS", "executed_model", "executed_rules", "opening_lines"]
 
 LEVELS: Final[Mapping[str, Level]] = {"default": "all", "all": "all", "extended": "extended", "basic": "basic"}
 """Levels of graph optimisation by the sessions that have them; one without options has the highest."""
@@ -41,36 +40,6 @@ _BY_SIZES: Final = (families("concatenation") | frozenset({*values.RULES, *windo
 """Operators whose outputs' sizes follow from their inputs'."""
 
 _REWRITE: Final = "memsched.runtimes.onnxruntime.executed_child:rewrite"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ExecutedModel:
-    """A model as sessions of a level execute it.
-
-    Attributes:
-        data: The file, weights inside.
-        options: How to read it: the sizes that one run showed.
-        level: Of graph optimisation.
-        block: Channels that blocked tensors are padded to a multiple of; None where no tensor is blocked.
-        processor: On which it was made, in words.
-        fixed: Dimensions that the model as given leaves open, with their sizes in this one.
-    """
-
-    data: bytes
-    options: LoadOptions
-    level: Level
-    block: int | None
-    processor: str
-    fixed: Mapping[str, int]
-
-    def holds_for(self) -> str:
-        """Return in words where the file is of use."""
-        if self.block is None:
-            return f"as ONNX Runtime optimises it at level {self.level}: for any processor"
-        return (
-            f"as ONNX Runtime optimises it at level {self.level}, in blocks of {self.block} channels: for processors "
-            f"of that block, such as this one ({self.processor}); for others it must be made again there"
-        )
 
 
 def executed_model(

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import TIMEOUT, run_in_child
-from memsched.runtimes.onnxruntime.executed import Level, opening_lines
+from memsched.runtimes.onnxruntime.executed import opening_lines
 from memsched.runtimes.onnxruntime.inputs import at_stated_sizes
-from memsched.runtimes.onnxruntime.session_points import EXECUTED, SessionPoint
 from memsched.runtimes.onnxruntime.special import SpecialSession, with_special_values
 from memsched.runtimes.onnxruntime.verdicts import cannot_compare, drawn, order_matches
 from memsched.runtimes.package import ONNXRUNTIME
+from memsched.runtimes.sessions import EXECUTED, Level, SessionPoint
 from memsched.runtimes.values import EXECUTED_TOLERANCE, Verification
 
 __all__ = ["verify_executed"]

@@ -12,7 +12,7 @@ import numpy as np
 from memsched.formats.onnx.structure import graphs_of
 from memsched.runtimes.onnxruntime.executed_names import BLOCKED, in_one_form
 from memsched.runtimes.onnxruntime.opened import optimized
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, SessionPoint
+from memsched.runtimes.sessions import DEFAULT, SessionPoint
 
 __all__ = ["block_here", "rewrite"]
 

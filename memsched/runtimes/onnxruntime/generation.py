@@ -4,41 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.errors import UsageError
-from memsched.formats.decoders import Decoder
-from memsched.frozen import FrozenValue
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.measure import LEAST_RUNS, MOST_RUNS, Measured, Opener, SteadyRule, measure, race_two
 from memsched.runtimes.race import RaceRule
 from memsched.runtimes.special import shown_by
+from memsched.runtimes.texts import DecoderFile, TextComparison
 
 if TYPE_CHECKING:
     from memsched.runtimes.onnxruntime.generation_process import OpenText
 
-__all__ = ["DecoderFile", "TextComparison", "TextOpener", "compare_texts", "race_texts", "run_text", "special_texts"]
+__all__ = ["TextOpener", "compare_texts", "race_texts", "run_text", "special_texts"]
 
 _PROCESS: Final = "memsched.runtimes.onnxruntime.generation_process"
 _TIMEOUT: Final = 1800.0
 
 _TURNS: Final = RaceRule(2)
 """Behind a first run of each; the quicker of both counts."""
-
-
-class DecoderFile(FrozenValue, frozen=True):
-    """A decoder in a file.
-
-    Attributes:
-        folder: Where weights lie that the file names, if not beside it.
-        capacity: Tokens that its buffers hold; None: it gives back longer caches than it was given.
-    """
-
-    path: Path
-    decoder: Decoder
-    folder: Path | None = None
-    capacity: int | None = None
 
 
 class TextOpener(Opener, frozen=True):
@@ -63,21 +47,6 @@ class TextOpener(Opener, frozen=True):
         from memsched.runtimes.onnxruntime.generation_process import OpenText
 
         return lambda: OpenText(self.file, self.past, self.steps, self.seed)
-
-
-class TextComparison(FrozenValue, frozen=True):
-    """Outputs of a prompt and of further tokens, and the caches behind them, beside those of the model as given.
-
-    Attributes:
-        equal: Bit by bit.
-        error: The largest difference, relative to the largest value; None where they cannot be compared.
-        message: Why not.
-    """
-
-    tokens: int
-    equal: bool
-    error: float | None
-    message: str | None
 
 
 def run_text(file: DecoderFile, past: int, steps: Sequence[int], *, seed: int) -> Measured:

@@ -15,7 +15,7 @@ from memsched.runtimes.compare import compare, relative_error
 from memsched.runtimes.inputs import random_values
 from memsched.runtimes.onnxruntime.inputs import dtype_of
 from memsched.runtimes.onnxruntime.opened import opened, runtime
-from memsched.runtimes.onnxruntime.session_points import SessionPoint
+from memsched.runtimes.sessions import SessionPoint
 from memsched.runtimes.special import THREADS, Special, applying, judged, mixed, rng_of, tried
 
 __all__ = ["OpenText", "compare_files", "special_files"]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from memsched.runtimes.onnxruntime.inputs import random_feed
 from memsched.runtimes.onnxruntime.opened import opened, profile_of, profiled, run_once
-from memsched.runtimes.onnxruntime.session_points import SessionPoint
+from memsched.runtimes.sessions import SessionPoint
 from memsched.runtimes.values import INTEGER_BOUNDS
 
 __all__ = ["seconds"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, SessionPoint
+from memsched.runtimes.sessions import DEFAULT, SessionPoint
 
 __all__ = ["opened", "optimized", "profile_of", "profiled", "read_profile", "run_once", "runtime", "session_options"]
 

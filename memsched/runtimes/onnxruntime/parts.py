@@ -11,8 +11,8 @@ import numpy as np
 
 from memsched.runtimes.onnxruntime.draws import same_draws
 from memsched.runtimes.onnxruntime.opened import opened, profile_of, read_profile, runtime
-from memsched.runtimes.onnxruntime.session_points import EXECUTED
 from memsched.runtimes.onnxruntime.sessions import load_proto
+from memsched.runtimes.sessions import EXECUTED
 
 __all__ = ["OnnxRuntimeParts"]
 

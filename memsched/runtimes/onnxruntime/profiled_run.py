@@ -15,7 +15,7 @@ from memsched.formats.onnx.observed import scope_paths
 from memsched.formats.onnx.structure import analyse, owner
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_feeds
 from memsched.runtimes.onnxruntime.opened import opened, profile_of, profiled, run_once
-from memsched.runtimes.onnxruntime.session_points import SessionPoint
+from memsched.runtimes.sessions import SessionPoint
 from memsched.runtimes.values import INTEGER_BOUNDS
 
 __all__ = ["execute"]

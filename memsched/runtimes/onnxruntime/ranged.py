@@ -8,77 +8,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from memsched.errors import UsageError
-from memsched.frozen import FrozenValue
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.measure import LITTLE_CHANCE, PROCESSES, Measured, SteadyRule, measure, middle, race_two
 from memsched.runtimes.onnxruntime.session_memory import least_runs
 from memsched.runtimes.onnxruntime.session_opener import SessionOpener
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, SessionPoint
 from memsched.runtimes.race import RaceRule
+from memsched.runtimes.ranged import AtSize, RangedRace, TimeRatio
+from memsched.runtimes.sessions import DEFAULT, SessionPoint
 from memsched.runtimes.special import shown_by
 
-__all__ = [
-    "AtSize",
-    "RangedRace",
-    "TimeRatio",
-    "compare_at",
-    "draw_at",
-    "race",
-    "run_at",
-    "run_on",
-    "runs_at",
-    "special_at",
-]
+__all__ = ["compare_at", "draw_at", "race", "run_at", "run_on", "runs_at", "special_at"]
 
 _DRAW: Final = "memsched.runtimes.onnxruntime.ranged_process:draw"
 _COMPARE: Final = "memsched.runtimes.onnxruntime.ranged_process:compare_sizes"
 _SPECIAL: Final = "memsched.runtimes.onnxruntime.ranged_process:special_at_sizes"
 _TIMEOUT: Final = 1800.0
-
-
-class TimeRatio(FrozenValue, frozen=True):
-    """The time of two models.
-
-    Attributes:
-        first: Seconds of the quickest run.
-        second: The same of the other one.
-        ratio: The median of its time to that of the first, over the rounds.
-    """
-
-    first: float
-    second: float
-    ratio: float
-
-
-class RangedRace(FrozenValue, frozen=True):
-    """Two models run in turns.
-
-    Attributes:
-        clock: By the clock.
-        processor: The time that the processor computed, where threads that wait busily count as well.
-        busy: How many times as long as it computed the first took: of one thread, above 1 where others compute too.
-    """
-
-    clock: TimeRatio
-    processor: TimeRatio
-    busy: float
-
-
-class AtSize(FrozenValue, frozen=True):
-    """A model's outputs beside those of the model as given.
-
-    Attributes:
-        equal: Bit by bit.
-        error: The largest difference, relative to the largest output; None where they cannot be compared.
-        message: Why not.
-        given_apart, apart: Errors of the model as given, and of this one, beside accurate outputs; None: not asked for.
-    """
-
-    equal: bool
-    error: float | None
-    message: str | None
-    given_apart: float | None = None
-    apart: float | None = None
 
 
 def draw_at(path: Path, sizes: Mapping[str, int], file: Path, *, seed: int) -> None:

@@ -14,7 +14,7 @@ from memsched.runtimes.compare import compare, relative_error
 from memsched.runtimes.onnxruntime.draws import same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed
 from memsched.runtimes.onnxruntime.opened import opened, run_once, runtime
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, SessionPoint
+from memsched.runtimes.sessions import DEFAULT, SessionPoint
 from memsched.runtimes.special import THREADS, Special, judged, mixed_feed, rng_of, tried
 
 __all__ = ["compare_sizes", "draw", "special_at_sizes"]

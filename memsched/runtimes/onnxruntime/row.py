@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 from memsched.runtimes.onnxruntime.draws import Draws, same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed
 from memsched.runtimes.onnxruntime.opened import opened, run_once
-from memsched.runtimes.onnxruntime.session_points import SessionPoint
 from memsched.runtimes.row import RowPair, RunError, Values, result
+from memsched.runtimes.sessions import SessionPoint
 from memsched.runtimes.special import Special, judged, mixed_feed, tried
 from memsched.runtimes.values import INTEGER_BOUNDS
 

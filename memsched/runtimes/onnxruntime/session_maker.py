@@ -8,10 +8,12 @@ from typing import Final
 
 from memsched.formats.module import FormatName, LoadOptions
 from memsched.runtimes.measure import Measured, Raced
-from memsched.runtimes.onnxruntime.executed import ExecutedModel, Level, executed_model, executed_rules, opening_lines
-from memsched.runtimes.onnxruntime.session_memory import draw_feeds, measure_session, race_sessions
-from memsched.runtimes.onnxruntime.session_points import SessionPoint
+from memsched.runtimes.onnxruntime.executed import executed_model, executed_rules, opening_lines
+from memsched.runtimes.onnxruntime.session_memory import draw_feeds, measure_session, race_sessions, split_of
 from memsched.runtimes.package import ONNXRUNTIME
+from memsched.runtimes.ranged import RangedRunner
+from memsched.runtimes.sessions import ExecutedModel, Level, MemorySplit, SessionPoint
+from memsched.runtimes.texts import TextRunner
 from memsched.runtimes.values import Verification
 from memsched.targets.model import Target
 
@@ -23,6 +25,20 @@ class OnnxRuntimeSessions:
 
     format: Final[FormatName] = "onnx"
     opening_lines: Final = opening_lines()
+
+    @property
+    def ranged(self) -> RangedRunner:
+        """Return what runs files at sizes of their open dimensions: a module."""
+        from memsched.runtimes.onnxruntime import ranged
+
+        return ranged
+
+    @property
+    def texts(self) -> TextRunner:
+        """Return what runs decoders: a module."""
+        from memsched.runtimes.onnxruntime import generation
+
+        return generation
 
     def executed(self, data: bytes, path: str, options: LoadOptions, session: str, *, seed: int) -> ExecutedModel:
         """Return what sessions of a kind execute of a model; see `executed_model`."""
@@ -68,6 +84,10 @@ class OnnxRuntimeSessions:
     ) -> Measured | str:
         """Return what a session took; see `measure_session`."""
         return measure_session(path, feeds, point, beside, rounds=rounds, folder=folder, split=split)
+
+    def split(self, found: Measured, point: SessionPoint) -> MemorySplit | None:
+        """Return where the memory of a measured process lies; see `split_of`."""
+        return split_of(found, lasting=point.arena and not point.shrinkage)
 
     def race(
         self, sessions: Sequence[tuple[Path, SessionPoint]], feeds: Path, *, rounds: int, folder: Path | None = None

@@ -23,10 +23,10 @@ from memsched.runtimes.measure import (
     race_models,
 )
 from memsched.runtimes.onnxruntime.session_opener import SessionOpener
-from memsched.runtimes.onnxruntime.session_points import SessionPoint
 from memsched.runtimes.race import RaceRule
+from memsched.runtimes.sessions import MemorySplit, SessionPoint
 
-__all__ = ["MemorySplit", "draw_feeds", "least_runs", "measure_session", "race_sessions", "split_of"]
+__all__ = ["draw_feeds", "least_runs", "measure_session", "race_sessions", "split_of"]
 
 _DRAW: Final = "memsched.runtimes.onnxruntime.session_inputs:draw"
 _ROUNDS: Final = 9
@@ -43,37 +43,6 @@ _MOST_ROUNDS: Final = 20
 _MOST_SHORT_ROUNDS: Final = 9
 _RACE: Final = 5.0
 """Seconds after which no round is added: long runs differ less by chance."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class MemorySplit:
-    """Where the memory of a process with a session lies, bytes.
-
-    Code, weights, copies and the arena are counted; structures and buffers are the rest, before runs and after them.
-
-    Attributes:
-        code: Pages of the runtime's library and of mapped files that the session touched.
-        weights: Of the graph that the session makes of the file, less what the copies replace, as far as the process
-            grew by so much when the session was opened.
-        prepacked: Copies of weights in the layout that kernels want: the arena in use at rest.
-        structures: The rest of what opening the session took: graph, kernels, plans, and what it left freed.
-        arena_in_use: What runs took from the arena at most, beyond the prepacked copies.
-        arena_slack: What the arena holds beyond that, as far as it was ever touched.
-        buffers: What runs left outside the arena: outputs, what kernels, threads and the C library keep.
-    """
-
-    code: int
-    weights: int
-    prepacked: int
-    structures: int
-    arena_in_use: int
-    arena_slack: int
-    buffers: int
-
-    @property
-    def total(self) -> int:
-        """Return the sum of all parts."""
-        return sum(dataclasses.astuple(self))
 
 
 def split_of(found: Measured, *, lasting: bool) -> MemorySplit | None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from memsched.runtimes.measure import LEAST_RUNS, Arena, Opener, OwnFigures
 from memsched.runtimes.onnxruntime.opened import opened, optimized, profile_of, profiled, read_profile, runtime
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, SessionPoint
+from memsched.runtimes.sessions import DEFAULT, SessionPoint
 from memsched.search.heap import give_back_at_once
 
 __all__ = ["SessionOpener"]

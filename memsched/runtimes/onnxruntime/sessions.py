@@ -30,7 +30,7 @@ from memsched.runtimes.onnxruntime.opened import (
     runtime,
 )
 from memsched.runtimes.onnxruntime.pins import shape_nodes
-from memsched.runtimes.onnxruntime.session_points import SessionPoint
+from memsched.runtimes.sessions import SessionPoint
 from memsched.runtimes.values import INTEGER_BOUNDS
 
 __all__ = ["execute", "load_proto"]

@@ -19,9 +19,9 @@ from memsched.runtimes.compare import close, compare, relative_error
 from memsched.runtimes.onnxruntime.draws import Draws, same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed
 from memsched.runtimes.onnxruntime.opened import opened, run_once
-from memsched.runtimes.onnxruntime.session_points import SessionPoint
 from memsched.runtimes.onnxruntime.sessions import load_proto
 from memsched.runtimes.other_sizes import candidate_sizes
+from memsched.runtimes.sessions import SessionPoint
 from memsched.runtimes.values import INTEGER_BOUNDS, LISTED_REASON, short_reason
 
 __all__ = ["execute"]

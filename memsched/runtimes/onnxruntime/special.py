@@ -15,11 +15,12 @@ import msgspec
 from memsched.formats.module import OrderGuarantee
 from memsched.graph.border import Border
 from memsched.runtimes.borders import BorderFormulas, told
+from memsched.runtimes.onnxruntime.described import described
 from memsched.runtimes.onnxruntime.draws import same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_feeds
 from memsched.runtimes.onnxruntime.opened import opened, run_once
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED, SessionPoint, described
 from memsched.runtimes.onnxruntime.sessions import load_proto
+from memsched.runtimes.sessions import DEFAULT, LISTED, SessionPoint
 from memsched.runtimes.special import (
     SPECIALS,
     THREADS,

@@ -17,10 +17,11 @@ from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.runtimes.borders import told
 from memsched.runtimes.child import TIMEOUT, ChildResult, run_in_child
+from memsched.runtimes.onnxruntime.described import described
 from memsched.runtimes.onnxruntime.observation import OTHER_INPUTS
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED, SessionPoint, described
 from memsched.runtimes.onnxruntime.verdicts import by_chance, cannot_compare, drawn, order_matches, rounded
 from memsched.runtimes.package import ONNXRUNTIME
+from memsched.runtimes.sessions import DEFAULT, LISTED, SessionPoint
 from memsched.runtimes.values import EXECUTED_TOLERANCE, OtherSize, Verification, short_reason
 
 __all__ = [

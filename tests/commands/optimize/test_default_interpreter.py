@@ -16,11 +16,8 @@ from memsched.cli.main import main
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.report.values.interpreter import InterpreterSection
-from memsched.runtimes.litert.default_interpreter import (
-    DefaultInterpreter,
-    InterpreterComparison,
-    InterpreterMemory,
-)
+from memsched.runtimes.interpreter import InterpreterComparison, InterpreterMemory
+from memsched.runtimes.litert.default_interpreter import DefaultInterpreter
 from memsched.search.run import Run
 from tests.formats.tflite_builder import O, Sub, T, branches, build, options
 

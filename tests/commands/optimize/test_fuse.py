@@ -16,7 +16,7 @@ from memsched.formats.module import LoadOptions
 from memsched.report.page_data import page_data
 from memsched.report.page_words import page_words
 from memsched.runtimes.onnxruntime.session_memory import draw_feeds, measure_session
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED, SessionPoint
+from memsched.runtimes.sessions import DEFAULT, LISTED, SessionPoint
 from tests.failures import fails
 from tests.small_models import floats, model_of
 

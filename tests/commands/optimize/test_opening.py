@@ -18,12 +18,7 @@ from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.measure import Measured, Raced
 from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
 from memsched.runtimes.onnxruntime.session_memory import draw_feeds, measure_session, race_sessions
-from memsched.runtimes.onnxruntime.session_points import (
-    DEFAULT,
-    LISTED,
-    PATTERNLESS,
-    SessionPoint,
-)
+from memsched.runtimes.sessions import DEFAULT, LISTED, PATTERNLESS, SessionPoint
 from tests.commands.optimize.test_finish import LEAST
 from tests.commands.optimize.test_session import network
 from tests.measured import at_ratio, took

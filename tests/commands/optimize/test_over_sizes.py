@@ -28,14 +28,9 @@ from memsched.formats.blocks import BlockPoint, OpenModel, Range
 from memsched.formats.onnx.capabilities import OnnxDimensions, OnnxWeightPlacement
 from memsched.formats.onnx.format import OnnxFormat
 from memsched.runtimes.measure import Measured
-from memsched.runtimes.onnxruntime.ranged import (
-    AtSize,
-    RangedRace,
-    TimeRatio,
-    compare_at,
-    draw_at,
-    run_on,
-)
+from memsched.runtimes.onnxruntime import ranged
+from memsched.runtimes.onnxruntime.ranged import compare_at, draw_at, run_on
+from memsched.runtimes.ranged import AtSize, RangedRace, TimeRatio
 from memsched.runtimes.special import WORDS, judged
 from memsched.search.limits import Limits
 from memsched.search.run import Run
@@ -219,8 +214,8 @@ def test_no_file_for_every_size_is_written_that_makes_something_else_of_nan(
     given = net(zeroes=False)
     (path := tmp_path / "given.onnx").write_bytes(given)
     quick = RangedRace(TimeRatio(1, 1, 1.0), TimeRatio(1, 1, 1.0), 1.0)
-    monkeypatch.setattr(ranged_trials, "run_on", ran)
-    monkeypatch.setattr(ranged_trials, "race", lambda *_, **__: quick)
+    monkeypatch.setattr(ranged, "run_on", ran)
+    monkeypatch.setattr(ranged, "race", lambda *_, **__: quick)
     points = [BlockPoint("first", (), lambda: net(zeroes=True)), BlockPoint("second", (), lambda: _described(given))]
     sizes = RangedSizes({"n": 9}, {"n": 5}, {"n": 5}, ({"n": 9},))
     opened = OnnxDimensions().open_model(given, "net.onnx", {}, {"n": Range(1, 9)})
@@ -251,11 +246,11 @@ def test_files_are_judged_by_what_a_process_takes_in_the_end(
         return took((20 if least else mixed if beside else steady) << 20)
 
     quick = RangedRace(TimeRatio(1, 1, 1.0), TimeRatio(1, 1, 1.0), 1.0)
-    monkeypatch.setattr(ranged_trials, "draw_at", lambda *_, **__: None)
-    monkeypatch.setattr(ranged_trials, "run_on", run)
-    monkeypatch.setattr(ranged_trials, "race", lambda *_, **__: quick)
-    monkeypatch.setattr(ranged_trials, "special_at", lambda *_, **__: None)
-    monkeypatch.setattr(ranged_trials, "compare_at", lambda *_, **__: ("runtime", [[AtSize(True, 0.0, None)]]))
+    monkeypatch.setattr(ranged, "draw_at", lambda *_, **__: None)
+    monkeypatch.setattr(ranged, "run_on", run)
+    monkeypatch.setattr(ranged, "race", lambda *_, **__: quick)
+    monkeypatch.setattr(ranged, "special_at", lambda *_, **__: None)
+    monkeypatch.setattr(ranged, "compare_at", lambda *_, **__: ("runtime", [[AtSize(True, 0.0, None)]]))
     path = tmp_path / "given.onnx"
     path.write_text("given")
     opened = _opened()
@@ -409,11 +404,11 @@ def test_on_a_busy_machine_times_are_what_a_thread_computes(
         raced.append(file.read_text())
         return RangedRace(TimeRatio(3, 3, ratio), TimeRatio(3, 3, 1.02), busy)
 
-    monkeypatch.setattr(ranged_trials, "draw_at", lambda *_, **__: None)
-    monkeypatch.setattr(ranged_trials, "run_on", lambda path, *_, **__: took(taken[path.read_text()]))
-    monkeypatch.setattr(ranged_trials, "race", race)
-    monkeypatch.setattr(ranged_trials, "special_at", lambda *_, **__: None)
-    monkeypatch.setattr(ranged_trials, "compare_at", lambda *_, **__: ("runtime", [[AtSize(True, 0.0, None)]]))
+    monkeypatch.setattr(ranged, "draw_at", lambda *_, **__: None)
+    monkeypatch.setattr(ranged, "run_on", lambda path, *_, **__: took(taken[path.read_text()]))
+    monkeypatch.setattr(ranged, "race", race)
+    monkeypatch.setattr(ranged, "special_at", lambda *_, **__: None)
+    monkeypatch.setattr(ranged, "compare_at", lambda *_, **__: ("runtime", [[AtSize(True, 0.0, None)]]))
     path = tmp_path / "given.onnx"
     path.write_text("given")
     opened = _opened()
@@ -457,11 +452,11 @@ def test_a_file_takes_no_more_at_a_short_length(
         return took(chosen << 20)
 
     quick = RangedRace(TimeRatio(1, 1, 1.0), TimeRatio(1, 1, 1.0), 1.0)
-    monkeypatch.setattr(ranged_trials, "draw_at", draw)
-    monkeypatch.setattr(ranged_trials, "run_on", run)
-    monkeypatch.setattr(ranged_trials, "race", lambda *_, **__: quick)
-    monkeypatch.setattr(ranged_trials, "special_at", lambda *_, **__: None)
-    monkeypatch.setattr(ranged_trials, "compare_at", lambda *_, **__: ("runtime", [[AtSize(True, 0.0, None)]]))
+    monkeypatch.setattr(ranged, "draw_at", draw)
+    monkeypatch.setattr(ranged, "run_on", run)
+    monkeypatch.setattr(ranged, "race", lambda *_, **__: quick)
+    monkeypatch.setattr(ranged, "special_at", lambda *_, **__: None)
+    monkeypatch.setattr(ranged, "compare_at", lambda *_, **__: ("runtime", [[AtSize(True, 0.0, None)]]))
     path = tmp_path / "given.onnx"
     path.write_text("given")
     opened = _opened()
@@ -491,11 +486,11 @@ def test_large_weights_come_first_where_no_process_takes_more_so(
         return took(next(taken[path.read_text()][int(feeds.read_text())]) << 20)
 
     quick = RangedRace(TimeRatio(1, 1, 1.0), TimeRatio(1, 1, 1.0), 1.0)
-    monkeypatch.setattr(ranged_trials, "draw_at", lambda _, sizes, file, **__: file.write_text(str(sizes["n"])))
-    monkeypatch.setattr(ranged_trials, "run_on", run)
-    monkeypatch.setattr(ranged_trials, "race", lambda *_, **__: quick)
-    monkeypatch.setattr(ranged_trials, "special_at", lambda *_, **__: None)
-    monkeypatch.setattr(ranged_trials, "compare_at", lambda *_, **__: ("runtime", [[AtSize(True, 0.0, None)]]))
+    monkeypatch.setattr(ranged, "draw_at", lambda _, sizes, file, **__: file.write_text(str(sizes["n"])))
+    monkeypatch.setattr(ranged, "run_on", run)
+    monkeypatch.setattr(ranged, "race", lambda *_, **__: quick)
+    monkeypatch.setattr(ranged, "special_at", lambda *_, **__: None)
+    monkeypatch.setattr(ranged, "compare_at", lambda *_, **__: ("runtime", [[AtSize(True, 0.0, None)]]))
     path = tmp_path / "given.onnx"
     path.write_text("given")
     opened = _opened()
@@ -520,8 +515,8 @@ def test_trials_end_with_what_is_known_when_the_run_is_over(
             tried.append(path.read_text())
         return took(100 << 20 if path.read_text() == "given" else 50 << 20)
 
-    monkeypatch.setattr(ranged_trials, "draw_at", lambda *_, **__: None)
-    monkeypatch.setattr(ranged_trials, "run_on", run)
+    monkeypatch.setattr(ranged, "draw_at", lambda *_, **__: None)
+    monkeypatch.setattr(ranged, "run_on", run)
     path = tmp_path / "given.onnx"
     path.write_text("given")
     at = {"n": 9}
@@ -556,8 +551,8 @@ def test_a_file_that_fails_makes_way_for_the_next_one(tmp_path: Path, monkeypatc
         times = TimeRatio(1.0, 1.0, 1.0), TimeRatio(1.0, 1.0, 1.0)
         return BlockFile(file.point, file.path.read_bytes(), run, run, times, (), "onnxruntime", judged(()))
 
-    monkeypatch.setattr(ranged_trials, "run_on", ran)
-    monkeypatch.setattr(ranged_trials, "draw_at", lambda *_, **__: None)
+    monkeypatch.setattr(ranged, "run_on", ran)
+    monkeypatch.setattr(ranged, "draw_at", lambda *_, **__: None)
     monkeypatch.setattr(ranged_trials, "_lightest", lightest)
     monkeypatch.setattr(ranged_trials, "_tried", tried)
     points = list(_points("broken", "wrong", "right"))

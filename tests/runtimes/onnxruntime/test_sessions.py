@@ -20,7 +20,7 @@ from memsched.runtimes.onnxruntime.opened import session_options
 from memsched.runtimes.onnxruntime.orders import default_order, priority_order
 from memsched.runtimes.onnxruntime.pins import pin
 from memsched.runtimes.onnxruntime.session_memory import draw_feeds
-from memsched.runtimes.onnxruntime.session_points import DEFAULT, LISTED
+from memsched.runtimes.sessions import DEFAULT, LISTED
 from scripts.bench.offline import offline_optimized
 from tests import small_models
 from tests.failures import fails

@@ -13,7 +13,7 @@ import onnxruntime
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from onnx import helper, numpy_helper
 
-from memsched.runtimes.onnxruntime.session_points import LISTED
+from memsched.runtimes.sessions import LISTED
 from tests.formats.tflite_builder import O, Sub, T, build, options
 from tests.tools.cuts import onnx_cases, tflite_cases
 from tests.tools.cuts.case import Case, Operand

@@ -1,0 +1,102 @@
+"""What two files take in the interpreter in which people open them: the reason to write neither that takes more."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from memsched.frozen import FrozenValue
+
+__all__ = ["InterpreterComparison", "InterpreterMemory", "InterpreterRunner"]
+
+_NEAR: Final = 2.0
+"""A difference between half and twice the tolerance is near it: more processes decide."""
+
+_RESOLUTION: Final = 2 * mmap.PAGESIZE
+"""Bytes: a growth is the difference of two counts of whole pages."""
+
+
+class InterpreterMemory(FrozenValue, frozen=True):
+    """What one file takes, bytes beyond the process before the interpreter, a figure for each fresh process.
+
+    Attributes:
+        private: Growth of anonymous memory.
+        peak: Growth of resident memory at most, mapped files included.
+    """
+
+    private: tuple[int, ...]
+    peak: tuple[int, ...]
+
+    @property
+    def private_bytes(self) -> int:
+        """Return the median of the processes."""
+        return int(statistics.median(self.private))
+
+    @property
+    def peak_bytes(self) -> int:
+        """Return the median of the processes."""
+        return int(statistics.median(self.peak))
+
+
+class InterpreterComparison(FrozenValue, frozen=True):
+    """What two files take in LiteRT's default interpreter.
+
+    Attributes:
+        time_ratio: Processor time of the second file's run to that of the first's; None if the memory decided before.
+        time_limit: What ``time_ratio`` may be.
+    """
+
+    given: InterpreterMemory
+    written: InterpreterMemory
+    time_ratio: float | None = None
+    time_limit: float = math.inf
+
+    @property
+    def needs_more(self) -> bool:
+        """Whether the second file takes more memory, private or at its peak, than the noise of either explains."""
+        return any(more > tolerance for more, tolerance in self._differences())
+
+    @property
+    def takes_longer(self) -> bool:
+        """Whether the second file takes more time than is permitted."""
+        return self.time_ratio is not None and self.time_ratio > self.time_limit
+
+    @property
+    def near(self) -> bool:
+        """Whether a difference in memory is so near to the noise that more processes should decide."""
+        return any(tolerance / _NEAR < more <= _NEAR * tolerance for more, tolerance in self._differences())
+
+    def _differences(self) -> tuple[tuple[int, int], ...]:
+        """Return, for each kind of memory, how much more the second file takes, and what of that may be noise."""
+        given, written = self.given, self.written
+        return (
+            (written.private_bytes - given.private_bytes, _tolerance(given.private, written.private)),
+            (written.peak_bytes - given.peak_bytes, _tolerance(given.peak, written.peak)),
+        )
+
+
+def _tolerance(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return the most by which the same file differed from one process to another."""
+    return max(_RESOLUTION, max(first) - min(first), max(second) - min(second))
+
+
+class InterpreterRunner(Protocol):
+    """Measures files in the default interpreter of a runtime, for `optimize`."""
+
+    def compare(
+        self, given: bytes, written: bytes, *, seed: int, slowdown: float | None
+    ) -> InterpreterComparison | str:
+        """Measure two files; return the reason if one of them could not be measured.
+
+        Args:
+            given: The original file.
+            seed: Of the inputs.
+            slowdown: Time that the second file may take beyond the first, in percent; None for any.
+        """
+
+    def measure(self, path: Path, *, seed: int) -> InterpreterMemory | str:
+        """Return the memory that a file takes in one fresh process, or the reason if it could not be measured."""
