@@ -76,24 +76,24 @@ class AlgebraSearch:
         """Leave identities out from now on."""
         self._dropped.update(gone)
 
-    def run(self, run: Run) -> list[AlgebraPoint]:
-        """Return ways to falling peaks, the lowest last; none where nothing lowers the peak."""
+    def run(self, run: Run) -> Iterator[AlgebraPoint | None]:
+        """Yield ways to falling peaks, and None in between; nothing where nothing can be done."""
         self._run = run
         begun = self._judged(self._given, ())
         if not any(True for _ in self._found(begun.draft, _KINDS)):
-            return []
-        best, points = begun, []
+            return
+        best = begun
         for kinds in self._starts():
             if run.over():
                 break
             state = self._closed(begun, kinds)
+            yield None
             if kinds and state.schedule.peak > best.schedule.peak:
                 continue
             state = self._lowered(state)
             if state.schedule.peak < best.schedule.peak:
                 best = self._pruned(state)
-                points.append(AlgebraPoint(best.schedule.peak, best.way))
-        return points
+                yield AlgebraPoint(best.schedule.peak, best.way)
 
     def _starts(self) -> Iterator[tuple[IdentityKind, ...]]:
         """Yield the kinds of identities to begin with; more of them need not be better."""

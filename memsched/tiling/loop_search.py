@@ -174,21 +174,21 @@ class LoopSearch:
             pair = group.ops[0], group.ops[-1]
             self._curves[pair] = [one for one in self._curves.get(pair, ()) if one.group not in self._dropped]
 
-    def run(self, most: float, over: Callable[[], bool]) -> tuple[LoopPoint, ...]:
-        """Search on and return points with rising work and falling requirements; the first has no loops.
+    def go_on(self, most: float, stop: Callable[[], bool]) -> bool:
+        """Search on until nothing is left or so much more work is done; return whether nothing is left.
 
         Args:
             most: Work, as in ``effort``.
-            over: Asked often; True ends the search.
+            stop: Asked often; True ends the search.
         """
         limit = self.effort + most
         for group in self._proposed:
             if group is not None:
                 self._judge(group)
-            if self.effort >= limit or over():
-                return self.points()
+            if self.effort >= limit or stop():
+                return False
         self.exhausted = True
-        return self.points()
+        return True
 
     # What is tried -------------------------------------------------------------------------------------------------
 

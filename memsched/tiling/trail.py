@@ -12,7 +12,6 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal
 
 from memsched.ops.rules import Refusal
 from memsched.search.run import Run
@@ -63,8 +62,6 @@ class TilingTrail:
         run: Who may end it with what was found.
         points: What it finds; nothing is known yet.
         most_macs: Extra multiply-accumulates permitted.
-        budget: Bytes that may be required: then a point without extra work that reaches them may end the search.
-        enough: Whether such a point does.
         streaming: Long groups with every halo kept come first, where ops cost little; otherwise they come last.
         told: Called whenever the best point is another one.
 
@@ -80,13 +77,11 @@ class TilingTrail:
         points: TilingPoints,
         *,
         most_macs: int,
-        budget: int | None,
-        enough: Callable[[FrontierPoint], bool],
         streaming: bool,
         told: Callable[[], None],
     ) -> None:
         self._ground, self._asked, self.points = ground, run, points
-        self._most, self._budget, self._enough = most_macs, budget, enough
+        self._most = most_macs
         self._streaming, self._told = streaming, told
         self._footprints = ground.footprints
         self._judged: dict[Group, GroupCost | None] = {}
@@ -102,13 +97,6 @@ class TilingTrail:
     def judged(self) -> int:
         """How many ways of cutting were judged."""
         return len(self._judged)
-
-    def free_is_enough(self) -> bool:
-        """Return whether what is known to cost no work is enough for the budget: nothing better can be found."""
-        if self._budget is None:
-            return False
-        free = self.points.least(0)
-        return free.required <= self._budget and self._enough(free)
 
     def streams_at_once(self) -> bool:
         """Return whether there are long groups at the peak whose ops in pieces cost little memory."""
@@ -127,29 +115,24 @@ class TilingTrail:
 
     # The loop ------------------------------------------------------------------------------------------------------
 
-    def run(self, most: float, late: Callable[[], bool], until: int | None) -> Literal["ended", "left", "reached"]:
-        """Try what may help until nothing is left, or until there is a reason to leave.
-
-        Args:
-            most: Work of all calls together.
-            late: Whether the time is up, asked after each way.
-            until: Bytes: leave as soon as groups are known with which at most that is required.
-        """
+    def run(self, most: float) -> bool:
+        """Try what may help until all calls together did so much work; return whether nothing is left before that."""
         for group in self._ways:
             if self._asked.stop():
-                return "left"
+                return False
             self._judge(group)
-            if until is not None and self.best.groups and self.best.required <= until:
-                return "reached"
-            if self.work >= most or late():
-                return "left"
-        return "ended"
+            if self.work >= most:
+                return False
+        return True
 
     def take(self, loops: Iterable[GroupCost]) -> None:
         """Take up ways of computing intervals that are known from elsewhere."""
         for judged in loops:
-            self._judged[judged.group] = judged
-            self.points.add((judged.group.ops[0], judged.group.ops[-1]), judged)
+            if judged.group not in self._judged:
+                self._judged[judged.group] = judged
+                self.points.add((judged.group.ops[0], judged.group.ops[-1]), judged)
+        # A search that had ended has something to look for again.
+        self._ways = self._proposals()
 
     def drop(self, groups: Iterable[Group]) -> None:
         """Forget ``groups``, which cannot be written, and every way of cutting ops for which that happens often."""
@@ -162,12 +145,6 @@ class TilingTrail:
         self.choose()
         # A search that had ended has something to look for again.
         self._ways = self._proposals()
-
-    def helps(self) -> bool:
-        """Return whether there are groups that need less than the graph as it is."""
-        if not self.best.groups:
-            self.choose()
-        return bool(self.best.groups)
 
     def choose(self) -> None:
         """Choose the point of least peak among what was judged so far."""
@@ -189,10 +166,7 @@ class TilingTrail:
                 self._longest = _LONGEST_OF_ALL
 
     def _next_steps(self) -> Iterator[TilingGroup]:
-        # A budget changes nothing here, so that a larger one never costs more; it only ends a search that is done.
         best = self.best
-        if self.free_is_enough():
-            return
         # The peak lies in a step of its own, or in a group: look there first.
         waiting = self._waiting(best)
         # Long groups need least of all where their many ops cost little memory; elsewhere they come after all else.

@@ -9,7 +9,7 @@ import pytest
 
 import memsched
 from memsched.commands.failures import DEFECTS, Failures
-from memsched.commands.optimize import finish, making, rewritten, session
+from memsched.commands.optimize import finish, placing, session, tile, trials
 from memsched.commands.optimize.tile import TileRewrite
 from memsched.errors import InternalError, ModelError, UsageError
 from memsched.report.values.optimize import OptimizeReport
@@ -37,9 +37,9 @@ def goes_on(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-@pytest.mark.parametrize("step", ["__init__", "search", "build"])
-def test_a_defect_of_one_rewrite_leaves_that_one_out(goes_on: pytest.MonkeyPatch, step: str) -> None:
-    goes_on.setattr(TileRewrite, step, fails)
+@pytest.mark.parametrize("step", [(tile, "_TileWays"), (TileRewrite, "candidates"), (tile, "_in_pieces")])
+def test_a_defect_of_one_rewrite_leaves_that_one_out(goes_on: pytest.MonkeyPatch, step: tuple[Any, str]) -> None:
+    goes_on.setattr(*step, fails)
     report = report_of(convolutions(), level=3)
     assert report.output is not None
     assert (
@@ -51,7 +51,7 @@ def test_a_defect_of_one_rewrite_leaves_that_one_out(goes_on: pytest.MonkeyPatch
 
 def test_a_defect_ends_the_run_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(DEFECTS, "raise")
-    monkeypatch.setattr(TileRewrite, "search", fails)
+    monkeypatch.setattr(TileRewrite, "candidates", fails)
     with pytest.raises(IndexError):
         report_of(convolutions(), level=2)
 
@@ -60,7 +60,7 @@ def test_what_cannot_be_placed_is_left_out(goes_on: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise InternalError("an address is wrong")
 
-    goes_on.setattr(making, "place", refuse)
+    goes_on.setattr(placing, "place", refuse)
     report = report_of(convolutions(), level=2)
     assert report.output is not None
     assert report.tiling is None or not report.tiling.applied
@@ -94,8 +94,8 @@ def test_a_file_that_cannot_be_written_is_left_out(goes_on: pytest.MonkeyPatch) 
 
 
 def test_a_defect_in_a_trial_of_what_else_helps_takes_nothing_away(goes_on: pytest.MonkeyPatch) -> None:
-    goes_on.setattr(rewritten, "_Models", fails)
-    report = report_of(convolutions(), words=("optimize", "net.onnx"))
+    goes_on.setattr(trials, "Driver", fails)
+    report = report_of(convolutions(), hooks=memsched.Hooks(words=("optimize", "net.onnx")))
     assert report.suggestions == ()
     assert any(one.defect for one in report.failures)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from dataclasses import replace
@@ -29,6 +28,7 @@ from memsched.tiling.pieces import TilingGroup
 from memsched.tiling.search import TilingSearch
 from tests.formats.tflite_builder import MODELS
 from tests.tiling.random_nets import onnx_net, tflite_net
+from tests.tiling.searched import searched
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no compiled core")
 
@@ -160,5 +160,5 @@ def test_a_search_finds_the_same_with_the_core_and_without() -> None:
         one = TilingSearch(graph, target, dialect_of(module, target), Run(Limits(None)), most_macs=10**6)
         if not core:
             vars(one.intervals)["_core"] = None
-        found.append((one.run(math.inf, math.inf, 0.4), one.work))
+        found.append((searched(one, 0.4), one.work))
     assert found[0] == found[1]

@@ -28,6 +28,7 @@ from memsched.tiling.loop_search import LoopSearch
 from memsched.tiling.loop_ways import tiles_of
 from tests.formats.tflite_builder import MODELS
 from tests.tiling.looped_nets import looped_net
+from tests.tiling.searched import loops
 
 
 def _overwritten(loop: Loop, row: int, padded_row: int, lead: int) -> bool:
@@ -76,7 +77,7 @@ def test_points_fall_with_rising_work_within_the_limit() -> None:
     graph = fold_pads(module.graphs[0], words)
     macs = sum(op.macs for op in graph.ops)
     search = LoopSearch(graph, target, words, prices=prices(module, target), most_macs=macs * 15 // 100)
-    points = search.run(10.0, lambda: False)
+    points = loops(search, 10.0)
     assert search.exhausted
     assert points[0].extra_macs == 0
     assert points[-1].peak < 20_000
@@ -87,7 +88,7 @@ def test_points_fall_with_rising_work_within_the_limit() -> None:
         ops = [op for group in point.groups for op in group.ops]
         assert ops == sorted(set(ops))
     again = LoopSearch(graph, target, words, prices=prices(module, target), most_macs=macs * 15 // 100)
-    assert again.run(10.0, lambda: False) == points
+    assert loops(again, 10.0) == points
 
 
 def test_loops_that_are_to_cost_nothing_have_few_tiles() -> None:
@@ -101,7 +102,7 @@ def test_loops_that_are_to_cost_nothing_have_few_tiles() -> None:
             heavy = replace(graph, ops=(*graph.ops[:-1], replace(graph.ops[-1], macs=macs)))
             most = sum(op.macs for op in heavy.ops) // 20_000
             for extra in (0, 1):
-                points = LoopSearch(heavy, rules, words, prices=None, most_macs=extra).run(0.1, lambda: False)
+                points = loops(LoopSearch(heavy, rules, words, prices=None, most_macs=extra), 0.1)
                 groups = [group for point in points for group in point.groups]
                 shapes = [graph.tensors[graph.ops[group.ops[-1]].outputs[0]].shape or () for group in groups]
                 tiles = max(map(tiles_of, groups, shapes), default=0)
@@ -117,9 +118,9 @@ def test_groups_that_are_dropped_come_no_more() -> None:
     search = LoopSearch(
         fold_pads(module.graphs[0], words), target, words, prices=prices(module, target), most_macs=1_000_000
     )
-    best = search.run(0.3, lambda: False)[-1]
+    best = loops(search, 0.3)[-1]
     search.drop(best.groups)
-    assert not any(set(best.groups) & set(point.groups) for point in search.run(0.1, lambda: False))
+    assert not any(set(best.groups) & set(point.groups) for point in loops(search, 0.1))
 
 
 def test_ops_that_no_loop_holds_are_named_with_the_reason() -> None:
@@ -128,7 +129,7 @@ def test_ops_that_no_loop_holds_are_named_with_the_reason() -> None:
     words = dialect_of(module, target)
     graph = fold_pads(module.graphs[0], words)
     search = LoopSearch(graph, target, words, prices=prices(module, target), most_macs=1_000_000)
-    held = {op for point in search.run(0.3, lambda: False) for group in point.groups for op in group.ops}
+    held = {op for point in loops(search, 0.3) for group in point.groups for op in group.ops}
     refused = dict(search.refusals())
     assert not held & refused.keys()
     reasons = {graph.ops[op].type: reason for op, reason in refused.items()}
@@ -143,12 +144,12 @@ def test_files_need_about_what_points_promise_where_copies_lie_over_their_inputs
     words = dialect_of(module, target)
     graph = fold_pads(module.graphs[0], words)
     search = LoopSearch(graph, target, words, prices=None, most_macs=sum(op.macs for op in graph.ops) * 15 // 100)
-    points = [point for point in search.run(1.2, lambda: False) if point.groups]
+    points = [point for point in loops(search, 1.2) if point.groups]
     assert points[-1].required <= 18_432
     off = []
     for point in (*points[::3], points[-1]):
-        loops = [plan_loop(graph, group, words) for group in point.groups]
-        rewritten = with_loops(graph, [loop for loop in loops if isinstance(loop, Loop)], words)
+        planned = [plan_loop(graph, group, words) for group in point.groups]
+        rewritten = with_loops(graph, [loop for loop in planned if isinstance(loop, Loop)], words)
         written, _ = read_back(plain(module), rewritten, LoadOptions(), target, lambda: None, ())
         file = as_stored(written, prepare(written, target, in_place=True), Request(Run(Limits(None))))
         off.append(1 - file.required / point.required)
@@ -166,11 +167,11 @@ def test_files_need_what_points_promise_where_no_copy_lies_over_its_input() -> N
     words = dialect_of(module, target)
     graph = fold_pads(module.graphs[0], words)
     search = LoopSearch(graph, target, words, prices=None, most_macs=sum(op.macs for op in graph.ops) * 15 // 100)
-    points = [point for point in search.run(10.0, lambda: False) if point.groups]
+    points = [point for point in loops(search, 10.0) if point.groups]
     assert points[-1].required < 21_500
     for point in (points[0], points[-1]):
-        loops = [plan_loop(graph, group, words) for group in point.groups]
-        rewritten = with_loops(graph, [loop for loop in loops if isinstance(loop, Loop)], words)
+        planned = [plan_loop(graph, group, words) for group in point.groups]
+        rewritten = with_loops(graph, [loop for loop in planned if isinstance(loop, Loop)], words)
         written, _ = read_back(plain(module), rewritten, LoadOptions(), target, lambda: None, ())
         file = as_stored(written, prepare(written, target, in_place=True), Request(Run(Limits(None))))
         # Alignment of single tensors takes a few bytes less than was counted.
@@ -185,7 +186,7 @@ def test_no_loops_over_any_layers_in_any_tiles_need_less(seed: int, target: str,
     graph = fold_pads(module.graphs[0], words)
     most = sum(op.macs for op in graph.ops) // 4
     search = LoopSearch(graph, rules, words, prices=None, most_macs=most)
-    assert search.run(10.0, lambda: False)[-1].required == required
+    assert loops(search, 10.0)[-1].required == required
     assert search.exhausted
     every = LoopSearch(graph, rules, words, prices=None, most_macs=most)
     for first, last in itertools.combinations_with_replacement(range(len(graph.ops)), 2):

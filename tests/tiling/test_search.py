@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -14,33 +13,23 @@ from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx import rewriter as onnx_rewriter
 from memsched.formats.tflite import rewriter as tflite_rewriter
-from memsched.graph.dialect import Dialect
 from memsched.graph.liveness import Storage, evaluate
-from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from memsched.targets.load import load_target
-from memsched.targets.model import Target
 from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
 from memsched.tiling.rewrite import rewrite
-from memsched.tiling.search import FrontierPoint, TilingResult, TilingSearch
+from memsched.tiling.search import FrontierPoint, TilingSearch
 from scripts.networks import transformer
 from scripts.networks.efficientnet import efficientnet_b0
 from scripts.networks.unet import unet
 from tests.formats.tflite_builder import MODELS
 from tests.small_models import floats, model_of
 from tests.tiling.random_nets import onnx_net, tflite_net
+from tests.tiling.searched import Found, searched
 
 UNTILED = 138_240
-
-
-def search(
-    graph: Graph, target: Target, dialect: Dialect, run: Run, *, most_macs: int, budget: int | None = None
-) -> TilingResult:
-    """The groups that a search finds by the end of its run."""
-    one = TilingSearch(graph, target, dialect, run, most_macs=most_macs, budget=budget)
-    return one.run(run.deadline(), run.deadline(), run.effort() if run.limits.time_limit != 0 else 0.0)
 
 
 def mobilenet() -> Module:
@@ -48,17 +37,11 @@ def mobilenet() -> Module:
     return load_module(path.read_bytes(), "mobilenet", LoadOptions())
 
 
-def found(module: Module, percent: float, *, seconds: float | None = None, budget: int | None = None) -> TilingResult:
+def searching(module: Module, percent: float) -> TilingSearch:
     graph = module.graphs[0]
     macs = sum(op.macs for op in graph.ops)
-    return search(
-        graph,
-        load_target("tflm"),
-        tflite_rewriter.dialect(module),
-        Run(Limits(seconds)),
-        most_macs=int(macs * percent / 100),
-        budget=budget,
-    )
+    rules, dialect = load_target("tflm"), tflite_rewriter.dialect(module)
+    return TilingSearch(graph, rules, dialect, Run(Limits(None)), most_macs=int(macs * percent / 100))
 
 
 def real_peak(module: Module, point: FrontierPoint) -> tuple[int, int]:
@@ -73,7 +56,7 @@ def real_peak(module: Module, point: FrontierPoint) -> tuple[int, int]:
 
 def test_a_network_falls_to_a_third_without_extra_work_that_the_frontier_does_not_state() -> None:
     module = mobilenet()
-    result = found(module, 3.0)
+    result = searched(searching(module, 3.0))
     assert result.exhausted
     points = result.frontier
     assert points[0] == FrontierPoint(UNTILED, 0, ()) or points[0].extra_macs == 0
@@ -93,63 +76,29 @@ def test_points_past_the_limit_of_work_lead_to_less_memory_within_it(target: str
         stop=lambda: best[-1] <= 38_000,
         on_progress=lambda progress: best.append(progress.best_peak),
     )
-    result = search(
+    one = TilingSearch(
         graph,
         load_target(target),
         tflite_rewriter.dialect(module),
         run,
         most_macs=sum(op.macs for op in graph.ops) * 15 // 100,
     )
+    result = searched(one)
     assert result.best.peak <= 38_000
     assert best == sorted(best, reverse=True)
 
 
-def test_a_budget_takes_the_least_work_that_meets_it() -> None:
+def test_a_search_that_is_left_again_and_again_ends_where_one_at_a_stretch_does() -> None:
     module = mobilenet()
-    generous, tight = found(module, 1.0, budget=90_000), found(module, 1.0, budget=58_000)
-    assert generous.best.peak <= 90_000
-    assert tight.best.peak <= 58_000
-    assert generous.best.extra_macs <= tight.best.extra_macs
-    assert found(module, 15.0, budget=UNTILED).best == FrontierPoint(UNTILED, 0, ())
-
-
-def test_no_time_means_no_groups_and_a_stop_ends_the_search() -> None:
-    module = mobilenet()
-    result = found(module, 15.0, seconds=0.0)
-    assert result.best == FrontierPoint(UNTILED, 0, ())
-    assert not result.exhausted
-
-
-def test_a_search_that_is_left_again_and_again_ends_where_one_at_a_stretch_does(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("memsched.tiling.search._LEAST_EFFORT", 0.0)
-    module = mobilenet()
-    graph = module.graphs[0]
-    arguments = (graph, load_target("tflm"), tflite_rewriter.dialect(module), Run(Limits(None)))
-    whole = TilingSearch(*arguments, most_macs=0).run(math.inf, math.inf)
-    one, pauses, peaks = TilingSearch(*arguments, most_macs=0), 0, [UNTILED]
-    while not (part := one.run(-math.inf, math.inf)).exhausted:
+    whole = searched(searching(module, 0.0))
+    one, pauses, peaks = searching(module, 0.0), 0, [UNTILED]
+    while not (part := searched(one, one.work + 0.001)).exhausted:
         pauses += 1
         peaks.append(part.best.peak)
     assert peaks == sorted(peaks, reverse=True)
-    assert peaks[1] < UNTILED
+    assert peaks[-1] < UNTILED
     assert pauses > 100
-    assert (part.best.peak, part.exhausted) == (whole.best.peak, whole.exhausted)
-
-
-def test_looking_at_what_was_found_changes_nothing_that_comes_after() -> None:
-    module = mobilenet()
-    arguments = (module.graphs[0], load_target("tflm"), tflite_rewriter.dialect(module), Run(Limits(None)))
-    for percent in (0.0, 15.0):
-        most = int(sum(op.macs for op in module.graphs[0].ops) * percent / 100)
-        whole = TilingSearch(*arguments, most_macs=most).run(math.inf, math.inf, 0.3)
-        one, until = TilingSearch(*arguments, most_macs=most), UNTILED - 1
-        while (part := one.run(math.inf, math.inf, 0.3, until=until)).reached:
-            assert part.best.groups
-            assert part.best.peak <= until
-            until = part.best.peak - 1
-        assert (part.frontier, part.judged) == (whole.frontier, whole.judged)
+    assert (part.best.peak, part.judged) == (whole.best.peak, whole.judged)
 
 
 def encoder(monkeypatch: pytest.MonkeyPatch) -> ModelProto:
@@ -163,7 +112,7 @@ def encoder(monkeypatch: pytest.MonkeyPatch) -> ModelProto:
 @pytest.mark.parametrize(
     "build", [encoder, lambda _: efficientnet_b0(), lambda _: unet()], ids=["encoder", "efficientnet", "unet"]
 )
-def test_a_search_that_begins_late_finds_a_large_part_and_goes_no_further(
+def test_a_little_work_finds_a_large_part(
     build: Callable[[pytest.MonkeyPatch], ModelProto], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At least a third of what the threefold work finds; the encoder's first groups give 2 %."""
@@ -172,29 +121,9 @@ def test_a_search_that_begins_late_finds_a_large_part_and_goes_no_further(
     given = evaluate(Storage.of(apply_target(graph, target)), range(len(graph.ops))).peak
     macs = sum(op.macs for op in graph.ops)
     one = TilingSearch(graph, target, onnx_rewriter.dialect(module), Run(Limits(None)), most_macs=macs // 10)
-    late = one.run(-math.inf, -math.inf)
-    assert one.run(-math.inf, -math.inf).judged == late.judged + 1
-    more = one.run(math.inf, math.inf, 3.0)
-    assert more.judged > late.judged + 1
-    assert 3 * (given - late.best.peak) >= given - more.best.peak > given // 3
-
-
-def test_a_search_that_finds_nothing_ends_after_the_least_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memsched.tiling.search._LEAST_EFFORT", 0.0005)
-    monkeypatch.setattr("memsched.tiling.search._LEAST_EFFORT_FOR_NOTHING", 0.001)
-    # With every halo kept, the very first way helps.
-    monkeypatch.setattr("memsched.tiling.choices.TilingChoices.streamed", lambda _: [])
-    module = mobilenet()
-    one = TilingSearch(
-        module.graphs[0], load_target("tflm"), tflite_rewriter.dialect(module), Run(Limits(None)), most_macs=0
-    )
-    late = one.run(-math.inf, -math.inf)
-    assert not late.best.groups
-    assert (late.judged, late.exhausted) == (1, False)
-    monkeypatch.setattr("memsched.tiling.search._LEAST_EFFORT_FOR_NOTHING", 0.4)
-    found_some = one.run(-math.inf, -math.inf)
-    assert found_some.best.groups
-    assert 1 < found_some.judged < 100
+    little, more = searched(one, 1.0), searched(one, 3.0)
+    assert more.judged > little.judged + 1
+    assert 3 * (given - little.best.peak) >= given - more.best.peak > given // 3
 
 
 def test_effort_ends_a_search_at_the_same_place_each_time() -> None:
@@ -205,9 +134,9 @@ def test_effort_ends_a_search_at_the_same_place_each_time() -> None:
         search_of = TilingSearch(
             graph, load_target("tflm"), tflite_rewriter.dialect(module), Run(Limits(None)), most_macs=10**6
         )
-        results.append(search_of.run(math.inf, math.inf, effort))
+        results.append(searched(search_of, effort))
     none, little, some, again, more = results
-    assert none.judged == 0
+    assert none.judged <= 1
     assert some == again
     assert not more.exhausted
     assert 0 < little.judged < some.judged < more.judged
@@ -235,11 +164,10 @@ def test_groups_begin_and_end_beside_an_op_that_cannot_be_cut() -> None:
     module = load_module(data, "resized", LoadOptions())
     graph, dialect = module.graphs[0], onnx_rewriter.dialect(module)
     macs = sum(op.macs for op in graph.ops)
-    result = search(
-        *(graph, load_target("onnxruntime"), dialect, Run(Limits(None, effort=10.0))),
-        most_macs=macs // 4,
-    )
-    assert [name for name, _ in result.refusals] == ["high"]
+    rules = load_target("onnxruntime")
+    one = TilingSearch(graph, rules, dialect, Run(Limits(None)), most_macs=macs // 4)
+    result = searched(one, 10.0)
+    assert [name for name, _ in one.refusals()] == ["high"]
     assert (3, 4) in [group.ops for group in result.best.groups]
     assert not any(2 in group.ops for point in result.frontier for group in point.groups)
     assert result.best.peak < 2 * graph.tensors[graph.ops[0].outputs[0]].size
@@ -286,13 +214,13 @@ def test_trails_find_together_what_one_finds_alone(seed: int, monkeypatch: pytes
     graph, dialect, target = module.graphs[0], tflite_rewriter.dialect(module), load_target("litert")
     macs = sum(op.macs for op in graph.ops)
 
-    def searched() -> TilingResult:
+    def found() -> Found:
         one = TilingSearch(graph, target, dialect, Run(Limits(None)), most_macs=macs // 8)
-        return one.run(math.inf, math.inf)
+        return searched(one)
 
-    both = searched()
+    both = found()
     monkeypatch.setattr("memsched.tiling.trail.TilingTrail.streams_at_once", lambda _: False)
-    alone = searched()
+    alone = found()
     assert both.exhausted
     assert alone.exhausted
     assert both.judged >= alone.judged
@@ -306,7 +234,7 @@ def test_frontiers_of_random_networks_hold(seed: int) -> None:
     module = load_module(onnx_net(seed), "random", LoadOptions())
     graph, dialect, target = module.graphs[0], onnx_rewriter.dialect(module), load_target("ideal")
     macs = sum(op.macs for op in graph.ops)
-    result = search(graph, target, dialect, Run(Limits(None, effort=0.5)), most_macs=macs // 4)
+    result = searched(TilingSearch(graph, target, dialect, Run(Limits(None)), most_macs=macs // 4), 0.5)
     before = evaluate(Storage.of(apply_target(graph, target)), range(len(graph.ops))).peak
     assert result.best.peak <= before
     for point in result.frontier:

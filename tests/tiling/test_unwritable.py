@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import memsched
-from memsched.commands.optimize import making
+from memsched.commands.optimize import rewrite
 from memsched.errors import InternalError, MemschedError, ModelError
 from memsched.graph.model import Graph
 from memsched.planning.rewrite import read_back
@@ -51,7 +51,7 @@ def optimized(monkeypatch: pytest.MonkeyPatch, fault: Fault | None, bad: str) ->
             raise fault(f"RESHAPE 2304 != 2295 at '{bad}'")
         return write(module, graph, *rest, **more)
 
-    monkeypatch.setattr(making, "read_back", failing)
+    monkeypatch.setattr(rewrite, "read_back", failing)
     result = memsched.optimize(
         network(), level=2, target=str(WITHOUT_LOOPS), budget_for="activations", max_extra_macs=0.0, time_limit=30
     )

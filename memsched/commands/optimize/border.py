@@ -2,86 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from memsched.commands.optimize.candidates import Lookout
-from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.report import Rewrites
-from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
+from memsched.commands.optimize.rewrite import Candidate, Proposals, Refusals, RewriteBase, Ways
+from memsched.formats.capabilities import BorderRewrites
+from memsched.formats.known import capability
 from memsched.graph.border import Border, Borders
 from memsched.graph.model import Graph
 from memsched.report.border import border_section
+from memsched.search.run import Run
 
-__all__ = ["BorderRewrite", "unused"]
+__all__ = ["BorderRewrite"]
 
 
-def unused(borders: Borders, left: Sequence[Border]) -> Borders:
+@dataclass(frozen=True, slots=True)
+class BorderRewrite:
+    """All that can be changed at the border at once: each change needs less by itself."""
+
+    name = "io"
+    once = True
+    described = "another form of inputs and outputs (io)"
+
+    def is_quick(self, base: RewriteBase) -> bool:
+        """Whether what it finds is written however little time there is; see `Rewrite`."""
+        del base
+        return True
+
+    def candidates(self, base: RewriteBase, run: Run) -> Proposals:
+        """Propose all changes, and once more those that can be written."""
+        del run
+        ways = _BorderWays(base)
+        yield Candidate(ways)
+        while ways.left.found:
+            refused = dict((yield Candidate(ways, ways.left.found, base.peak)) or {})
+            refused |= (yield None) or {}
+            if not refused:
+                return
+            ways.drop(refused)
+
+
+def _idle(borders: Borders, left: Sequence[Border]) -> Borders:
     """Return ``borders`` where none of ``left``, which could be changed, saves anything."""
     idle = ((border.given.name, "in another form it would save nothing") for border in left)
     return replace(borders, refusals=(*borders.refusals, *idle))
 
 
-class BorderRewrite:
-    """All that can be changed at the border at once: each change needs less by itself. See `Rewrite`.
+class _BorderWays(Ways):
+    """Inputs and outputs in another form; a part of a way is one of them. It does no work; it saves some.
 
-    A part of a way is an input or output. It does no work; it saves some.
-
-    Args:
-        borders: What can be changed in the model as given.
+    Attributes:
+        left: What can be changed.
     """
 
-    share = 0.5
-    small = True
-    told_as_stored = False
-    proven = False
-    looks = None
-    finished = True
+    stands = True
 
-    def __init__(
-        self, borders: Borders, base: RewriteBase, request: Request, percent: float, budget: int | None
-    ) -> None:
-        del request, percent, budget
-        self._base, self._borders = base, borders
-        self._left = borders.found
-        self.graph = base.executed
-        self.total = sum(op.macs for op in self.graph.ops)
+    def __init__(self, base: RewriteBase) -> None:
+        super().__init__(base.executed)
+        self.left = capability(base.module, BorderRewrites).borders(base.module)
 
-    def resume(self, request: Request) -> None:
-        """Do nothing: there is no search."""
-
-    def search(
-        self, meets: Callable[[RewritePoint[Border]], bool], lookout: Lookout[RewritePoint[Border]] | None
-    ) -> Sequence[RewritePoint[Border]]:
-        """Return the one point that there is."""
-        del meets, lookout
-        return self.search_out()
-
-    def search_out(self) -> Sequence[RewritePoint[Border]]:
-        """Return the one point that there is; its peak is no higher than that of the model as it is."""
-        return [RewritePoint(self._base.peak, 0, 0, self._left)] if self._left else []
-
-    def goes_on(self, seconds: float) -> bool:
-        """Return False: there is no search."""
-        del seconds
-        return False
-
-    def drop(self, reasons: Mapping[tuple[Border, ...], str], *, last: bool) -> None:
+    def drop(self, refused: Refusals) -> None:
         """Leave inputs and outputs as they are that cannot be written otherwise."""
-        del last
-        gone = {border: reason for way, reason in reasons.items() for border in way}
-        self._left = tuple(border for border in self._left if border not in gone)
+        gone = {border: reason for way, reason in refused.items() for border in way}
         refusals = ((border.given.name, f"it cannot be written otherwise: {why}") for border, why in gone.items())
-        self._borders = replace(self._borders, refusals=(*self._borders.refusals, *refusals))
-
-    def parts(self, way: tuple[Border, ...]) -> Sequence[tuple[Border, ...]]:
-        """Return each input and output by itself."""
-        return [(border,) for border in way]
-
-    def coarser(self, part: tuple[Border, ...]) -> Sequence[tuple[Border, ...]]:
-        """Return nothing: a part is done or left."""
-        del part
-        return ()
+        left = tuple(border for border in self.left.found if border not in gone)
+        self.left = replace(self.left, found=left, refusals=(*self.left.refusals, *refusals))
 
     def borders(self, way: tuple[Border, ...]) -> tuple[Border, ...]:
         """Return what the caller has to do instead of the model."""
@@ -119,14 +105,9 @@ class BorderRewrite:
             dependencies=tuple((op_at[before], op_at[after]) for before, after in graph.dependencies),
         )
 
-    def cost(self, point: RewritePoint[Border]) -> int:
-        """Return 0: no work is added."""
-        del point
-        return 0
-
-    def describe(self, before: Rewrites, used: RewritePoint[Border] | None, extra_macs: int) -> Rewrites:
+    def describe(self, before: Rewrites, used: Candidate | None, extra_macs: int) -> Rewrites:
         """Return ``before`` with the section on inputs and outputs; what is required follows later."""
         del extra_macs
         if used is not None:
-            return replace(before, io=border_section(self._borders, used.way, 0, 0))
-        return replace(before, io=border_section(unused(self._borders, self._left), (), 0, 0))
+            return replace(before, io=border_section(self.left, used.way, 0, 0))
+        return replace(before, io=border_section(_idle(self.left, self.left.found), (), 0, 0))

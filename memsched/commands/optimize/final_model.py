@@ -9,19 +9,17 @@ from fractions import Fraction
 
 import msgspec
 
-from memsched.commands.optimize.by_turns import with_earlier
-from memsched.commands.optimize.permissions import Permissions, percent_left
-from memsched.commands.optimize.place import ModulePlan, Request
+from memsched.commands.optimize.permissions import percent_left
+from memsched.commands.optimize.place import ModulePlan
 from memsched.commands.optimize.report import Rewrites
-from memsched.commands.optimize.rewrite import Part, RewriteBase
-from memsched.commands.optimize.rewritten import RewriteResult, RewriteRun, RewrittenModel, rank
+from memsched.commands.optimize.rewrite import Candidate, Pricing, Rewrite, RewriteBase
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.border import Border
 from memsched.lowering.prices import Pace
-from memsched.planning.rewrite import restated
 from memsched.planning.values import TargetModule
+from memsched.runtimes.runtime import AS_TOLD, Opening
 
-__all__ = ["FinalModel", "after", "base_of", "better", "compared", "left_of", "met", "next_best", "slower_by_less"]
+__all__ = ["FinalModel", "base_of", "compared", "met", "next_best", "rank", "slower"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +39,8 @@ class FinalModel:
         whole: The model as given in the best order found, where this is another one.
         options: What is stated of this model.
         before: The model that it was made from, which is the next best; None for the model as given.
+        made: The candidate that it was; None for the model as given.
+        steps: The rewrites that led to it.
         fewer: Makes models with fewer parts of the last rewrite, such as layers in pieces, best first.
     """
 
@@ -57,25 +57,32 @@ class FinalModel:
     whole: ModulePlan | None = None
     options: LoadOptions = field(default_factory=LoadOptions)
     before: FinalModel | None = None
+    made: Candidate | None = field(default=None, compare=False, repr=False)
+    steps: tuple[Rewrite, ...] = ()
     fewer: Callable[[], Iterator[FinalModel]] = field(default=lambda: iter(()), compare=False, repr=False)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the rewrites that led to it are permitted by."""
+        return tuple(step.name for step in self.steps)
 
-def base_of(final: FinalModel) -> RewriteBase:
-    """Return what a rewrite of this model starts from."""
-    return RewriteBase(final.module, final.prepared, final.placed, final.options)
+    @property
+    def weight(self) -> int:
+        """Bytes that it requires, with the structures that its runtime has for more operators."""
+        return self.placed.requirement.weight
 
 
-def after(final: FinalModel, run: RewriteRun[Part], *, ties: bool = False, anyway: bool = False) -> FinalModel:
-    """Return ``final`` rewritten further where that requires less; with the report's section on it either way.
+def base_of(final: FinalModel, pricing: Pricing, opening: Opening = AS_TOLD) -> RewriteBase:
+    """Return what a rewrite of this model starts from.
 
     Args:
-        ties: No more is enough.
-        anyway: Whatever it requires: more is to follow.
+        pricing: What may be spent on the model as given.
     """
-    made = _after(final, run.result(final.rewrites, ties=ties, anyway=anyway))
-    if made.before is not final:
-        return made
-    return dataclasses.replace(made, fewer=lambda: (_after(final, result) for result in run.fewer(final.rewrites)))
+    done = sum(op.macs for op in final.module.graphs[0].ops)
+    percent = percent_left(pricing.percent, done - final.extra_macs, final.extra_macs, float(final.extra_work))
+    slowdown = None if pricing.slowdown is None else max(0.0, pricing.slowdown - final.slowdown)
+    left = dataclasses.replace(pricing, percent=percent, slowdown=slowdown)
+    return RewriteBase(final.module, final.prepared, final.placed, final.options, left, opening)
 
 
 def next_best(final: FinalModel) -> Iterator[FinalModel]:
@@ -106,57 +113,25 @@ def compared(placed: ModulePlan, given: ModulePlan) -> ModulePlan:
     return dataclasses.replace(placed, chosen=placed.chosen.compared_with(given.chosen))
 
 
-def _after(final: FinalModel, result: RewriteResult) -> FinalModel:
-    model = result.model
-    graph = final.module.graphs[0]
-    given = sum(op.macs for op in graph.ops) - final.extra_macs
-    rewrites = with_earlier(final.rewrites, result.rewrites, graph, given)
-    if model is None:
-        return dataclasses.replace(final, rewrites=rewrites)
-    return FinalModel(
-        module=model.module,
-        data=model.data,
-        prepared=dataclasses.replace(model.prepared, baselines=final.prepared.baselines),
-        placed=model.placed,
-        rewrites=rewrites,
-        rewritten=True,
-        extra_work=final.extra_work + (1 + final.extra_work) * result.extra_work,
-        extra_macs=final.extra_macs + model.extra_macs,
-        slowdown=_slower(final, model),
-        borders=(*final.borders, *model.borders),
-        options=restated(final.options, model.borders),
-        before=final,
-    )
-
-
-def _slower(final: FinalModel, model: RewrittenModel) -> float:
+def slower(final: FinalModel, module: Module) -> float:
     """Return `FinalModel.slowdown` of a model that ``final`` was rewritten to."""
     price = final.prepared.target.price
     if price is None:
         return 0.0
     pace = Pace(price.macs_per_op, price.macs_per_byte)
-    ratio = pace.of_graph(model.module.graphs[0]) / max(1.0, pace.of_graph(final.module.graphs[0]))
+    ratio = pace.of_graph(module.graphs[0]) / max(1.0, pace.of_graph(final.module.graphs[0]))
     return 100 * (ratio * (1 + final.slowdown / 100) - 1)
 
 
-def better(first: FinalModel, second: FinalModel, budget: int | None) -> FinalModel:
-    """Return what meets the budget with the least extra work; of what does not, what requires least."""
-    return min(first, second, key=lambda final: rank(final.placed, final.extra_work, budget))
+def rank(final: FinalModel, budget: int | None) -> tuple[bool, tuple[Fraction | int, ...]]:
+    """Return what is less for the better of two: the work of what meets the budget, the bytes of what does not."""
+    within = met(final, budget)
+    least = final.placed.requirement.rank
+    # Where all is alike, what nobody needs to trust is better.
+    alike = len(final.steps), final.placed.allocation.arena
+    return (not within, (final.extra_work, *least, *alike) if within else (*least, final.extra_work, *alike))
 
 
 def met(final: FinalModel, budget: int | None) -> bool:
     """Whether there is a budget, in bytes, that the model meets."""
     return budget is not None and final.placed.required <= budget
-
-
-def left_of(final: FinalModel, permitted: Permissions) -> float:
-    """Return the extra work that is still permitted, in percent of the work of ``final``."""
-    done = sum(op.macs for op in final.module.graphs[0].ops)
-    return percent_left(permitted.extra_percent, done - final.extra_macs, final.extra_macs, float(final.extra_work))
-
-
-def slower_by_less(request: Request, final: FinalModel) -> Request:
-    """Return ``request`` with the slowdown that is still permitted."""
-    if request.slowdown is None:
-        return request
-    return dataclasses.replace(request, slowdown=max(0.0, request.slowdown - final.slowdown))

@@ -5,18 +5,15 @@ Work is counted as for repetitions: multiply-accumulates, and one for each byte 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Literal
 
-from memsched.commands.optimize.choose import Permissions
-from memsched.commands.optimize.permissions import percent_left
-from memsched.commands.optimize.place import GivenUpError, Request, place, prepare_again
-from memsched.commands.optimize.rewrite import Maker, Part, Rewrite, RewriteBase, RewritePoint
-from memsched.errors import InternalError, ModelError
+from memsched.commands.optimize.choose import Permissions, pricing_of, rewrites_of
+from memsched.commands.optimize.driver import Driver
+from memsched.commands.optimize.final_model import FinalModel
+from memsched.commands.optimize.place import Request, place
 from memsched.formats.module import LoadOptions, Module
 from memsched.frozen import FrozenValue
-from memsched.planning.rewrite import plain, read_back
 from memsched.planning.values import TargetModule
 from memsched.remat.cost import work_of
 from memsched.report.values.rewrites import FrontierRow
@@ -28,27 +25,6 @@ How = Literal["order", "tile", "remat", "both"]
 
 _ORDER_SHARE = 0.25
 """Share of the time for the order, where the model may be rewritten as well."""
-
-_REPETITION_SHARE = 1 / 3
-"""Share for the order and repetitions, where pieces are permitted as well. A third, and as much for pieces: with three
-times the work, both together find all that each finds alone, from the same order on."""
-
-_LOOP_SHARE = 0.4
-"""Share of what is left then for pieces in loops, where the format has loops and the target permits them."""
-
-_SEARCH_SHARE = 0.9
-"""Share of the time for pieces that goes to their search; in the rest the work of what it found is counted."""
-
-_PIECES_SHARE = 0.5
-"""Share of the time left then for pieces, where repetitions of models in pieces may follow."""
-
-_REPEATED = 3
-"""Models in pieces that repetitions are sought for: that of the least peak, and others spread over the frontier."""
-
-_REPEATED_SHARE = 0.7
-"""Share of what is left then for these; the rest is for pieces of the model with the most repetitions."""
-
-Other = TypeVar("Other", bound=Hashable)
 
 
 class FrontierStep(FrozenValue, frozen=True):
@@ -97,46 +73,45 @@ class Frontier(FrozenValue, frozen=True):
 def find_frontier(
     module: Module, prepared: TargetModule, options: LoadOptions, request: Request, permitted: Permissions
 ) -> Frontier:
-    """Return the frontier of ``module``: pieces, repetitions, and repetitions of a few models in pieces."""
-    both = permitted.tile and permitted.remat
-    first = request.within(_REPETITION_SHARE) if both else request
-    rewriting = permitted.tile or permitted.remat
-    placed = place(module, prepared, first.within(_ORDER_SHARE) if rewriting else request)
-    alone = first.rest()
-    base = RewriteBase(module, prepared, placed, options)
+    """Return the frontier of ``module``: what all that was proposed for it needs and costs."""
+    rewrites = rewrites_of(permitted)
+    placed = place(module, prepared, request.within(_ORDER_SHARE) if rewrites else request)
     schedule = placed.plans[0].schedule
-    # As points have it: by liveness, and for TensorFlow Lite Micro with what its arena holds beside.
-    steps = [FrontierStep(schedule.peak + placed.requirement.beside, 0, 0, "order")]
     finished = schedule.status == "optimal" or not request.over()
-    percent = permitted.extra_percent
-    again = pieces = None
-    # Repetitions first: their search often ends by itself, and pieces can use whatever time there is.
-    if permitted.remat and not request.stopped():
-        from memsched.commands.optimize.recompute import RematRewrite
-
-        again = _Searched.by(RematRewrite, base, alone, percent)
-        steps += again.steps("remat")
-        finished = finished and again.rewrite.finished
-    if both:
-        alone = request.as_much(alone, _PIECES_SHARE)
-    if permitted.tile and base.dialect.loop is not None and not request.stopped():
-        from memsched.commands.optimize.loops import LoopRewrite
-
-        loops = _Searched.by(LoopRewrite, base, alone.within(_LOOP_SHARE), percent)
-        steps += loops.steps("tile")
-        finished = finished and loops.rewrite.finished
-    if permitted.tile and not request.stopped():
-        from memsched.commands.optimize.tile import TileRewrite
-
-        pieces = _Searched.by(TileRewrite, base, alone.within(_SEARCH_SHARE), percent)
-        steps += pieces.steps("tile")
-        finished = finished and pieces.rewrite.finished
-        if again is not None:
-            steps += pieces.further(RematRewrite, request.rest().within(_REPEATED_SHARE), percent, _REPEATED)
-            steps += again.further(TileRewrite, request.rest(), percent, 1)
+    # As proposals have it: by liveness, and for TensorFlow Lite Micro with what its arena holds beside.
+    steps = [FrontierStep(schedule.peak + placed.requirement.beside, 0, 0, "order")]
+    if rewrites:
+        given = FinalModel(module, b"", prepared, placed, options=options)
+        driver = Driver(given, rewrites, request.rest(), pricing_of(permitted, request, None))
+        driver.run()
+        finished = finished and driver.ended
+        steps += _steps(driver)
     graph = module.graphs[0]
     macs, work = sum(op.macs for op in graph.ops), work_of(graph).total
     return Frontier(least(steps), finished and not request.stopped(), macs, work)
+
+
+def _steps(driver: Driver) -> Iterator[FrontierStep]:
+    """Yield the steps that proposals are."""
+    for arm in driver.arms:
+        if arm.rewrite.name not in _HOW:
+            continue
+        names = {name for name in (*arm.base.names, arm.rewrite.name) if name in _HOW}
+        how: How = "both" if len(names) > 1 else _HOW[arm.rewrite.name]
+        done, macs = _cost(arm.base), arm.base.extra_macs
+        for one in arm.found:
+            if one.ways.parts(one.way):
+                yield FrontierStep(one.promise, macs + one.extra_macs, done + one.ways.cost(one), how)
+
+
+_HOW: dict[str, Literal["tile", "remat"]] = {"tile": "tile", "remat": "remat"}
+
+
+def _cost(model: FinalModel) -> int:
+    """Return the extra multiply-accumulates and bytes moved of a model."""
+    if model.made is None or model.before is None:
+        return 0
+    return _cost(model.before) + model.made.ways.cost(model.made)
 
 
 def least(steps: Iterable[FrontierStep]) -> tuple[FrontierStep, ...]:
@@ -150,52 +125,3 @@ def least(steps: Iterable[FrontierStep]) -> tuple[FrontierStep, ...]:
         if step.peak < kept[-1].peak:
             kept.append(step)
     return tuple(kept)
-
-
-@dataclass(frozen=True, slots=True)
-class _Searched(Generic[Part]):
-    """One kind of rewrite that was searched for.
-
-    Attributes:
-        points: What it leads to, with rising work and falling peaks.
-    """
-
-    rewrite: Rewrite[Part]
-    points: Sequence[RewritePoint[Part]]
-    base: RewriteBase
-
-    @classmethod
-    def by(cls, make: Maker[Part], base: RewriteBase, request: Request, percent: float) -> _Searched[Part]:
-        """Search until nothing is left or the time is up."""
-        rewrite = make(base, request, percent, None)
-        return cls(rewrite, [point for point in rewrite.search_out() if rewrite.parts(point.way)], base)
-
-    def steps(self, how: How) -> list[FrontierStep]:
-        """Return the steps that the points are."""
-        return [FrontierStep(one.peak, one.extra_macs, self.rewrite.cost(one), how) for one in self.points]
-
-    def further(self, make: Maker[Other], request: Request, percent: float, most: int) -> Iterator[FrontierStep]:
-        """Yield the steps to which another kind of rewrite leads in the models of ``most`` of the points."""
-        base, count = self.base, min(most, len(self.points))
-        for left in range(count, 0, -1):
-            if request.over():
-                return
-            point = self.points[len(self.points) * left // count - 1]
-            turn = request.within(1 / left)
-            graph = self.rewrite.build(point.way)
-            try:
-                module, _ = read_back(
-                    plain(base.module), graph, base.options, base.prepared.target, opening=turn.opening
-                )
-                prepared = prepare_again(module, base.prepared, turn)
-                placed = place(module, prepared, turn.within(_ORDER_SHARE))
-            except (GivenUpError, InternalError, ModelError):
-                continue
-            given, paid = sum(op.macs for op in self.rewrite.graph.ops), point.work / max(1, self.rewrite.total)
-            left_percent = percent_left(percent, given, point.extra_macs, paid)
-            made = RewriteBase(module, prepared, placed, base.options)
-            found = _Searched.by(make, made, turn.rest(), left_percent)
-            for more in found.steps("both"):
-                macs, work = point.extra_macs + more.extra_macs, self.rewrite.cost(point) + more.extra_work
-                yield FrontierStep(more.peak, macs, work, "both")
-            request = request.rest()

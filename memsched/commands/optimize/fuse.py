@@ -2,83 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from memsched.commands.optimize.candidates import Lookout
-from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.report import Rewrites
-from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
-from memsched.graph.border import Border
+from memsched.commands.optimize.rewrite import Candidate, Proposals, RewriteBase, Ways
+from memsched.formats.capabilities import ActivationChains
+from memsched.formats.known import capability
 from memsched.graph.chain import Chain
 from memsched.graph.model import Graph, Op
 from memsched.report.chains import chain_section
+from memsched.search.run import Run
 
 __all__ = ["ChainRewrite"]
 
 
+@dataclass(frozen=True, slots=True)
 class ChainRewrite:
-    """All chains at once: one operator never needs more than those that it stands for. See `Rewrite`.
+    """All chains at once: one operator never needs more than those that it stands for."""
 
-    A part of a way is a chain. It does no work; it saves some.
+    name = "fuse"
+    once = True
+    described = "one operator for a chain (fuse)"
 
-    Args:
-        chains: Those of the model as given.
-    """
+    def is_quick(self, base: RewriteBase) -> bool:
+        """Whether what it finds is written however little time there is; see `Rewrite`."""
+        del base
+        return True
 
-    share = 0.5
-    small = True
-    told_as_stored = False
-    proven = False
-    looks = None
-    finished = True
+    def candidates(self, base: RewriteBase, run: Run) -> Proposals:
+        """Propose all chains, and once more those that can be written."""
+        del run
+        ways = _ChainWays(base.executed)
+        left = capability(base.module, ActivationChains).chains(base.module)
+        yield Candidate(ways)
+        while left:
+            refused = dict((yield Candidate(ways, left, base.peak)) or {})
+            refused |= (yield None) or {}
+            gone = {chain for way in refused for chain in way}
+            if not gone:
+                return
+            left = tuple(chain for chain in left if chain not in gone)
 
-    def __init__(
-        self, chains: Sequence[Chain], base: RewriteBase, request: Request, percent: float, budget: int | None
-    ) -> None:
-        del request, percent, budget
-        self._base, self._left = base, tuple(chains)
-        self.graph = base.executed
-        self.total = sum(op.macs for op in self.graph.ops)
 
-    def resume(self, request: Request) -> None:
-        """Do nothing: there is no search."""
+class _ChainWays(Ways):
+    """Chains in one operator each; a part of a way is a chain. It does no work; it saves some."""
 
-    def search(
-        self, meets: Callable[[RewritePoint[Chain]], bool], lookout: Lookout[RewritePoint[Chain]] | None
-    ) -> Sequence[RewritePoint[Chain]]:
-        """Return the one point that there is."""
-        del meets, lookout
-        return self.search_out()
-
-    def search_out(self) -> Sequence[RewritePoint[Chain]]:
-        """Return the one point that there is; its peak is no higher than that of the model as it is."""
-        return [RewritePoint(self._base.peak, 0, 0, self._left)] if self._left else []
-
-    def goes_on(self, seconds: float) -> bool:
-        """Return False: there is no search."""
-        del seconds
-        return False
-
-    def drop(self, reasons: Mapping[tuple[Chain, ...], str], *, last: bool) -> None:
-        """Leave chains as they are that cannot be written otherwise."""
-        del last
-        gone = {chain for way in reasons for chain in way}
-        self._left = tuple(chain for chain in self._left if chain not in gone)
-
-    def parts(self, way: tuple[Chain, ...]) -> Sequence[tuple[Chain, ...]]:
-        """Return each chain by itself."""
-        return [(chain,) for chain in way]
-
-    def coarser(self, part: tuple[Chain, ...]) -> Sequence[tuple[Chain, ...]]:
-        """Return nothing: a part is done or left."""
-        del part
-        return ()
-
-    def borders(self, way: tuple[Chain, ...]) -> tuple[Border, ...]:
-        """Return nothing: inputs and outputs stay."""
-        del way
-        return ()
+    stands = True
 
     def build(self, way: tuple[Chain, ...]) -> Graph:
         """Return the graph with one operator in the place of the last of each chain."""
@@ -119,12 +89,7 @@ class ChainRewrite:
             ),
         )
 
-    def cost(self, point: RewritePoint[Chain]) -> int:
-        """Return 0: no work is added."""
-        del point
-        return 0
-
-    def describe(self, before: Rewrites, used: RewritePoint[Chain] | None, extra_macs: int) -> Rewrites:
+    def describe(self, before: Rewrites, used: Candidate | None, extra_macs: int) -> Rewrites:
         """Return ``before`` with the section on chains; what is required follows later."""
         del extra_macs
         return replace(before, chains=chain_section(() if used is None else used.way))

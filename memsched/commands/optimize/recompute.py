@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final
 
-from memsched.commands.optimize.candidates import Lookout
-from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.report import Rewrites
-from memsched.commands.optimize.rewrite import RewriteBase, RewritePoint
-from memsched.errors import InternalError
-from memsched.graph.border import Border
+from memsched.commands.optimize.rewrite import Candidate, Proposals, RewriteBase, Ways
 from memsched.graph.model import Graph, Op
 from memsched.lowering.apply import apply_target
 from memsched.remat.apart import apart
@@ -21,112 +19,152 @@ from memsched.remat.rewrite import rematerialise, repeatable
 from memsched.remat.search import SMALL, search
 from memsched.report.values.rewrites import CopyRow, RematPointRow, RematSection
 from memsched.report.values.shared import FiguresSection
+from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.units import percent_of
 
-__all__ = ["RematRewrite"]
+__all__ = ["CopiesRewrite", "RematRewrite"]
 
-_SEARCH_SHARE = 0.6
-"""Share of the time left for the search; orders and addresses of what it found take the rest."""
+_STEP: Final = 0.01
+"""Work of the first search, as `Limits.effort` counts it; each one after it has twice as much."""
+
+_ENOUGH: Final = 4
+"""A search that ended by itself with this fraction of the work that it might do would find no more with more."""
+
+_COPIED: Final = 0.75
+"""Share of the extra work that is permitted for copies of the largest value; pieces of them may repeat some, too."""
 
 
+@dataclass(frozen=True, slots=True)
 class RematRewrite:
-    """Ops executed several times; work counts multiply-accumulates and bytes moved. See `Rewrite`.
+    """Ops executed several times."""
 
-    The permitted percentage holds for that and for multiply-accumulates alone.
+    name = "remat"
+    once = False
+    described = "values computed again (remat)"
 
-    A way is a sequence of ops, which is done as a whole.
+    def is_quick(self, base: RewriteBase) -> bool:
+        """Whether what it finds is written however little time there is; see `Rewrite`."""
+        return len(base.given.ops) <= SMALL
+
+    def candidates(self, base: RewriteBase, run: Run) -> Proposals:
+        """Propose sequences with repetitions, by searches with more and more work that go on from what is known."""
+        ways = _RematWays(base)
+        refused = dict((yield Candidate(ways)) or {})
+        told: set[tuple[int, ...]] = set()
+        least, work, ended = float("inf"), _STEP, False
+        while True:
+            if refused:
+                ways.refused.update(refused)
+                told.clear()
+            before = run.meter.done
+            if not ended:
+                ways.search_on(run.again(Limits(None, run.limits.seed, effort=work)))
+                # With little work, all of its stages are cut short.
+                spent = run.meter.done - before
+                ended = ways.found.settled or (ways.found.finished and spent <= work / _ENOUGH)
+            work *= 2
+            points = list(ways.points())
+            best = min((one.promise for one in points), default=least)
+            fresh = [one for one in points if one.way not in told] if best < least or ended else []
+            told.update(one.way for one in fresh)
+            least, refused = min(least, best), {}
+            for one in fresh:
+                refused |= (yield one) or {}
+            if ended or not fresh:
+                refused |= (yield None) or {}
+            if ended and not refused:
+                refused = dict((yield None) or {})
+                if not refused:
+                    return
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesRewrite:
+    """The largest value computed for each op that reads it, so that pieces can be cut through it: half a rewrite."""
+
+    name = "remat"
+    once = True
+    described = "a copy of a value for each reader (remat)"
+
+    def is_quick(self, base: RewriteBase) -> bool:
+        """Whether what it finds is written however little time there is; see `Rewrite`."""
+        del base
+        return False
+
+    def candidates(self, base: RewriteBase, run: Run) -> Proposals:
+        """Propose the one sequence that there is, if it is within the permitted work; it may need more than without."""
+        del run
+        ways = _RematWays(base, stands=True)
+        yield Candidate(ways)
+        ways.take_apart()
+        yield from (one for one in ways.points() if ways.parts(one.way))
+
+
+class _RematWays(Ways):
+    """Ops executed several times; a way is a sequence of ops, which is done as a whole.
+
+    Work is multiply-accumulates and bytes moved; the permitted percentage holds for that and for multiply-accumulates
+    alone.
     """
 
-    share = 0.5
-    told_as_stored = False
-    proven = False
-    looks = None
-
-    def __init__(self, base: RewriteBase, request: Request, percent: float, budget: int | None) -> None:
-        self._base, self._request, self._percent = base, request, percent
+    def __init__(self, base: RewriteBase, *, stands: bool = False) -> None:
+        super().__init__(base.executed)
+        self._base, self.stands = base, stands
         # In the module's order; the graph that is rewritten is in the order of execution.
         self._given = base.given
         self._step_of = {op: step for step, op in enumerate(base.order)}
-        self.graph = base.executed
         self.total = work_of(self.graph).total
-        self.most = int(self.total * percent / 100)
+        percent = base.pricing.percent * (_COPIED if stands else 1.0)
+        self._percent = percent
+        self._most = int(self.total * percent / 100)
         self._most_macs = int(sum(op.macs for op in self.graph.ops) * percent / 100)
-        self.small = len(self.graph.ops) <= SMALL
-        self._prices, self._most_time = base.prices(request, budget), base.most_time(request)
-        self._kept = 0 if self._prices is None else self._prices.of_model.persistent
-        self._budget = None if budget is None else max(0, budget - self._kept)
-        self._found: RematResult | None = None
-        self._aimed = False
+        self._prices, self._most_time = base.prices(), base.most_time()
+        self.found: RematResult = untried(self._given, base.order, base.prepared.target, None, custom=False)
         self._points: dict[tuple[int, ...], RematPoint] = {}
-        self._refused: dict[tuple[int, ...], str] = {}
+        self.refused: dict[tuple[int, ...], str] = {}
 
-    @property
-    def finished(self) -> bool:
-        """Whether the search ended before its time was up."""
-        return self._known.finished
-
-    @property
-    def _known(self) -> RematResult:
-        if self._found is None:
-            raise InternalError("nothing was searched yet")
-        return self._found
-
-    def resume(self, request: Request) -> None:
-        """Search within another request from now on."""
-        self._request = request
-
-    def search(
-        self,
-        meets: Callable[[RewritePoint[int]], bool],  # noqa: ARG002
-        lookout: Lookout[RewritePoint[int]] | None,
-    ) -> Sequence[RewritePoint[int]]:
-        """Search once as without a budget, and once for the least work within it, if it comes to that."""
-        within = self._request.within(_SEARCH_SHARE)
-        if self._found is None:
-
-            def enough(point: RematPoint) -> bool:
-                return lookout is not None and lookout.sees([self._point(point)])
-
-            self._found = self._search(within, None, enough)
-        if lookout is None and self._worth_aiming():
-            self._found, self._aimed = self._search(within, self._budget), True
-        # Where the time was too short for the best order, the search may know a better one that costs nothing.
-        given = self._needed(self._base.peak, ())
-        return [point for point in self._permitted() if point.peak < given]
-
-    def search_out(self) -> Sequence[RewritePoint[int]]:
-        """Search until nothing is left or the time is up."""
-        self._found = self._search(self._request, None)
-        return self._permitted()
+    def search_on(self, run: Run) -> None:
+        """Search within ``run``, from what is known."""
+        self.found = search(
+            self._given,
+            self._base.order,
+            self._base.prepared.target,
+            self._base.dialect,
+            run,
+            most_extra=self._percent / 100,
+            most_macs=self._most_macs,
+            known=self.found.frontier,
+        )
 
     def take_apart(self) -> None:
         """Know of one sequence alone: the largest value that several ops read executed for each of them."""
         base = self._base
-        known = untried(self._given, base.order, base.prepared.target, None, custom=False)
         work, may = work_of(self.graph), repeatable(self.graph)
-        found = apart(self.graph, work.costs, may, self.most)
+        found = apart(self.graph, work.costs, may, self._most)
         if found:
             sequence = [base.order[op] for op in found]
             point = judge(self._given, sequence, base.prepared.target, base.dialect, "copies for readers")
-            known = replace(known, frontier=(*known.frontier, point))
-        self._found = replace(known, judged=len(known.frontier) - 1, finished=True)
+            frontier = (*self.found.frontier, point)
+            self.found = replace(self.found, frontier=frontier, judged=1, finished=True)
 
-    def _worth_aiming(self) -> bool:
-        """Whether a search for the budget may find something; where the peak alone meets it, nothing says how."""
-        if self._budget is None or self._aimed or self._budget >= self._base.peak:
-            return False
-        return not (self._known.settled and self._known.best.peak > self._budget)
-
-    def _permitted(self) -> Sequence[RewritePoint[int]]:
-        points = [one for one in self._known.frontier if self._permits(one) and one.sequence not in self._refused]
-        for point in points:
-            # More may be proven of it now.
-            self._points[point.sequence] = point
-        return [self._point(point) for point in points]
+    def points(self) -> Iterator[Candidate]:
+        """Yield what is permitted of the frontier: rising work, falling peaks."""
+        given = self._needed(self._base.peak, ())
+        for point in self.found.frontier:
+            if not self._permits(point) or point.sequence in self.refused:
+                continue
+            needed = self._needed(point.peak, point.sequence)
+            # Where the work was too little for the best order, the search may know a better one that costs nothing.
+            if needed < given or self.stands:
+                # More may be proven of it now.
+                self._points[point.sequence] = point
+                work = Fraction(point.cost, self.total) if self.total else Fraction(0)
+                yield Candidate(self, point.sequence, needed, work, point.extra_macs)
 
     def _permits(self, point: RematPoint) -> bool:
         pace = None if self._prices is None else self._prices.pace
-        if point.cost > self.most or point.extra_macs > self._most_macs:
+        if point.cost > self._most or point.extra_macs > self._most_macs:
             return False
         return pace is None or pace.of_ops(self._given, self._again(point.sequence)) <= self._most_time
 
@@ -134,72 +172,34 @@ class RematRewrite:
         """Return what a sequence executes again, each op as often."""
         return [self._given.ops[op] for op, count in Counter(sequence).items() for _ in range(count - 1)]
 
-    def _point(self, point: RematPoint) -> RewritePoint[int]:
-        needed = self._needed(point.peak, point.sequence)
-        return RewritePoint(needed, point.cost, point.extra_macs, point.sequence)
-
     def _needed(self, peak: int, sequence: Sequence[int]) -> int:
         """Return the peak with what is kept beside it, for what a sequence executes again, too; bytes."""
         if self._prices is None:
             return peak
         return self._prices.required(peak, self._prices.of_ops(self._given, self._again(sequence)))
 
-    def _search(
-        self, request: Request, budget: int | None, enough: Callable[[RematPoint], bool] | None = None
-    ) -> RematResult:
-        return search(
-            self._given,
-            self._base.order,
-            self._base.prepared.target,
-            self._base.dialect,
-            request.run,
-            budget=budget,
-            most_extra=self._percent / 100,
-            most_macs=self._most_macs,
-            known=self._found.frontier if self._found is not None else (),
-            enough=enough,
-        )
-
-    def goes_on(self, seconds: float) -> bool:  # noqa: ARG002
-        """Return False: a search ends by itself."""
-        return False
-
-    def drop(self, reasons: Mapping[tuple[int, ...], str], *, last: bool) -> None:  # noqa: ARG002
-        """Leave out sequences; others that were found are tried in their place."""
-        self._refused.update(reasons)
+    def ops(self, way: tuple[int, ...]) -> int:
+        """Return how often ops are executed."""
+        return len(way)
 
     def parts(self, way: tuple[int, ...]) -> Sequence[tuple[int, ...]]:
         """Return the whole sequence, if it has repetitions."""
         return [way] if len(way) > len(self.graph.ops) else []
 
-    def coarser(self, part: tuple[int, ...]) -> Sequence[tuple[int, ...]]:
-        """Return nothing: a part is done or left."""
-        del part
-        return ()
-
-    def borders(self, way: tuple[int, ...]) -> tuple[Border, ...]:
-        """Return nothing: inputs and outputs stay."""
-        del way
-        return ()
-
     def build(self, way: tuple[int, ...]) -> Graph:
         """Return the graph as executed by a sequence."""
         return rematerialise(self.graph, [self._step_of[op] for op in way], self._base.dialect).graph
 
-    def cost(self, point: RewritePoint[int]) -> int:
-        """Return a point's extra multiply-accumulates and bytes moved."""
-        return point.work
+    def cost(self, candidate: Candidate) -> int:
+        """Return a candidate's extra multiply-accumulates and bytes moved."""
+        return self._points[candidate.way].cost
 
-    def describe(
-        self,
-        before: Rewrites,
-        used: RewritePoint[int] | None,
-        extra_macs: int,  # noqa: ARG002 each point has its own
-    ) -> Rewrites:
+    def describe(self, before: Rewrites, used: Candidate | None, extra_macs: int) -> Rewrites:
         """Return ``before`` with the section on values computed again."""
+        del extra_macs  # each point has its own
         point = self._points[used.way] if used is not None else None
-        refused = tuple(dict.fromkeys(self._refused.values()))
-        section = _section(self._given, self._known, point, self._base, self._percent, refused)
+        refused = tuple(dict.fromkeys(self.refused.values()))
+        section = _section(self._given, self.found, point, self._base, self._percent, refused)
         return replace(before, remat=section)
 
 

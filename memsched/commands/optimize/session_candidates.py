@@ -11,9 +11,8 @@ import dataclasses
 import hashlib
 
 from memsched.commands.optimize.choose import Permissions, find
-from memsched.commands.optimize.final_model import FinalModel
+from memsched.commands.optimize.final_model import FinalModel, rank
 from memsched.commands.optimize.place import Request, prepare, required_as_given
-from memsched.commands.optimize.rewritten import rank
 from memsched.errors import MemschedError
 from memsched.formats.capabilities import SizeGuards
 from memsched.formats.files import load_module
@@ -112,7 +111,7 @@ def candidates(
         known = [plain, SessionCandidate(executed, module, prepared, found, found.slowdown)]
     if given is not None:
         known += _of_given(plain, given, source, request.rest(), budget, maker)
-    return plain, min(known, key=lambda one: rank(one.final.placed, one.final.extra_work, budget))
+    return plain, min(known, key=lambda one: rank(one.final, budget))
 
 
 def _read(executed: ExecutedModel, source: SessionSource) -> Module:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.rewrite import RewriteBase
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op
@@ -22,7 +21,7 @@ __all__ = ["form_of", "group_row", "loop_row", "lower_bound", "refusal_row"]
 
 
 def lower_bound(
-    base: RewriteBase, request: Request, graph: Graph, geometries: Mapping[int, Geometry | Refusal] | None = None
+    base: RewriteBase, graph: Graph, geometries: Mapping[int, Geometry | Refusal] | None = None
 ) -> int | None:
     """Return bytes that the model requires at least in whatever pieces; None where nothing is known.
 
@@ -30,7 +29,7 @@ def lower_bound(
         graph: What is cut: the model with its ops in the order of execution, some paddings folded into others.
         geometries: Per op of it what `describe` gives, where the caller has it.
     """
-    if request.opening.guarantee == "default":
+    if base.opening.guarantee == "default":
         return None
     geometries = geometries or {op: describe(graph, op) for op in range(len(graph.ops))}
     target, prices = base.prepared.target, runtime_of(base.module, base.prepared.target).prices(base.module)

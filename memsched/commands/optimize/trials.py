@@ -14,25 +14,28 @@ import dataclasses
 import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 from memsched.check.schedule import check_schedule
 from memsched.commands.levels import BY_NAME
 from memsched.commands.optimize.border import BorderRewrite
 from memsched.commands.optimize.choose import Permissions
+from memsched.commands.optimize.driver import Driver
+from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.fuse import ChainRewrite
 from memsched.commands.optimize.place import ModulePlan, Request, place, prepare, required_as_given, required_for
 from memsched.commands.optimize.possible import MOST_OPS, too_large
-from memsched.commands.optimize.rewrite import RewriteBase
-from memsched.commands.optimize.rewritten import attempt
+from memsched.commands.optimize.recompute import RematRewrite
+from memsched.commands.optimize.rewrite import Pricing, Rewrite
+from memsched.commands.optimize.tile import TileRewrite
 from memsched.commands.optimize.worth import LEAST_GAIN
 from memsched.errors import MemschedError
-from memsched.formats.capabilities import ActivationChains, BorderRewrites, SizeGuards
+from memsched.formats.capabilities import SizeGuards
 from memsched.formats.known import capability
 from memsched.formats.module import LoadOptions, Module
 from memsched.frozen import FrozenValue
 from memsched.graph.liveness import Storage, evaluate
 from memsched.planning.orders import plan_allocation
+from memsched.planning.rewrite import dialect_of
 from memsched.planning.values import TargetModule
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.known import runtime_of
@@ -59,8 +62,7 @@ _STATES = 20_000
 """Most states of the search for an order, where only the file's was looked at."""
 
 _REMAT_OPS = 300
-_REMAT_POLLS = 400
-"""How often the search for repetitions may ask whether to go on."""
+"""Larger graphs take too long to search for repetitions in a trial."""
 
 _FREE_ENOUGH = 0.75
 """What costs no extra work is named where it saves at least this part of the most that can be saved."""
@@ -247,10 +249,7 @@ class _Trials:
         given = self._given
         if "fuse" in given.asked.allow:
             return
-        chains = capability(given.module, ActivationChains).chains(given.module)
-        if not chains:
-            return
-        found = attempt(partial(ChainRewrite, chains), self._base, self._until(), given.request, percent=0.0)
+        found = self._attempt(ChainRewrite())
         if found is not None:
             what = "activations in one operator each, for ONNX Runtime alone"
             yield self._suggest(given.asked.command(add=("fuse",)), found.placed.required, what)
@@ -264,18 +263,12 @@ class _Trials:
             return
         if not capability(module, SizeGuards).sizes_can_be_refused(module, options):
             return
-        from memsched.commands.optimize.loops import LoopRewrite
-        from memsched.commands.optimize.tile import TileRewrite
-
         what = f"layers in pieces{self._only}"
         least = given = self._given.placed.required
         permitted = self._given.asked.permitted
         for percent in dict.fromkeys((permitted.extra_percent,) if permitted.free else (0.0, permitted.extra_percent)):
-            found = [attempt(TileRewrite, self._base, self._until(), self._given.request, percent=percent)]
-            if self._base.dialect.loop is not None and len(module.graphs[0].ops) <= _LOOPS_OPS:
-                request = self._until(_LOOPS_EFFORT)
-                found.append(attempt(LoopRewrite, self._base, request, self._given.request, percent=percent))
-            required = min((one.placed.required for one in found if one is not None), default=least)
+            found = self._attempt(TileRewrite(), percent=percent, effort=self._effort)
+            required = least if found is None else found.placed.required
             if required >= least:
                 continue
             least = required
@@ -288,6 +281,13 @@ class _Trials:
                 return
 
     @property
+    def _effort(self) -> float:
+        """Return the work for pieces: more where they may be loops, of firmware."""
+        given = self._given
+        loops = dialect_of(given.module, given.prepared.target).loop is not None
+        return _LOOPS_EFFORT if loops and len(given.module.graphs[0].ops) <= _LOOPS_OPS else _PIECES_EFFORT
+
+    @property
     def _only(self) -> str:
         """Return in words for which sessions alone rewritten layers are."""
         only = self._runtime.traits.tiles_for
@@ -298,38 +298,38 @@ class _Trials:
         given = self._given
         if "io" in given.asked.allow:
             return
-        borders = capability(given.module, BorderRewrites).borders(given.module)
-        if not borders.found:
-            return
-        found = attempt(partial(BorderRewrite, borders), self._base, self._until(), given.request, percent=0.0)
+        found = self._attempt(BorderRewrite())
         if found is not None:
             what = "inputs and outputs in another form by themselves, for which the caller has to change"
             yield self._suggest(given.asked.command(add=("io",)), found.placed.required, what)
 
-    @property
-    def _base(self) -> RewriteBase:
+    def _attempt(self, rewrite: Rewrite, *, percent: float = 0.0, effort: float = _PIECES_EFFORT) -> FinalModel | None:
         given = self._given
-        return RewriteBase(given.module, given.prepared, given.whole or given.placed, given.options)
-
-    def _until(self, effort: float = _PIECES_EFFORT) -> Request:
-        """Return a request for a search that ends by its effort, or by being stopped."""
-        run = self._given.request.run
-        run = run.again(dataclasses.replace(run.limits, time_limit=None, effort=effort))
-        return dataclasses.replace(self._given.request, run=run)
+        start = FinalModel(given.module, b"", given.prepared, given.whole or given.placed, options=given.options)
+        return attempt(rewrite, start, given.request, percent, effort)
 
     def _again(self) -> Iterator[Suggestion]:
         """Try to compute values again."""
         if self._given.asked.permitted.remat or len(self._given.module.graphs[0].ops) > _REMAT_OPS:
             return
-        from memsched.commands.optimize.recompute import RematRewrite
-
-        request = dataclasses.replace(self._given.request, run=self._until().run.asking(_REMAT_POLLS))
         percent = self._given.asked.permitted.extra_percent
-        found = attempt(RematRewrite, self._base, request, self._given.request, percent=percent)
+        found = self._attempt(RematRewrite(), percent=percent)
         if found is not None:
             required = found.placed.required
             command = self._given.asked.command(add=("remat",), options=self._runtime.traits.session_options)
             yield self._suggest(command, required, f"values computed again{self._only}", percent)
+
+
+def attempt(rewrite: Rewrite, given: FinalModel, request: Request, percent: float, effort: float) -> FinalModel | None:
+    """Return what a search with so much work finds that requires less; None where it finds nothing.
+
+    Args:
+        percent: Extra work permitted, of the model's.
+    """
+    run = request.run.again(dataclasses.replace(request.run.limits, time_limit=None, effort=effort))
+    pricing = Pricing(percent, request.slowdown, request.free_ops)
+    best = Driver(given, (rewrite,), dataclasses.replace(request, run=run), pricing).run()
+    return best if best.rewritten else None
 
 
 def _reordered(plan: GraphPlan) -> GraphPlan | None:

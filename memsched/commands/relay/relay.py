@@ -123,7 +123,7 @@ class RelayModel(FrozenValue, frozen=True):
         return self.budget is not None and self.needed > self.budget and not self.options.keep_best
 
 
-class _Candidate(FrozenValue, frozen=True):
+class _PlannedSplit(FrozenValue, frozen=True):
     """What was found in one order.
 
     Attributes:
@@ -135,15 +135,15 @@ class _Candidate(FrozenValue, frozen=True):
     least: int
 
 
-class _Candidates(FrozenValue, frozen=True):
+class _PlannedSplits(FrozenValue, frozen=True):
     """What was found in all orders that were tried.
 
     Attributes:
         finished: All of them were, and each search ended by itself.
     """
 
-    tried: tuple[_Candidate, ...]
-    best: _Candidate
+    tried: tuple[_PlannedSplit, ...]
+    best: _PlannedSplit
     finished: bool
 
 
@@ -257,7 +257,7 @@ def _task_of(source: str | bytes, options: RelayOptions, run: Run) -> _RelayTask
 
 
 def _best_files(
-    best: _Candidate, run: Run, budget: int | None, single: int
+    best: _PlannedSplit, run: Run, budget: int | None, single: int
 ) -> tuple[tuple[StageFile, ...], RelayLayout, dict[int, int]]:
     """Return the stages' files, where what they hand over lies, and the bytes of the block by the bits of a pointer.
 
@@ -292,12 +292,12 @@ def _share_to_end(module: Module, options: RelayOptions, time_limit: float | Non
 
 def _search(
     module: Module, prepared: TargetModule, rules: RelayRules, options: RelayOptions, run: Run, budget: int | None
-) -> _Candidates:
+) -> _PlannedSplits:
     """Look for stages in all orders."""
     orders = _orders(module, prepared, options, run)
     cutting = capability(module, Stages)
     together, cutter = cutting.together(module), cutting.cutter(module)
-    found: list[_Candidate] = []
+    found: list[_PlannedSplit] = []
     for number, order in enumerate(orders):
         cuts = RelayCuts.of(module.graphs[0], order, together)
         part = _part_of(run, _ORDER_SHARE, _CUT_SHARE, number, len(orders))
@@ -311,9 +311,9 @@ def _search(
             costs.rewriting = True
             limited = dataclasses.replace(part, stop=_either(part.stop, costs.spent))
             split = search(_places(cuts), costs, limited, most=options.stages, enough=budget)
-        found.append(_Candidate(costs, split, least))
+        found.append(_PlannedSplit(costs, split, least))
     best = min(found, key=lambda one: (max(one.split.needed, budget or 0), len(one.split.stages), one.split.needed))
-    return _Candidates(tuple(found), best, len(found) == len(orders) and all(one.split.ended for one in found))
+    return _PlannedSplits(tuple(found), best, len(found) == len(orders) and all(one.split.ended for one in found))
 
 
 def _part_of(run: Run, first: float, last: float, number: int, count: int) -> Run:
@@ -351,7 +351,7 @@ def _orders(module: Module, prepared: TargetModule, options: RelayOptions, run: 
     return list(distinct.values())
 
 
-def _optimized(best: _Candidate, run: Run, budget: int | None) -> tuple[tuple[StageFile, ...], RelayLayout]:
+def _optimized(best: _PlannedSplit, run: Run, budget: int | None) -> tuple[tuple[StageFile, ...], RelayLayout]:
     """Return the files of the chosen stages, each with no more extra work than the block makes it do."""
     costs, stages = best.costs, best.split.stages
     layout = lay_out(costs.cuts, stages)

@@ -60,7 +60,7 @@ def test_a_value_computed_again() -> None:
 
 
 def test_layers_in_pieces() -> None:
-    steps = frontier(convolutions(), remat=False, max_extra_macs=10.0)
+    steps = frontier(convolutions(), allow=("reorder", "inplace", "tile"), max_extra_macs=10.0)
     assert {step["how"] for step in steps} == {"order", "tile"}
     assert steps[-1]["peak_bytes"] < steps[0]["peak_bytes"] / 2
     assert max(step["extra_macs_percent"] for step in steps) <= 10
@@ -70,11 +70,13 @@ def test_layers_in_pieces() -> None:
 
 def test_only_what_is_permitted() -> None:
     data = skip_connection()
-    assert [step["how"] for step in frontier(data, tile=False, remat=False)] == ["order"]
-    assert [step["how"] for step in frontier(data, tile=False, max_extra_macs=0.0)] == ["order"]
+    assert [step["how"] for step in frontier(data, allow=("reorder", "inplace"))] == ["order"]
+    assert [step["how"] for step in frontier(data, allow=("reorder", "inplace", "remat"), max_extra_macs=0.0)] == [
+        "order"
+    ]
     plain = memsched.analyze(data).report
     assert plain["frontier"] is None
-    assert frontier(data, tile=False, remat=False, reorder=False)[0]["peak_bytes"] == plain["result"]["peak_bytes"]
+    assert frontier(data, allow=("inplace",))[0]["peak_bytes"] == plain["result"]["peak_bytes"]
     with fails("option-range", "--max-extra-macs -1"):
         memsched.analyze(data, frontier=True, max_extra_macs=-1.0)
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from memsched.commands.optimize.choose import FinalModel
-from memsched.commands.optimize.final_model import after, base_of
-from memsched.commands.optimize.loops import LoopRewrite
+from memsched.commands.optimize.driver import Driver
 from memsched.commands.optimize.optimize import optimize
 from memsched.commands.optimize.place import Request, place, prepare
-from memsched.commands.optimize.rewrite import Part
-from memsched.commands.optimize.rewritten import RewriteRun
+from memsched.commands.optimize.rewrite import Pricing, Rewrite
 from memsched.commands.optimize.tile import TileRewrite
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
@@ -66,15 +64,11 @@ def _alone(data: bytes) -> list[int]:
     request = Request(Run(Limits(None, effort=6.0)))
     given = FinalModel(module, data, prepared, place(module, prepared, request))
 
-    def required(run: RewriteRun[Part]) -> int:
-        run.go_on(Request(Run(Limits(None, effort=6.0))), until_met=False)
-        return after(given, run).placed.required
+    def required(rewrite: Rewrite) -> int:
+        limits = Request(Run(Limits(None, effort=6.0)))
+        return Driver(given, (rewrite,), limits, Pricing(_PERCENT)).run().placed.required
 
-    base = base_of(given)
-    return [
-        required(RewriteRun(LoopRewrite, base, request, percent=_PERCENT, budget=None)),
-        required(RewriteRun(TileRewrite, base, request, percent=_PERCENT, budget=None)),
-    ]
+    return [required(TileRewrite(forms=("loops",))), required(TileRewrite(forms=("pieces",)))]
 
 
 @needs_tflm

@@ -14,7 +14,7 @@ import pytest
 from onnx import NodeProto, helper, numpy_helper
 
 import memsched
-from memsched.commands.optimize import making
+from memsched.commands.optimize import rewrite
 from memsched.errors import InternalError, MemschedError, ModelError
 from memsched.graph.model import Graph
 from memsched.planning.rewrite import read_back
@@ -202,7 +202,7 @@ def test_what_cannot_be_written_is_left_out_with_its_reason(
             raise fault("RESHAPE 2304 != 2295")
         return write(module, graph, *rest, **more)
 
-    monkeypatch.setattr(making, "read_back", failing)
+    monkeypatch.setattr(rewrite, "read_back", failing)
     left = memsched.optimize(small_model(4), **asked).report  # type: ignore[arg-type]
     (refusal,) = left["remat"]["refusals"]
     assert refusal.endswith("RESHAPE 2304 != 2295")

@@ -45,9 +45,10 @@ def convolutions(channels: tuple[int, ...] = (3, *[12] * 20, 4), side: int = SID
 
 
 def in_pieces(max_slowdown: float | None, side: int = SIDE, **more: Any) -> OptimizeResult:
-    """Return the network in pieces."""
+    """Return the network in pieces; those of memory alone are thousands of operators, which take work to write."""
+    effort = EFFORT if max_slowdown is not None else 3 * EFFORT
     return memsched.optimize(
-        convolutions(side=side), level=2, max_slowdown=max_slowdown, effort=EFFORT, verify=False, **more
+        convolutions(side=side), level=2, max_slowdown=max_slowdown, effort=effort, verify=False, **more
     )
 
 

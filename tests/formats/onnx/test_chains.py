@@ -78,9 +78,9 @@ def fused(data: bytes) -> tuple[bytes, tuple[Chain, ...]]:
     prepared = prepare(module, load_target("onnxruntime"), in_place=True)
     request = Request(Run.of(Limits(None, 0, effort=0.1), 0.0), "file", 1, Opening("session"), math.inf)
     base = RewriteBase(module, prepared, place(module, prepared, request), options)
-    rewrite = ChainRewrite(found, base, request, 0.0, None)
-    (point,) = rewrite.search_out()
-    graph = rewrite.build(point.way)
+    proposed = [one for one in ChainRewrite().candidates(base, request.run) if one is not None and one.way]
+    (point,) = proposed
+    graph = point.ways.build(point.way)
     return read_back(module, graph, options, prepared.target)[1], found
 
 
