@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import time
 from collections.abc import Callable
@@ -83,10 +82,6 @@ class Run:
         limit = self.limits.effort
         return None if limit is None else max(0.0, limit - (self.meter.done - self.done_before))
 
-    def timed_by_system(self) -> bool:
-        """Whether the clock is the one that all processes of this machine have."""
-        return self.clock is _now
-
     def spend(self, work: float) -> None:
         """Count work that was done, as `Limits.effort`."""
         self.meter.done += work
@@ -116,10 +111,6 @@ class Run:
         left = self.effort()
         return self._with_work(work if left is None else min(work, left))
 
-    def metered(self) -> Run:
-        """Return a run with the same limits and the work that is left, which counts what it does by itself."""
-        return dataclasses.replace(self._of_effort(self.effort()), meter=WorkMeter(), done_before=0.0)
-
     def apart(self, limits: Limits) -> Run:
         """Return a run whose result depends on its limits alone: nothing ends it, and its work counts here, too."""
         return Run(limits, meter=self.meter, done_before=self.meter.done)
@@ -127,11 +118,6 @@ class Run:
     def quiet(self) -> Run:
         """Return the same run without a progress callback."""
         return dataclasses.replace(self, on_progress=_nobody)
-
-    def asking(self, most: int) -> Run:
-        """Return the same run, which ends once it was asked ``most`` times: for searches that count no work."""
-        asked = itertools.count()
-        return dataclasses.replace(self, stop=lambda: next(asked) >= most or self.stop())
 
     def paying(self, work: float) -> Run:
         """Return the same run, which counts so much work whenever it is asked to end: for searches that count none."""

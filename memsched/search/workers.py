@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from memsched.frozen import FrozenValue
 
-__all__ = ["shared_number", "submitted", "worker_pool"]
+__all__ = ["submitted", "worker_pool"]
 
 _Result = TypeVar("_Result")
 
@@ -58,14 +58,6 @@ def _shared(argument: object) -> object:
     shared = get_context("spawn").RawArray("c", len(data))
     shared.raw = bytes(data)
     return _SharedArgument(shared)
-
-
-def shared_number() -> Any:
-    """Return a whole number, 0 at first, as ``value`` of what a pool's processes are begun with.
-
-    It has no lock: a process that was killed while it held one would stop all others for ever.
-    """
-    return get_context("spawn").Value("q", 0, lock=False)
 
 
 def submitted(pool: ProcessPoolExecutor, function: Callable[..., _Result], *arguments: object) -> Future[_Result]:

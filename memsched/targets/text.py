@@ -11,11 +11,6 @@ import msgspec
 
 from memsched.targets.model import Target
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 __all__ = ["LONGEST_FILE", "parse_toml", "shown_value", "to_toml"]
 
 LONGEST_FILE: Final = 2**20
@@ -31,6 +26,12 @@ def parse_toml(text: str) -> dict[str, Any]:
     Raises:
         ValueError: It is not TOML, or not TOML that a person would write; the message says in one line what is wrong.
     """
+    # Most commands read none, and what only prints help imports as little as it can.
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > _LONGEST_LINE:
             raise ValueError(f"line {number} has {len(line):,} characters, more than {_LONGEST_LINE:,}")

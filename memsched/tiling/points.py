@@ -108,14 +108,6 @@ class TilingPoints:
         end = next((place for place in range(at, len(stairs)) if self.work(stairs[place]) < work), len(stairs))
         stairs[begin:end] = [judged]
 
-    def within(self, budget: int) -> FrontierPoint | None:
-        """Return the permitted point of least work that requires at most ``budget``; None where there is none."""
-        if self._prices is not None:
-            return next((one for one in self.frontier() if one.required <= budget and self.permits(one)), None)
-        reached = [peak for peak in self._peaks() if peak <= budget]
-        point = self._cheapest(reached[-1]) if reached else None
-        return point if point is not None and point.extra_macs <= self._most else None
-
     def _peaks(self) -> list[int]:
         """Return the peaks that are possible at all, ascending."""
         return self._levels
@@ -161,10 +153,6 @@ class TilingPoints:
             points = sorted(found.values(), key=lambda one: (self.work(one), one.required, one.peak))
             self._known = points
         return self._known
-
-    def permits(self, point: FrontierPoint) -> bool:
-        """Whether a point does no more work, and takes no more time, than may be."""
-        return point.extra_macs <= self._most and point.time <= self._most_time
 
     def work(self, judged: GroupCost | FrontierPoint) -> float:
         """Return what is spent: time, where that is known."""

@@ -9,11 +9,10 @@ import sys
 import time
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from memsched.search.workers import shared_number, submitted, worker_pool
+from memsched.search.workers import submitted, worker_pool
 
 WAITS = """
 import os, time
@@ -64,23 +63,21 @@ def test_a_parent_that_is_killed_leaves_no_worker(tmp_path: Path) -> None:
 _LARGE = bytes(range(256)) * 4096
 
 
-def _hold(data: bytes, number: Any) -> None:
+def _hold(data: bytes, number: int) -> None:
     global _held  # noqa: PLW0603
     _held = data, number
 
 
-_held: tuple[bytes, Any] = (b"", None)
+_held: tuple[bytes, int] = (b"", 0)
 
 
 def _sums() -> tuple[int, int]:
-    return sum(_held[0]), _held[1].value
+    return sum(_held[0]), _held[1]
 
 
 def test_what_a_worker_begins_with_is_no_larger_than_its_pipe() -> None:
     """If it is, the parent writes to a worker that was killed at its start for ever."""
-    number = shared_number()
-    number.value = 7
-    pool = worker_pool(1, _hold, (_LARGE, number))
+    pool = worker_pool(1, _hold, (_LARGE, 7))
     assert not [one for one in pool._initargs[1] if isinstance(one, bytes)]
     assert submitted(pool, _sums).result(60) == (sum(_LARGE), 7)
     pool.shutdown()

@@ -203,7 +203,7 @@ class Driver:
             if not self._fits(arm):
                 break
             self._resume(arm)
-        if self.request.run.limits.effort is None and not self.request.stopped():
+        if self.request.run.limits.effort is None or self.request.stopped():
             for arm in [arm for arm in self.arms if arm.waiting]:
                 with self.request.failures.left_out(arm.rewrite.described):
                     self._take(arm)
@@ -333,7 +333,8 @@ class Driver:
             arm.since += begun - before
             arm.waiting = sorted((*arm.waiting, *fresh), key=lambda one: (one.promise, one.work))[:_MOST_STORED]
             # A model is made once the search for it took as long.
-            if arm.waiting and (arm.ended or asks or arm.since >= expected(arm.waiting[0])):
+            asks = asks or arm.ended or self.request.stopped()
+            if arm.waiting and (asks or arm.since >= expected(arm.waiting[0])):
                 self._take(arm)
             arm.placing = max(arm.placing, run.meter.done - begun)
             failed = False

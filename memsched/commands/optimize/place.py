@@ -78,8 +78,6 @@ class Request(FrozenValue, frozen=True):
             each is then weighed in, too; None: memory and multiply-accumulates alone decide.
         free_ops: So many operators more cost neither time nor memory of the process: where all is small, nothing is
             slow.
-        cautious: What rewrites cost is to hold however the model is run.
-        exact: Rewrites may not change the last bits of floats.
         failures: The candidates of the whole run that failed.
     """
 
@@ -92,8 +90,6 @@ class Request(FrozenValue, frozen=True):
     needed: bool = False
     slowdown: float | None = None
     free_ops: int = 150
-    cautious: bool = False
-    exact: bool = False
     failures: Failures = msgspec.field(default_factory=Failures)
 
     def stopped(self) -> bool:
@@ -155,13 +151,6 @@ class Request(FrozenValue, frozen=True):
     def within(self, share: float) -> Request:
         """Return a request that may take this share of what is left of the time, and of the limit of work."""
         return dataclasses.replace(self, run=self.run.within(share))
-
-    def as_much(self, before: Request, share: float) -> Request:
-        """Return a request for as much work as ``before`` could do when it was made, or a share of the time left."""
-        run, effort = self.rest().within(share).run, before.run.limits.effort
-        return dataclasses.replace(
-            self, run=dataclasses.replace(run, limits=dataclasses.replace(run.limits, effort=effort))
-        )
 
     def taking(self, work: float) -> Request:
         """Return a request that may take so much of the work that is left, and of the time as much as this one."""

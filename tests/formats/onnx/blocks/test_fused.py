@@ -157,7 +157,7 @@ def test_layers_share_a_mask_and_other_lengths_are_refused() -> None:
 
 
 def test_a_mask_that_loses_its_column_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "_LEAST", 0.0)
+    monkeypatch.setattr(fused, "LARGEST_FLOAT", 0.0)
     net = _Net()
     model = net.model(net.op("Add", "x", net.attending("x", scale="Div", mask="add")))
     assert _apart(model, _written(model, 1), (31,)) > 1e-3
