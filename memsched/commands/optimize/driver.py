@@ -125,6 +125,10 @@ class Arm:
         work = sum(done for done, _ in self.gains[-2:])
         return sum(gain for _, gain in self.gains[-2:]) / max(work, _FIRST_SLICE)
 
+    def promises(self, least: int) -> bool:
+        """Whether it has proposed what needs less than so many bytes, of which no model was made yet."""
+        return bool(self.waiting) and self.waiting[0].promise < least
+
     def may_follow(self, model: FinalModel) -> bool:
         """Whether its rewrite may be done to what ``model`` is."""
         return _may_follow(self.rewrite, model)
@@ -280,7 +284,8 @@ class Driver:
             return None
         if self._slices % _TURN_OF_THE_LONGEST == _TURN_OF_THE_LONGEST - 1:
             return min(arms, key=lambda arm: arm.last)
-        return max(arms, key=lambda arm: (arm.rate, -arm.work * _DEPTH ** len(arm.base.steps)))
+        least = self._best(None).weight
+        return max(arms, key=lambda arm: (arm.promises(least), arm.rate, -arm.work * _DEPTH ** len(arm.base.steps)))
 
     def _bases(self) -> set[int]:
         """Return the models that rewrites go on from: the best, by what they require."""
