@@ -90,7 +90,7 @@ def test_pieces_cross_operators_with_indices(kind: str) -> None:
         level=2,
         max_slowdown=None,
         time_limit=None,
-        effort=0.15,
+        effort=0.5,
         order_guarantee="session",
         target="litert-builtin" if kind == "GATHER" else None,
     ).report
