@@ -164,7 +164,8 @@ def test_no_process_outlives_this_one(tmp_path: Path) -> None:
         "def told(numbers):\n"
         "    print(*numbers, flush=True)\n"
         "    os.kill(os.getpid(), 9)\n"
-        "distributing.run_plan(distributing.distribute(classifier(), cluster=cluster_of(2), method='even'), on_start=told)\n"
+        "plan = distributing.distribute(classifier(), cluster=cluster_of(2), method='even')\n"
+        "distributing.run_plan(plan, on_start=told)\n"
     )
     search = os.pathsep.join([str(Path(__file__).parents[3]), *sys.path])
     done = subprocess.run(
