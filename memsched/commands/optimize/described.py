@@ -11,7 +11,7 @@ from memsched.commands.optimize.by_turns import with_earlier
 from memsched.commands.optimize.driver import Arm, Driver
 from memsched.commands.optimize.final_model import FinalModel, compared
 from memsched.commands.optimize.permissions import Permissions
-from memsched.commands.optimize.placing import fewer
+from memsched.commands.optimize.placing import fewer, module_macs
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Ways
 from memsched.report.values.rewrites import TilingSection
@@ -66,8 +66,7 @@ def _sections(before: FinalModel, model: FinalModel, given: FinalModel) -> Rewri
     if made is None:
         return before.rewrites
     after = made.ways.describe(before.rewrites, made, model.extra_macs - before.extra_macs)
-    macs = sum(op.macs for op in given.module.graphs[0].ops)
-    after = with_earlier(before.rewrites, after, before.module.graphs[0], macs)
+    after = with_earlier(before.rewrites, after, before.module.graphs[0], module_macs(given.module))
     return _with_bytes(before.rewrites, after, before.placed.required, model.placed.required)
 
 
@@ -79,10 +78,6 @@ def _with_bytes(before: Rewrites, after: Rewrites, given: int, made: int) -> Rew
             section = msgspec.structs.replace(section, given_bytes=given, bytes=made)
             after = dataclasses.replace(after, **{name: section})
     return after
-
-
-_SECTIONS = {"fuse": "chains", "io": "io", "algebra": "algebra", "tile": "tiling", "remat": "remat"}
-"""What a report calls what a rewrite did."""
 
 
 def _in_vain(driver: Driver, chain: list[FinalModel]) -> Iterator[tuple[Arm, Ways]]:

@@ -129,10 +129,6 @@ class Arm:
         """Whether it has proposed what needs less than so many bytes, of which no model was made yet."""
         return bool(self.waiting) and self.waiting[0].promise < least
 
-    def may_follow(self, model: FinalModel) -> bool:
-        """Whether its rewrite may be done to what ``model`` is."""
-        return _may_follow(self.rewrite, model)
-
 
 def _may_follow(rewrite: Rewrite, model: FinalModel) -> bool:
     """Whether a rewrite may be done to what others made."""
@@ -184,7 +180,7 @@ class Driver:
         self._gained, self._cheaply = 0.0, False
         self._patience = _PATIENCE_PER_OP * len(given.module.graphs[0].ops)
         self.ended = False
-        self._open(given, None)
+        self._open(given, None, self.rewrites)
 
     def run(self) -> FinalModel:
         """Search until a limit ends it or nothing is left; return the best model, and the cheapest within a budget."""
@@ -301,7 +297,7 @@ class Driver:
     def _better_base(self, model: FinalModel, arm: Arm) -> bool:
         """Whether an arm's rewrite is better done to another model, which costs no more."""
         base = arm.base
-        if model is base or model.extra_work > base.extra_work or not arm.may_follow(model):
+        if model is base or model.extra_work > base.extra_work or not _may_follow(arm.rewrite, model):
             return False
         if base.before is not None and base.weight > base.before.weight:
             # It is half of a rewrite, and nothing by itself.
@@ -313,19 +309,18 @@ class Driver:
 
     # What it does ------------------------------------------------------------------------------------------------
 
-    def _open(self, model: FinalModel, maker: Arm | None) -> None:
-        for rewrite in self.rewrites:
+    def _open(self, model: FinalModel, maker: Arm | None, rewrites: Sequence[Rewrite]) -> None:
+        for rewrite in rewrites:
             if _may_follow(rewrite, model):
                 start = base_of(model, self._pricing, self.request.opening)
                 self.arms.append(Arm(rewrite, model, start, maker))
 
     def _open_all(self, rewrites: Sequence[Rewrite]) -> None:
         """Try further rewrites of the model as given, and of those that stand for it."""
-        known, self.rewrites = self.rewrites, tuple(rewrites)
         for model in list(self.models):
             if model is self.given or (model.made is not None and model.made.ways.stands and not model.extra_work):
-                self._open(model, None)
-        self.rewrites = (*known, *rewrites)
+                self._open(model, None, rewrites)
+        self.rewrites = (*self.rewrites, *rewrites)
 
     def _resume(self, arm: Arm) -> None:
         """Give an arm its next slice, and make models of what it proposes."""
@@ -360,13 +355,12 @@ class Driver:
         request = self.request
         meter, fresh = request.run.meter, list[Candidate]()
         until = meter.done + work
+        quick = arm.rewrite.is_quick(arm.start)
         if arm.proposals is None:
-            quick = arm.rewrite.is_quick(arm.start)
             stop = request.stopped if quick else lambda: request.stopped() or request.late()
             quiet = dataclasses.replace(request.run, stop=stop)
             arm.proposals = arm.rewrite.candidates(arm.start, quiet)
             arm.ended = not self._step(arm, fresh, first=True)
-        quick = arm.rewrite.is_quick(arm.start)
         while not arm.ended and meter.done < until and not (request.stopped() or (request.late() and not quick)):
             before, known = meter.done, len(fresh)
             arm.ended = not self._step(arm, fresh)
@@ -446,7 +440,7 @@ class Driver:
         if stands or not any(_as_good(one, found) for one in self.models):
             self._made_by[id(found)] = (*self._made_by[id(arm.base)], arm)
             self.models.append(found)
-            self._open(found, None if stands else arm)
+            self._open(found, None if stands else arm, self.rewrites)
         return found
 
     # With a budget -----------------------------------------------------------------------------------------------

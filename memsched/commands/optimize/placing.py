@@ -23,7 +23,7 @@ from memsched.frozen import FrozenValue
 from memsched.planning.rewrite import restated
 from memsched.planning.values import TargetModule
 
-__all__ = ["StoredModel", "UnwritableError", "expected", "fewer", "fewest", "placed", "stored"]
+__all__ = ["StoredModel", "UnwritableError", "expected", "fewer", "fewest", "module_macs", "placed", "stored"]
 
 _WORK_PER_OP: Final = 1.5e-4
 _WORK_PER_BYTE: Final = 1e-8

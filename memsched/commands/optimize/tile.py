@@ -69,10 +69,11 @@ class TileRewrite:
         """Propose layers to compute in loops where the format has any, and in pieces, which may be beside loops."""
         base = base.for_free() if self.free else base
         ways = _TileWays(base, run)
-        loops = LoopWays(base, LoopStart(ways.graph, ()))
         refused = dict((yield Candidate(ways)) or {})
         going: dict[Form, Proposals] = {}
+        loops = None
         if base.dialect.loop is not None and "loops" in self.forms:
+            loops = LoopWays(base, LoopStart(ways.graph, ()))
             going["loops"] = loop_proposals(loops, run)
         if "pieces" in self.forms:
             going["pieces"] = _piece_proposals(ways, run)
@@ -89,7 +90,7 @@ class TileRewrite:
                 fresh = fresh or form == "loops"
             spent[form] += run.meter.done - before
             fresh = fresh or (form == "loops" and one is not None and one.ways is loops and bool(one.way))
-            if fresh and (one is None or not one.way) and "pieces" in self.forms:
+            if loops is not None and fresh and (one is None or not one.way) and "pieces" in self.forms:
                 # What loops bring down need not be in pieces as well.
                 ways.search.take(loops.search.of_use())
                 going["pieces"], told["pieces"], fresh = _piece_proposals(ways, run), False, False
