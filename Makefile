@@ -70,7 +70,7 @@ test-integrations: install  ## Run memsched inside Olive and ExecuTorch (downloa
 
 test-tflm: install  ## Run generated C++ in TensorFlow Lite Micro built from its sources (TFLM=folder of a checkout)
 	$(BIN)/python -m pip install --quiet --editable '.[tflm]'
-	TFLM='$(abspath $(TFLM))' $(BIN)/python -m pytest -rs tests/commands/relay/test_checkout.py
+	TFLM='$(abspath $(TFLM))' $(BIN)/python -m pytest -rs tests/features/relay/test_checkout.py
 
 test-core: install  ## Run the searches' tests without the compiled core: the same results
 	MEMSCHED_CORE=0 $(BIN)/python -m pytest -n auto tests/schedule tests/allocate tests/planning tests/joint tests/remat tests/tiling

@@ -2,7 +2,7 @@
 
 The commands as functions: `optimize`, `analyze`, `verify`, `allocate_buffers`, `compare_reports`. For passes of your
 own: `load` gives a model's graph, `Storage` and `evaluate` say what an order costs, and `reorder` writes one back.
-`memsched.commands.pipeline.pipeline` and `memsched.commands.distribute.distribute` share a model out to several
+`memsched.features.pipeline.pipeline` and `memsched.features.distribute.distribute` share a model out to several
 devices. A function takes its options as one value, such as `Options` for `optimize`, or each as a keyword, and `Hooks`
 for what it tells and asks while it runs.
 
@@ -15,7 +15,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from memsched.errors import BudgetError, MemschedError
+from memsched.base.errors import BudgetError, MemschedError
 
 if TYPE_CHECKING:
     from memsched.commands.allocate import AllocateResult, allocate_buffers
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from memsched.formats.module import Module
     from memsched.graph.liveness import Profile, Storage
     from memsched.graph.model import Allocation, Graph, Op, Schedule, Tensor
-    from memsched.planning.write import evaluate, reorder
+    from memsched.plan.write import evaluate, reorder
 
 __version__ = "0.1.0"
 
@@ -82,7 +82,7 @@ _HOMES = {
     "memsched.commands.options": ("AllocateOptions", "AnalyzeOptions", "Options", "VerifyOptions"),
     "memsched.commands.results": ("AnalyzeResult", "OptimizeResult", "OutputsDifferError", "Report"),
     "memsched.commands.verify": ("ModelComparison",),
-    "memsched.planning.write": ("evaluate", "reorder"),
+    "memsched.plan.write": ("evaluate", "reorder"),
 }
 """Module to what is taken from it."""
 

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memsched.distribute.space import constant_bytes
-from memsched.errors import MemschedError
+from memsched.base.errors import MemschedError
+from memsched.base.units import parse_size
+from memsched.features.distribute.space import constant_bytes
 from memsched.formats.onnx.reader import read
 from memsched.targets.cluster import LinearTime, parse_cluster
-from memsched.units import parse_size
 from scripts.networks.builder import Builder, Value
 
 if TYPE_CHECKING:

@@ -35,10 +35,10 @@ _HEAD = "# The lower bounds of pyproject.toml as versions, by `python -m scripts
 
 _SMOKE = (
     "tests/search/test_cpsat.py",
-    "tests/fusion/test_conditions.py",
-    "tests/schedule/test_exact.py",
-    "tests/allocate/test_exact.py::test_each_solver_agrees_at_each_capacity",
-    "tests/joint/test_cpsat.py",
+    "tests/solve/fusion/test_conditions.py",
+    "tests/solve/schedule/test_exact.py",
+    "tests/solve/allocate/test_exact.py::test_each_solver_agrees_at_each_capacity",
+    "tests/solve/joint/test_cpsat.py",
     "tests/formats/onnx/test_reader.py",
     "tests/formats/onnx/test_shapes.py",
     "tests/formats/onnx/test_writer.py",
@@ -47,7 +47,7 @@ _SMOKE = (
     "tests/formats/tflite/test_writer.py",
     "tests/runtimes/test_compare.py",
     "tests/runtimes/litert/test_probe.py",
-    "tests/distribute/test_search.py::test_genetic_search_is_never_worse_than_its_seeds_and_repeats",
+    "tests/features/distribute/test_search.py::test_genetic_search_is_never_worse_than_its_seeds_and_repeats",
     "tests/commands/optimize/test_optimize.py",
     "tests/cli/test_optimize.py",
     "tests/cli/test_pipeline.py",

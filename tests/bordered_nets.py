@@ -10,7 +10,7 @@ import ai_edge_litert.schema_py_generated as schema
 import numpy as np
 
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options, pack, unpack
-from tests.tiling.looped_nets import looped_net
+from tests.rewrites.tile.looped_nets import looped_net
 
 __all__ = ["Kind", "bordered", "bordered_net", "two_inputs"]
 

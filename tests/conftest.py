@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from memsched.base.errors import MemschedError
 from memsched.cli import main as command_line
 from memsched.commands.optimize import opening
-from memsched.errors import MemschedError
 from memsched.runtimes.interpreter import InterpreterComparison
 from memsched.runtimes.onnxruntime import session_memory
 from memsched.runtimes.race import RaceRule

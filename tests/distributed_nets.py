@@ -11,8 +11,8 @@ import numpy as np
 import onnxruntime
 from onnx import helper, numpy_helper
 
-from memsched.distribute.plan import Blocks, plan_in
-from memsched.distribute.space import Space
+from memsched.features.distribute.plan import Blocks, plan_in
+from memsched.features.distribute.space import Space
 from memsched.graph.distribution import Axis, Distribution, Share
 from memsched.graph.model import Graph
 from memsched.runtimes.devices.program import ArrayAssembly, DeviceProgram, Send

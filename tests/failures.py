@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from memsched.errors import MemschedError
+from memsched.base.errors import MemschedError
 
 __all__ = ["check_failure", "fails"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from memsched.errors import MemschedError
+from memsched.base.errors import MemschedError
 from tests.failures import check_failure
 
 __all__ = ["Outcome", "Run", "refused"]

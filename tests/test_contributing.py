@@ -18,7 +18,7 @@ SOLVER, OPERATOR, OPTION = range(3)
 
 def test_there_is_an_example_of_a_solver_of_an_operator_and_of_an_option() -> None:
     assert len(DIFFS) == 3
-    assert "+++ b/memsched/schedule/" in DIFFS[SOLVER]
+    assert "+++ b/memsched/solve/schedule/" in DIFFS[SOLVER]
     assert "+++ b/memsched/ops/" in DIFFS[OPERATOR]
 
 

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from memsched import errors
+from memsched.base import errors
 
 EXIT_CODES = {
     "BudgetError": 3,

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.graph.model import InPlace, Op, Placement, Tensor
 
 VALUES = (

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memsched
-from memsched.commands.distribute.distribute import distribute, run_plan
-from memsched.commands.pipeline.pipeline import pipeline
+from memsched.features.distribute.distribute import distribute, run_plan
+from memsched.features.pipeline.pipeline import pipeline
 from memsched.graph import dag
 from tests import small_models
 from tests.failures import fails

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from memsched.suggestions import closest, did_you_mean
+from memsched.base.suggestions import closest, did_you_mean
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memsched.templates import fill
+from memsched.base.templates import fill
 
 TEXT = "// @name@, again @name@ of @count@\n@lines@\n  @lines@;\nend\n"
 
@@ -15,7 +15,7 @@ TEXT = "// @name@, again @name@ of @count@\n@lines@\n  @lines@;\nend\n"
 def _package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "templates").mkdir()
     (tmp_path / "templates" / "one.h").write_text(TEXT)
-    monkeypatch.setattr("memsched.templates.resources.files", lambda _: tmp_path)
+    monkeypatch.setattr("memsched.base.templates.resources.files", lambda _: tmp_path)
 
 
 @pytest.mark.quick

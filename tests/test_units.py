@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memsched.units import format_size, parse_size
+from memsched.base.units import format_size, parse_size
 from tests.failures import fails
 
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from memsched.errors import InternalError
+from memsched.base.errors import InternalError
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.ops.table import families

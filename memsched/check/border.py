@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from memsched.errors import InternalError
+from memsched.base.errors import InternalError
 from memsched.graph.border import Border, BorderStep, BorderTensor, Interface
 from memsched.graph.model import Graph, Op
 from memsched.ops.table import families

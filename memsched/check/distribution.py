@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from memsched.errors import InternalError
+from memsched.base.errors import InternalError
 from memsched.graph.distribution import Computation, Distribution, Share, Transfer
 from memsched.graph.model import Graph, Region
 

@@ -10,7 +10,7 @@ import heapq
 import itertools
 from collections.abc import Sequence
 
-from memsched.errors import InternalError
+from memsched.base.errors import InternalError
 from memsched.graph.packing import Block, BlockPart, Packing
 
 __all__ = ["check_packing"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import chain
 
+from memsched.base.errors import InternalError
 from memsched.check.schedule import check_allocation
-from memsched.errors import InternalError
 from memsched.graph.model import Allocation, Graph, Placement, Schedule
 from memsched.targets.pool_plan import PoolPlan
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from memsched.errors import InternalError
+from memsched.base.errors import InternalError
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.loop import Loop
 from memsched.graph.model import Graph, Op, Tensor

@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from memsched.errors import InternalError
-from memsched.frozen import FrozenValue
+from memsched.base.errors import InternalError
+from memsched.base.frozen import FrozenValue
 from memsched.graph.model import Allocation, Graph, InPlace, Op, Placement, Schedule, Tensor
 
 __all__ = ["CheckedSchedule", "check_allocation", "check_reordering", "check_schedule"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memsched.errors import InternalError
+from memsched.base.errors import InternalError
 from memsched.graph.stages import Constraints, Network, StageFigures, StageSchedule
 
 __all__ = ["check_rows", "check_stages"]

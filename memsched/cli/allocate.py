@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from memsched.base.errors import OutputError, UsageError
+from memsched.base.frozen import FrozenValue
 from memsched.cli.display import Display, search_end
 from memsched.cli.exit_code import ExitCode
 from memsched.cli.options import check_limits, options_of, output_options, taken, unnamed_output
 from memsched.commands.options import AllocateOptions
-from memsched.errors import OutputError, UsageError
-from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from memsched.commands.allocate import AllocateResult

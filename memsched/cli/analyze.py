@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from memsched.base.errors import UsageError
 from memsched.cli.display import Display, search_end
 from memsched.cli.exit_code import ExitCode
 from memsched.cli.options import check_frontier, header_option, html_option, options_of, output_options, taken
 from memsched.commands.options import AnalyzeOptions
-from memsched.errors import UsageError
 
 if TYPE_CHECKING:
     from memsched.commands.results import AnalyzeResult

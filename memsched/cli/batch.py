@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from memsched.base.errors import UsageError
+from memsched.base.frozen import FrozenValue
 from memsched.cli.display import Display
 from memsched.cli.options import (
     check_extra_work,
@@ -19,8 +21,6 @@ from memsched.cli.options import (
     taken,
 )
 from memsched.commands.options import BatchOptions
-from memsched.errors import UsageError
-from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from memsched.commands.batch.inputs import BatchModel

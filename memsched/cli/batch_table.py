@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from memsched.base.units import format_size
 from memsched.cli.terminal import start_live
 from memsched.report.text import print_line, shortened
-from memsched.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -33,9 +33,9 @@ def command(**options: Any) -> int:
     processes without options, on a prompt and on further tokens, and their outputs and caches are compared.
     """
     from memsched.cli.terminal import write_standard_output
-    from memsched.commands.decoder.decoder import decode_in_place
-    from memsched.commands.decoder.report import decoder_report, save_decoder
     from memsched.commands.results import check_outputs
+    from memsched.features.decoder.decoder import decode_in_place
+    from memsched.features.decoder.report import decoder_report, save_decoder
     from memsched.report.decoder import print_decoder
 
     source = Path(options["model"])

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from memsched.base.errors import UsageError
 from memsched.cli.display import Display
 from memsched.cli.exit_code import ExitCode
 from memsched.cli.options import options_of, output_options, taken
 from memsched.commands.options import DiffOptions
-from memsched.errors import UsageError
 
 if TYPE_CHECKING:
     from memsched.commands.results import Report

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from rich.console import Console

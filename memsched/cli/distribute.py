@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from memsched.base.errors import UsageError
 from memsched.cli.display import Display, search_end
 from memsched.cli.exit_code import ExitCode
 from memsched.cli.options import check_limits, options_of, output_options, taken, unnamed_output
 from memsched.commands.options import DistributeOptions
-from memsched.errors import UsageError
 
 if TYPE_CHECKING:
     from memsched.commands.results import Report
@@ -69,8 +69,8 @@ def command(**options: Any) -> int:
     Exit code 3: no plan fits the devices' memories; the message says how much would do.
     """
     from memsched.commands.calls import Hooks
-    from memsched.commands.distribute.distribute import calibrated_text, distribute, run_plan
-    from memsched.commands.distribute.report import check_folder, save_distributed
+    from memsched.features.distribute.distribute import calibrated_text, distribute, run_plan
+    from memsched.features.distribute.report import check_folder, save_distributed
     from memsched.formats.staging import check_writable, staged_files
 
     check_limits(click.get_current_context())

@@ -30,8 +30,8 @@ def command(**options: Any) -> int:
     """
     from memsched.cli.terminal import write_standard_output
     from memsched.commands.calls import Hooks
-    from memsched.commands.doctor import diagnose
-    from memsched.commands.doctor_outputs import check_doctor_outputs, save_doctor
+    from memsched.features.doctor.doctor import diagnose
+    from memsched.features.doctor.outputs import check_doctor_outputs, save_doctor
     from memsched.report.doctor import print_doctor
 
     check_limits(click.get_current_context())

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memsched.base.errors import UsageError
 from memsched.cli.display import Display
 from memsched.cli.options import unnamed_output
-from memsched.errors import UsageError
 
 if TYPE_CHECKING:
     from memsched.commands.options import Options

@@ -1,4 +1,4 @@
-"""What commands return where no error was raised; an error's own code is in `memsched.errors`."""
+"""What commands return where no error was raised; an error's own code is in `memsched.base.errors`."""
 
 from __future__ import annotations
 

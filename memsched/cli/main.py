@@ -19,13 +19,13 @@ from typing import Final
 import click
 
 from memsched import __version__
+from memsched.base.errors import MemschedError, UnknownShapeError, UsageError
+from memsched.base.suggestions import did_you_mean
 from memsched.cli.completion import add_completion, completion_option
 from memsched.cli.examples import closing
 from memsched.cli.exit_code import ExitCode
 from memsched.cli.state import State
-from memsched.errors import MemschedError, UnknownShapeError, UsageError
 from memsched.report.text import error_line
-from memsched.suggestions import did_you_mean
 
 __all__ = ["main"]
 

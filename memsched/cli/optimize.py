@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from memsched.base.errors import UsageError
+from memsched.base.frozen import FrozenValue
 from memsched.cli.display import Display, search_end
 from memsched.cli.exit_code import ExitCode
 from memsched.cli.groups import GroupedCommand
@@ -25,8 +27,6 @@ from memsched.cli.options import (
 )
 from memsched.commands.options import Options
 from memsched.commands.without_effect import refuse_for_c
-from memsched.errors import UsageError
-from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from memsched.commands.results import OptimizeResult

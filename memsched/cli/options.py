@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import click
 from click.core import ParameterSource
 
+from memsched.base.errors import UsageError
+from memsched.base.suggestions import did_you_mean
+from memsched.base.units import parse_budget, parse_size
 from memsched.cli.state import State
 from memsched.commands.declared import ALLOW_KINDS, flag_of, has_range, shown
 from memsched.commands.levels import LEVELS, spelled_out
 from memsched.commands.without_effect import refuse_for_range
-from memsched.errors import UsageError
-from memsched.suggestions import did_you_mean
-from memsched.units import parse_budget, parse_size
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

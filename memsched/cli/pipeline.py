@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from memsched.base.frozen import FrozenValue
 from memsched.cli.display import Display, search_end
 from memsched.cli.exit_code import ExitCode
 from memsched.cli.options import check_extra_work, check_home, check_limits, options_of, output_options, taken
 from memsched.commands.options import PipelineOptions
-from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
-    from memsched.commands.pipeline.report import FileNames
+    from memsched.features.pipeline.report import FileNames
     from memsched.formats.format import Format
 
 __all__ = ["command"]
@@ -63,8 +63,8 @@ def command(**options: Any) -> int:
     """
     from memsched.cli.terminal import write_standard_output
     from memsched.commands.calls import Hooks
-    from memsched.commands.pipeline.pipeline import pipeline
-    from memsched.commands.pipeline.report import report_of, save_pipeline
+    from memsched.features.pipeline.pipeline import pipeline
+    from memsched.features.pipeline.report import report_of, save_pipeline
     from memsched.formats.known import format_of
     from memsched.report.pipeline import print_pipeline
 
@@ -114,7 +114,7 @@ def _names(files: _PipelineFiles, held: Format | None) -> FileNames:
     Args:
         held: The model's format; None where it is not known yet.
     """
-    from memsched.commands.pipeline.report import file_names
+    from memsched.features.pipeline.report import file_names
     from memsched.formats.staging import check_new_files
 
     source, folder = files.model, files.output

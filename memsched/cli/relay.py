@@ -12,7 +12,7 @@ from memsched.cli.options import check_extra_work, check_home, check_limits, opt
 from memsched.commands.options import RelayOptions
 
 if TYPE_CHECKING:
-    from memsched.commands.relay.report import RelayNames
+    from memsched.features.relay.report import RelayNames
 
 __all__ = ["command"]
 
@@ -40,8 +40,8 @@ def command(**options: Any) -> int:
     """
     from memsched.cli.terminal import write_standard_output
     from memsched.commands.calls import Hooks
-    from memsched.commands.relay.relay import relay
-    from memsched.commands.relay.report import relay_report, save_relay
+    from memsched.features.relay.relay import relay
+    from memsched.features.relay.report import relay_report, save_relay
     from memsched.report.relay import print_relay
 
     context = click.get_current_context()
@@ -76,7 +76,7 @@ def command(**options: Any) -> int:
 
 def _names(source: str, folder: str | None, report: str | None) -> RelayNames:
     """Decide where the results go, and refuse early what cannot work."""
-    from memsched.commands.relay.report import relay_names
+    from memsched.features.relay.report import relay_names
     from memsched.formats.staging import check_new_files
 
     check_home(source, folder, "stages")

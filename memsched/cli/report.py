@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from memsched.base.errors import OutputError, ReportError, UsageError
 from memsched.cli.options import unnamed_output
-from memsched.errors import OutputError, ReportError, UsageError
 
 __all__ = ["command"]
 
@@ -48,8 +48,8 @@ def command(**options: Any) -> int:
         files.add(output, page)
         files.commit()
     if not options["quiet"]:
+        from memsched.base.units import format_size
         from memsched.report.text import printable
-        from memsched.units import format_size
 
         click.echo(f"page: {printable(output)} ({format_size(len(page))})")
     return 0

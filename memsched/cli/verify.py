@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from memsched.base.errors import ModelError
 from memsched.cli.display import Display
 from memsched.cli.exit_code import ExitCode
 from memsched.cli.options import options_of, output_options, taken
 from memsched.commands.options import VerifyOptions
-from memsched.errors import ModelError
 
 if TYPE_CHECKING:
     from rich.console import Console

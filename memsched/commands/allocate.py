@@ -9,20 +9,20 @@ import time
 from collections.abc import Sequence
 
 from memsched import __version__
-from memsched.allocate.portfolio import pack
-from memsched.arguments import checked
+from memsched.base.arguments import checked
+from memsched.base.errors import BudgetError, OutputError, UsageError
+from memsched.base.frozen import FrozenValue
+from memsched.base.units import LARGEST, parse_size
 from memsched.check.packing import check_packing
 from memsched.commands.calls import NO_HOOKS, Hooks, command, limits_of
 from memsched.commands.options import AllocateOptions
 from memsched.commands.results import Report
-from memsched.errors import BudgetError, OutputError, UsageError
 from memsched.formats.buffers_csv import BufferTable, parse_table, read_bytes, write_table
 from memsched.formats.staging import STANDARD_STREAM, same_file, staged_files
-from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block, Packing
 from memsched.report.values.allocate import AddressesSection, AddressRow, AllocateReport, BuffersSection, PackingSection
 from memsched.search.run import Run
-from memsched.units import LARGEST, parse_size
+from memsched.solve.allocate.portfolio import pack
 
 __all__ = ["AllocateResult", "allocate_buffers", "max_live", "save_allocation"]
 

@@ -10,11 +10,11 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
-from memsched.arguments import check_fields, checked
+from memsched.base.arguments import check_fields, checked
+from memsched.base.suggestions import did_you_mean
 from memsched.commands.declared import REQUIRED, CommandOptions, TimeLimit, default_of, shown
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
-from memsched.suggestions import did_you_mean
 
 __all__ = ["NO_HOOKS", "Command", "ComparisonCommand", "Hooks", "command", "comparison", "limits_of", "seconds_of"]
 

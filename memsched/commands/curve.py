@@ -11,22 +11,22 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from memsched.base.errors import UsageError
+from memsched.base.frozen import FrozenValue
+from memsched.base.units import Percentage
 from memsched.commands.optimize.place import prepare, required_as_given
 from memsched.commands.range_sizes import distinct, sizes_at
-from memsched.errors import UsageError
 from memsched.formats.blocks import OpenModel, Range
 from memsched.formats.capabilities import DynamicDimensions
 from memsched.formats.files import load_module
 from memsched.formats.known import capability, format_in
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
-from memsched.frozen import FrozenValue
 from memsched.report.values.blocks import CurveRow, CurveSection, GrowthRow
 from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.ranged import RangedRunner
 from memsched.runtimes.runtime import AS_TOLD, Opening, Requirement
 from memsched.targets.model import Target
-from memsched.units import Percentage
 
 __all__ = ["Curve", "find_curve"]
 

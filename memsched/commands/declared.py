@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from memsched.arguments import check_fields
+from memsched.base.arguments import check_fields
+from memsched.base.errors import UsageError
+from memsched.base.frozen import FrozenValue
+from memsched.base.suggestions import did_you_mean
 from memsched.commands.levels import ALL, ALLOWED, BY_CALLERS, BY_NAME, SEARCH, spelled_out
-from memsched.errors import UsageError
-from memsched.frozen import FrozenValue
-from memsched.suggestions import did_you_mean
 
 __all__ = [
     "ALLOW_KINDS",

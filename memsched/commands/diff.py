@@ -15,13 +15,14 @@ from pathlib import PurePath
 from typing import Any
 
 from memsched import __version__
-from memsched.arguments import checked
+from memsched.base.arguments import checked
+from memsched.base.errors import ModelError, UsageError
+from memsched.base.frozen import FrozenValue
+from memsched.base.typed import UnfitError, converted
 from memsched.commands.batch.inputs import EXTENSIONS
 from memsched.commands.results import Report
-from memsched.errors import ModelError, UsageError
 from memsched.formats.reading import read_text
 from memsched.formats.staging import STANDARD_STREAM, describe
-from memsched.frozen import FrozenValue
 from memsched.report.reading import worded
 from memsched.report.values.compared import Comparable, ComparedBatch, ComparedModel, ComparedReport, ComparedTensor
 from memsched.report.values.diff import (
@@ -33,7 +34,6 @@ from memsched.report.values.diff import (
     ModelDiff,
     PeakTensorRow,
 )
-from memsched.typed import UnfitError, converted
 
 __all__ = ["compare_reports", "load_pair", "load_report"]
 

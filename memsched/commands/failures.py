@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final
 
-from memsched.errors import (
+from memsched.base.errors import (
     MemschedError,
     ModelError,
     OutputError,
@@ -20,7 +20,7 @@ from memsched.errors import (
     UsageError,
     VerificationError,
 )
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.runtimes.child import ChildEndedError
 from memsched.runtimes.values import short_reason
 

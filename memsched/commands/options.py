@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from memsched.commands.declared import AUTO, REQUIRED, CommandOptions, has_range, option, said
 from memsched.commands.levels import ALLOWED, BY_DEFAULT, LEVELS, LONG_SEARCH, SEARCH
-from memsched.schedule.solvers import SOLVERS
+from memsched.solve.schedule.solvers import SOLVERS
 from memsched.targets.cluster import Cluster
 
 __all__ = [
@@ -271,7 +271,7 @@ class AnalyzeOptions(_ModelOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineOptions(CommandOptions):
-    """The options of `memsched.commands.pipeline.pipeline.pipeline`."""
+    """The options of `memsched.features.pipeline.pipeline.pipeline`."""
 
     stages: int = option(REQUIRED, "Accelerators in the row.", "number", metavar="N", least=1, most=1_000)
     scheduler: Literal["exact", "respect", "heuristic"] = option(
@@ -314,7 +314,7 @@ class PipelineOptions(CommandOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayOptions(CommandOptions):
-    """The options of `memsched.commands.relay.relay.relay`."""
+    """The options of `memsched.features.relay.relay.relay`."""
 
     target: str | None = said(
         _ModelOptions, "target", "Memory rules of a runtime that is given one block of memory.", default="tflm"
@@ -349,7 +349,7 @@ class RelayOptions(CommandOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderOptions(CommandOptions):
-    """The options of `memsched.commands.decoder.decoder.decode_in_place`."""
+    """The options of `memsched.features.decoder.decoder.decode_in_place`."""
 
     tokens: int = option(
         1024, "Length of a text, that of its prompt included: of the buffers.", "number", metavar="N", least=16
@@ -372,7 +372,7 @@ class DecoderOptions(CommandOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistributeOptions(CommandOptions):
-    """The options of `memsched.commands.distribute.distribute.distribute`."""
+    """The options of `memsched.features.distribute.distribute.distribute`."""
 
     cluster: str | os.PathLike[str] | Cluster = option(  # noqa: RUF009 - it returns a field
         REQUIRED, "The devices and the network that connects them.", metavar="NAME|FILE.toml"
@@ -456,7 +456,7 @@ class DiffOptions(CommandOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorOptions(CommandOptions):
-    """The options of `memsched.commands.doctor.diagnose`."""
+    """The options of `memsched.features.doctor.doctor.diagnose`."""
 
     input_shapes: Mapping[str, Sequence[int]] = said(Options, "input_shapes")
     dims: Mapping[str, int] = said(Options, "dims")

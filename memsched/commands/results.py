@@ -14,13 +14,13 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from memsched.arguments import checked
-from memsched.errors import BudgetError, OutputError, UsageError, VerificationError
+from memsched.base.arguments import checked
+from memsched.base.errors import BudgetError, OutputError, UsageError, VerificationError
+from memsched.base.frozen import FrozenValue
 from memsched.formats.capabilities import WeightFiles
 from memsched.formats.known import FORMATS, capability
 from memsched.formats.module import Module
 from memsched.formats.staging import STANDARD_STREAM, check_writable, is_regular, same_file, staged_files
-from memsched.frozen import FrozenValue
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.report.c_array import model_array
 from memsched.report.dump import dump_report, report_pieces

@@ -11,10 +11,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from memsched.errors import ModelError, UsageError
+from memsched.base.errors import ModelError, UsageError
+from memsched.base.frozen import FrozenValue
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
-from memsched.frozen import FrozenValue
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.measure import Measured, Raced
 from memsched.runtimes.sessions import DEFAULT, SessionMaker, SessionPoint

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from memsched.base.errors import MemschedError, RuntimeUnavailableError, UsageError
+from memsched.base.frozen import FrozenValue
 from memsched.commands.options import VerifyOptions
-from memsched.errors import MemschedError, RuntimeUnavailableError, UsageError
 from memsched.formats.capabilities import BorderRewrites
 from memsched.formats.files import load_module, read_source
 from memsched.formats.known import capability, format_in, format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
-from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.report.border import border_notes
 from memsched.runtimes.known import runner_named, runners_for

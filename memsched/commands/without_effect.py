@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from memsched.errors import UsageError
+from memsched.base.errors import UsageError
 
 __all__ = ["refuse_for_c", "refuse_for_range", "refuse_for_session"]
 

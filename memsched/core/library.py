@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from memsched.errors import UsageError
+from memsched.base.errors import UsageError
 
 __all__ = ["MOST_BYTES", "StopCallback", "library"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.module import LoadOptions
-from memsched.frozen import FrozenValue
 
 __all__ = ["BlockPoint", "BlockRow", "OpenModel", "Range"]
 

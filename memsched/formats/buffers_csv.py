@@ -19,11 +19,11 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 
-from memsched.errors import MemschedError, UsageError
+from memsched.base.errors import MemschedError, UsageError
+from memsched.base.frozen import FrozenValue
+from memsched.base.units import LARGEST
 from memsched.formats.reading import read_text
-from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block, BlockPart
-from memsched.units import LARGEST
 
 __all__ = ["BufferTable", "BuffersError", "parse_table", "read_bytes", "write_table"]
 

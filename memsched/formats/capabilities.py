@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from memsched.errors import UsageError
+from memsched.base.errors import UsageError
+from memsched.base.frozen import FrozenValue
 from memsched.formats.blocks import OpenModel, Range
 from memsched.formats.decoders import Decoder
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.segment import Segment, SegmentModel
-from memsched.frozen import FrozenValue
 from memsched.graph.border import Borders
 from memsched.graph.chain import Chain
 from memsched.graph.kernel import KernelRefusal, LayerKernel

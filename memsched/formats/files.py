@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from memsched.errors import ModelError, UsageError
+from memsched.base.errors import ModelError, UsageError
 from memsched.formats.known import FORMATS, format_in
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.reading import read_judged

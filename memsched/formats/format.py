@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.capabilities import Capability
 from memsched.formats.module import FormatName, LoadOptions, Module
-from memsched.frozen import FrozenValue
 from memsched.graph.border import Interface
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph

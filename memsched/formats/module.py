@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.graph.model import Graph
 
 __all__ = ["Body", "FormatName", "LoadOptions", "Module", "ObservedSizes", "OrderGuarantee"]

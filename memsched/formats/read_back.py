@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from memsched.base.errors import InternalError, MemschedError
 from memsched.check.schedule import check_reordering
-from memsched.errors import InternalError, MemschedError
 from memsched.formats.files import load_module
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from memsched.errors import InternalError
+from memsched.base.errors import InternalError
+from memsched.base.frozen import FrozenValue
 from memsched.formats.module import Module
-from memsched.frozen import FrozenValue
 
 __all__ = ["Segment", "SegmentModel", "check_fit"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from memsched.errors import InternalError
+from memsched.base.errors import InternalError
 from memsched.formats.capabilities import Stages
 from memsched.formats.known import capability
 from memsched.formats.module import Module

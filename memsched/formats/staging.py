@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from memsched.errors import OutputError
+from memsched.base.errors import OutputError
 
 __all__ = [
     "STANDARD_STREAM",

@@ -7,7 +7,7 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from memsched.errors import UsageError
+from memsched.base.errors import UsageError
 from memsched.formats.module import LoadOptions
 
 __all__ = ["as_length", "stated"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.known import format_of
 from memsched.formats.module import Module
-from memsched.frozen import FrozenValue
 
 __all__ = ["Weights", "weights"]
 

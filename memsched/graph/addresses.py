@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memsched.errors import GraphError
+from memsched.base.errors import GraphError
 from memsched.graph.model import Allocation, Graph, Op
 
 __all__ = ["addresses", "own_range", "view_distances"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 
 __all__ = ["Chain"]
 

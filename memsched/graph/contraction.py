@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from memsched.errors import GraphError
+from memsched.base.errors import GraphError
 from memsched.graph.dag import successors_of, topological_order
 from memsched.graph.liveness import Storage, simulate
 

@@ -7,7 +7,7 @@ import heapq
 import itertools
 from collections.abc import Sequence
 
-from memsched.errors import GraphError
+from memsched.base.errors import GraphError
 from memsched.graph.model import Graph
 
 __all__ = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.graph.model import AttributeValue, Op
 
 __all__ = ["CONSTANT_SHAPE", "AddWords", "Attributes", "Dialect", "LoopWords", "Pads", "SteppedWords"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.graph.model import Region
 
 __all__ = ["Axis", "Computation", "Distribution", "Share", "Step", "Transfer"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 
 __all__ = ["Identity", "IdentityKind"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 
 if TYPE_CHECKING:
     import numpy as np

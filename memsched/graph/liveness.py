@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from memsched.arguments import checked
-from memsched.frozen import FrozenValue
+from memsched.base.arguments import checked
+from memsched.base.frozen import FrozenValue
 from memsched.graph import dag
 from memsched.graph.model import Graph, InPlace, Op
 from memsched.graph.uses import MANY_OPS, Uses, neighbours_of, rows_of, steps_of, sums, uses_of

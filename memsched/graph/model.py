@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.graph.effects import PURE, Effects
 from memsched.graph.loop import Loop
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 
 __all__ = ["Block", "BlockPart", "PackStatus", "Packing", "height_of"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.graph.model import Status
 
 __all__ = ["Constraints", "Layer", "LayerValue", "Network", "Skips", "StageFigures", "StageSchedule", "figures"]

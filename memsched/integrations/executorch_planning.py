@@ -15,12 +15,12 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from memsched.allocate.portfolio import pack
 from memsched.check.packing import check_packing
 from memsched.graph.packing import Block, BlockPart
 from memsched.integrations.missing import missing_tool
 from memsched.search.limits import Limits
 from memsched.search.run import Run
+from memsched.solve.allocate.portfolio import pack
 
 try:
     from executorch.exir.memory_planning import (

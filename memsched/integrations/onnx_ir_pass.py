@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memsched.errors import MemschedError
+from memsched.base.errors import MemschedError
 from memsched.integrations.missing import missing_tool
 
 try:

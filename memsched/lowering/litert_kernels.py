@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.graph.model import Graph, Op, Tensor
 
 __all__ = ["OwnMemory", "has_own_memory", "is_lasting", "lasting_bytes", "lasting_sizes", "own_memory", "with_lasting"]

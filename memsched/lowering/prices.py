@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op
 from memsched.ops.table import families

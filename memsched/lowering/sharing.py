@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TypeVar
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.graph.dag import producers
 from memsched.graph.model import Graph, Op
 from memsched.lowering.slices import first_row, rows_before

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.graph.model import Region
 
 __all__ = ["Cover", "PartConcat", "PartSlice", "cover", "hull", "leaves"]

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from types import MappingProxyType
 
-from memsched.errors import InternalError
-from memsched.frozen import FrozenValue
+from memsched.base.errors import InternalError
+from memsched.base.frozen import FrozenValue
 from memsched.graph.model import AttributeValue, Graph, Op, Region
 from memsched.ops.geometry import describe, described
 from memsched.ops.rules import (

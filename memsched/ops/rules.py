@@ -12,7 +12,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final, Literal
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import AttributeValue, Graph
 

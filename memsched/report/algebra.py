@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from memsched.base.units import counted
 from memsched.graph.identity import Identity
 from memsched.report.text import shortened
 from memsched.report.values.rewrites import AlgebraSection, IdentityRow
-from memsched.units import counted
 
 __all__ = ["WORDS", "algebra_lines", "algebra_section"]
 

@@ -11,7 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 from memsched import __version__
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
+from memsched.base.units import counted, format_size
 from memsched.report.dump import json_text
 from memsched.report.outputs import compared
 from memsched.report.requirement import needed_memory
@@ -27,7 +28,6 @@ from memsched.report.values.batch import (
     SavedModel,
 )
 from memsched.report.values.optimize import OptimizeReport, OutputSection
-from memsched.units import counted, format_size
 
 __all__ = ["Row", "Status", "dump_csv", "dump_html", "dump_summary", "figures", "summary"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memsched.base.units import counted, format_size
 from memsched.report.values.blocks import (
     BlocksSection,
     CurveRow,
@@ -13,7 +14,6 @@ from memsched.report.values.blocks import (
     RangeRow,
     SizeRow,
 )
-from memsched.units import counted, format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from memsched.base.units import counted
 from memsched.graph.border import Border, Borders, BorderStep, BorderTensor, Interface
 from memsched.report.text import shortened
 from memsched.report.values.border import BorderRow, BorderSection, EndRow, InterfaceSection, KeptEndRow
-from memsched.units import counted
 
 __all__ = ["border_lines", "border_notes", "border_section", "end_text", "float_text", "interface_section"]
 

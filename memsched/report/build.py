@@ -9,9 +9,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from memsched.base.frozen import FrozenValue
 from memsched.check.schedule import CheckedSchedule
-from memsched.frozen import FrozenValue
-from memsched.fusion.iterate import FusedGraph
 from memsched.graph.addresses import addresses
 from memsched.graph.dag import producers
 from memsched.graph.model import Allocation, Graph, Schedule
@@ -50,6 +49,7 @@ from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, Re
 from memsched.report.values.sessions import ExecutedSection, HeldBackSection, SessionRow
 from memsched.report.values.shared import FailureRow, ModelSection, VerificationSection
 from memsched.search.progress import PassRecord
+from memsched.solve.fusion.iterate import FusedGraph
 from memsched.targets.pool_plan import PoolPlan
 
 __all__ = ["LIVE_NAMES_LIMIT", "SCHEMA_VERSION", "Facts", "build_report"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from memsched.base.templates import fill
 from memsched.report.header import comment_text, model_name
 from memsched.report.values.optimize import OptimizeReport
-from memsched.templates import fill
 
 __all__ = ["MODEL_ALIGNMENT", "byte_lines", "model_array"]
 

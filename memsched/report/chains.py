@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from memsched.base.units import counted
 from memsched.graph.chain import Chain
 from memsched.report.values.rewrites import ChainRow, ChainSection
-from memsched.units import counted
 
 __all__ = ["chain_lines", "chain_section"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
+from memsched.base.units import format_size
 from memsched.report.values.optimize import OptimizeReport
-from memsched.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

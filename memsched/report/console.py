@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from memsched.base.units import counted, format_size
 from memsched.report.algebra import algebra_lines
 from memsched.report.blocks import best_saving, block_lines, curve_answer
 from memsched.report.border import border_lines
@@ -37,7 +38,6 @@ from memsched.report.values.optimize import BudgetSection, FileOrderSection, Opt
 from memsched.report.values.rewrites import OnChipSection
 from memsched.report.values.shared import FiguresSection, VerificationSection
 from memsched.runtimes.values import MOST_OFF, SAME_SEEDS
-from memsched.units import counted, format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

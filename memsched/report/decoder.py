@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from memsched.base.units import counted, format_size
 from memsched.report.text import WITHHELD, print_line
 from memsched.report.values.decoder import DecoderReport, DecoderVerification, PhaseRow
-from memsched.units import counted, format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from memsched.base.units import counted
 from memsched.report.text import print_line, shortened
 from memsched.report.values.diff import (
     Change,
@@ -17,7 +18,6 @@ from memsched.report.values.diff import (
     ModelDiff,
     PeakTensorRow,
 )
-from memsched.units import counted
 
 if TYPE_CHECKING:
     from rich.console import Console

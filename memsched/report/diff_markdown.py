@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from memsched.base.units import counted
 from memsched.report.diff import FIGURE_LABELS, change_word, diff_verdict, figure_growth, figure_text, totals_line
 from memsched.report.text import shortened
 from memsched.report.values.diff import ChangedFigure, DiffReport, ModelDiff, PeakTensorRow
-from memsched.units import counted
 
 __all__ = ["diff_markdown"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from memsched.base.units import counted, format_size
 from memsched.report.text import print_line, shortened
 from memsched.report.values.distribute import DistributionReport, InOrderSection, OrderSection, RunSection, TransferRow
-from memsched.units import counted, format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from memsched.base.units import counted, format_size
 from memsched.report.session_code import options_text
 from memsched.report.text import print_line
 from memsched.report.values.doctor import DoctorReport, DoctorRow
-from memsched.units import counted, format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

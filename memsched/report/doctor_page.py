@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from memsched.base.units import MIB
 from memsched.report.doctor import HEADINGS, split_cells, table_cells, verdict
 from memsched.report.page import fill_page
 from memsched.report.page_data import as_script
 from memsched.report.session_code import options_text
 from memsched.report.values.doctor import DoctorReport, DoctorRow
-from memsched.units import MIB
 
 __all__ = ["render_doctor"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memsched.base.units import counted
 from memsched.report.text import print_line
 from memsched.report.values.optimize import OptimizeReport
-from memsched.units import counted
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
-from memsched.errors import OutputError
+from memsched.base.errors import OutputError
+from memsched.base.units import KIB, MIB
 from memsched.report.blocks import grows_most
 from memsched.report.requirement import frontier_column
 from memsched.report.text import printable
 from memsched.report.values.blocks import CurveSection
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.rewrites import FrontierRow
-from memsched.units import KIB, MIB
 
 __all__ = ["PICTURES", "check_drawing", "draw", "frontier_rows"]
 

@@ -12,13 +12,13 @@ from pathlib import PurePath
 
 from msgspec import UNSET
 
+from memsched.base.templates import fill
 from memsched.graph.border import Side
 from memsched.report.border import float_text
 from memsched.report.refusals import refusal_lines
 from memsched.report.values.border import BorderRow, EndRow
 from memsched.report.values.optimize import OptimizeReport, PoolRow
 from memsched.report.values.runtime import FirmwareSection
-from memsched.templates import fill
 
 __all__ = ["arena_header", "comment_text", "identifier", "model_name"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from memsched.base.units import counted, format_size
 from memsched.report.values.interpreter import InterpreterMemoryRow, InterpreterSection, RefusedFileRow
 from memsched.report.values.optimize import OptimizeReport
-from memsched.units import counted, format_size
 
 __all__ = ["WITHOUT_DELEGATES", "interpreter_card", "interpreter_lines", "kept_for_interpreter"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from memsched.base.units import counted
 from memsched.report.console import figure_rows, findings
 from memsched.report.diff import FIGURE_LABELS, change_word, diff_verdict, figure_growth, figure_text
 from memsched.report.dump import dump_report
@@ -12,7 +13,6 @@ from memsched.report.text import printable, shortened
 from memsched.report.values.base import Section
 from memsched.report.values.diff import DiffReport
 from memsched.report.values.optimize import OptimizeReport
-from memsched.units import counted
 
 __all__ = ["notebook_html"]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from memsched.base.units import format_size
 from memsched.report.requirement import needed_memory
 from memsched.report.values.optimize import OptimizeReport
 from memsched.runtimes.values import EXECUTED_TOLERANCE
-from memsched.units import format_size
 
 __all__ = ["TOLERANCE", "compared", "compared_in", "kept_why", "may_differ", "was_rewritten"]
 

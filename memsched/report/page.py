@@ -10,7 +10,7 @@ from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from memsched.errors import OutputError
+from memsched.base.errors import OutputError
 from memsched.report.page_data import as_script, page_data
 from memsched.report.page_words import page_words
 from memsched.report.text import shortened

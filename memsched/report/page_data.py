@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.report.page_cells import Rectangle, merged_cells
 from memsched.report.page_curve import curve_columns
 from memsched.report.page_frontier import frontier_columns

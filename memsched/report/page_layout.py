@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 
 __all__ = ["UNITS", "GraphPlaces", "lay_out"]
 

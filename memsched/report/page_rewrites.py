@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from memsched.base.units import counted
 from memsched.report.algebra import WORDS
 from memsched.report.page_parts import RewriteTable
 from memsched.report.remat import proof_of
 from memsched.report.text import shortened
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.rewrites import AlgebraSection, ChainSection, RematSection, TilingSection
-from memsched.units import counted
 
 __all__ = ["rewrite_tables"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
+from memsched.base.units import counted, format_size
 from memsched.report.blocks import curve_answer
 from memsched.report.console import figure_rows, findings
 from memsched.report.frontier import frontier_rows
@@ -32,7 +33,6 @@ from memsched.report.sessions import arena_text, held_back_lines
 from memsched.report.suggestions import suggestion_lines
 from memsched.report.text import SAME_OUTPUTS, shortened
 from memsched.report.values.optimize import BudgetSection, OptimizeReport
-from memsched.units import counted, format_size
 
 __all__ = ["page_words"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memsched.base.units import counted, format_size
 from memsched.report.text import print_line, shortened
 from memsched.report.values.pipeline import PipelineReport
 from memsched.report.values.shared import VerificationSection
-from memsched.units import counted, format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,12 +8,12 @@ from typing import NoReturn
 
 from msgspec import UNSET
 
-from memsched.errors import ReportError
+from memsched.base.errors import ReportError
+from memsched.base.typed import Fault, UnfitError, converted, dotted
+from memsched.base.units import LARGEST
 from memsched.report.build import SCHEMA_VERSION
 from memsched.report.text import one_line, shortened
 from memsched.report.values.optimize import BufferRow, FaultRow, OptimizeReport, StepRow
-from memsched.typed import Fault, UnfitError, converted, dotted
-from memsched.units import LARGEST
 
 __all__ = ["parse_report", "worded"]
 

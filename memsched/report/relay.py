@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memsched.base.units import counted, format_size
 from memsched.report.border import border_lines
 from memsched.report.text import SAME_OUTPUTS, WITHHELD, print_line, shortened
 from memsched.report.values.relay import RelayReport, RelayResult, RelayVerification
-from memsched.units import counted, format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

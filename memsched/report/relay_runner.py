@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
+from memsched.base.templates import fill
+from memsched.base.units import counted
 from memsched.report.border import end_text
 from memsched.report.c_array import MODEL_ALIGNMENT, byte_lines
 from memsched.report.header import comment_text, identifier
 from memsched.report.values.relay import HandOverRow, RelayReport
-from memsched.templates import fill
-from memsched.units import counted
 
 __all__ = ["RunnerFiles", "c_array", "runner_files", "runner_name"]
 

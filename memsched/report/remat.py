@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from memsched.base.units import counted, format_size
 from memsched.report.text import LEAST_OF_A_NAME, shortened
 from memsched.report.values.rewrites import CopyRow, RematSection
-from memsched.units import counted, format_size
 
 __all__ = ["proof_of", "remat_lines"]
 

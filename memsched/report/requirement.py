@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.report.values.optimize import OptimizeReport
 
 __all__ = ["NeededMemory", "arena_column", "frontier_column", "needed_memory"]

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from memsched.errors import UsageError
-from memsched.suggestions import did_you_mean
-from memsched.typed import fields_of, notes_of
+from memsched.base.errors import UsageError
+from memsched.base.suggestions import did_you_mean
+from memsched.base.typed import fields_of, notes_of
 
 __all__ = ["SCHEMAS", "json_schema", "json_schema_of"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from memsched.base.units import format_size
 from memsched.formats.known import format_named
 from memsched.report.requirement import needed_memory
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.sessions import SessionRow
 from memsched.report.values.shared import MeasuredArenaSection, VerificationSection
-from memsched.units import format_size
 
 __all__ = [
     "apart_lines",

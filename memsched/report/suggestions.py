@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memsched.base.units import format_size
 from memsched.report.text import print_line
 from memsched.report.values.optimize import OptimizeReport, SuggestionRow
-from memsched.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from memsched.base.units import counted
 from memsched.report.text import LEAST_OF_A_NAME, shortened
 from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingForm, TilingSection
-from memsched.units import counted
 
 __all__ = ["tiling_lines"]
 

@@ -14,8 +14,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from memsched.errors import OutputError
-from memsched.frozen import FrozenValue
+from memsched.base.errors import OutputError
+from memsched.base.frozen import FrozenValue
 from memsched.search.limits import POLL_SECONDS
 from memsched.search.messages import Channel, LostError
 from memsched.search.processes import Death, start_process

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 
 __all__ = ["Disagreement", "close", "compare", "digest", "disagreement", "relative_error", "vary"]
 

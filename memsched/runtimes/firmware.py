@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.module import FormatName, Module
-from memsched.frozen import FrozenValue
 
 __all__ = ["Estimate", "FirmwareNeeds", "FirmwareRules", "Resolver", "Scratch"]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from memsched.base.errors import ModelError
+from memsched.base.frozen import FrozenValue
 from memsched.check.schedule import CheckedSchedule
-from memsched.errors import ModelError
 from memsched.formats.module import Body, Module
-from memsched.frozen import FrozenValue
-from memsched.fusion.iterate import FusedGraph
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Schedule
 from memsched.lowering.apply import apply_target, with_workspaces
 from memsched.search.progress import PassRecord
+from memsched.solve.fusion.iterate import FusedGraph
 from memsched.targets.load import Target
 
 __all__ = ["GraphPlan", "LoweredGraph", "bodies_by_parent", "bottom_up", "lower_module", "with_bodies"]

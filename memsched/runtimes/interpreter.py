@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 
 __all__ = ["InterpreterComparison", "InterpreterMemory", "InterpreterRunner"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memsched.errors import UsageError, VerificationError
+from memsched.base.errors import UsageError, VerificationError
 from memsched.formats.module import Module
 from memsched.runtimes.child import TIMEOUT, run_in_child
 from memsched.runtimes.known import row_runner_of

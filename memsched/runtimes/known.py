@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from memsched.errors import UsageError
+from memsched.base.errors import UsageError
 from memsched.formats.known import format_named
 from memsched.formats.module import FormatName, Module
 from memsched.formats.staging import describe

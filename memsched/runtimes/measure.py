@@ -20,10 +20,10 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
+from memsched.base.units import KIB
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.race import Race, RaceRule, race
-from memsched.units import KIB
 
 __all__ = ["LEAST_RUNS", "LEAST_RUNS_OF_BODIES", "LITTLE_CHANCE", "MOST_RUNS", "PROCESSES", "STEADY_SECONDS"]
 __all__ += ["Arena", "Counts", "Measured", "Opener", "OwnFigures", "Raced", "RunnableModel", "SteadyRule"]

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.module import FormatName, LoadOptions, Module, OrderGuarantee
-from memsched.frozen import FrozenValue
 from memsched.graph.liveness import Storage
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.values import Verification

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.module import OrderGuarantee
-from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 
 __all__ = ["Guarantee", "ModelBytes"]

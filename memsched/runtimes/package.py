@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 from typing import Final
 
-from memsched.errors import RuntimeUnavailableError
-from memsched.frozen import FrozenValue
+from memsched.base.errors import RuntimeUnavailableError
+from memsched.base.frozen import FrozenValue
 
 __all__ = ["LITERT", "ONNXRUNTIME", "TFLM", "RuntimePackage"]
 

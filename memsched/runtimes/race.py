@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 
 __all__ = ["Race", "RaceRule", "Turn", "is_vague", "race", "rest"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.runtimes.measure import Measured
 
 __all__ = ["AtSize", "RangedRace", "RangedRunner", "TimeRatio"]

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from memsched.errors import UsageError
+from memsched.base.errors import UsageError
+from memsched.base.frozen import FrozenValue
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
 from memsched.formats.segment import Segment
-from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.lowering.prices import Prices

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Protocol, get_args
 
 import numpy as np
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.runtimes.child import TIMEOUT, run_in_child
 from memsched.runtimes.compare import Disagreement, disagreement
 from memsched.runtimes.values import LISTED_REASON, Verification, short_reason

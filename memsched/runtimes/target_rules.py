@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.module import LoadOptions, Module
-from memsched.frozen import FrozenValue
 from memsched.graph.model import Allocation
 from memsched.lowering.prices import NOTHING_KEPT, Kept, Pace, Prices
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module

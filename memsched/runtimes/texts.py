@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.decoders import Decoder
-from memsched.frozen import FrozenValue
 from memsched.runtimes.measure import Measured
 
 __all__ = ["DecoderFile", "TextComparison", "TextRunner"]

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Final, Protocol
 
-from memsched.errors import ModelError, UsageError
+from memsched.base.errors import ModelError, UsageError
+from memsched.base.frozen import FrozenValue
 from memsched.formats.module import FormatName, LoadOptions
-from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.runtimes.values import OtherSize, Verification
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
-from memsched.errors import InternalError
+from memsched.base.errors import InternalError
 from memsched.search.limits import POLL_SECONDS
 
 if TYPE_CHECKING:

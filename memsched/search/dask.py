@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from memsched import __version__
-from memsched.errors import RuntimeUnavailableError, UsageError
+from memsched.base.errors import RuntimeUnavailableError, UsageError
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -6,7 +6,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Final
 
-from memsched.errors import UsageError
+from memsched.base.errors import UsageError
 
 __all__ = ["POLL_SECONDS", "QUICK", "Limits"]
 

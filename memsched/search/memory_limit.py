@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from memsched.errors import MemschedError, UsageError
-from memsched.units import format_size
+from memsched.base.errors import MemschedError, UsageError
+from memsched.base.units import format_size
 
 __all__ = ["MemoryLimitError", "MemoryWatch", "check_memory_limit", "memory_limited", "resident_bytes"]
 

@@ -12,7 +12,7 @@ from multiprocessing import Pipe
 from pathlib import Path
 from typing import IO, Any
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.search.messages import Channel, LostError
 
 __all__ = ["Death", "end_with_parent", "start_process"]

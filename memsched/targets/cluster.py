@@ -16,9 +16,9 @@ from msgspec import Meta
 from msgspec import field as value_of
 from msgspec.structs import fields
 
-from memsched.errors import MemschedError, UsageError
-from memsched.frozen import FrozenValue
-from memsched.suggestions import did_you_mean
+from memsched.base.errors import MemschedError, UsageError
+from memsched.base.frozen import FrozenValue
+from memsched.base.suggestions import did_you_mean
 from memsched.targets.model import BYTES, LARGEST, Rules
 from memsched.targets.tables import BadTableError, read_table
 from memsched.targets.text import LONGEST_FILE, parse_toml, shown_value

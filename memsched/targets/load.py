@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from memsched.errors import TargetError, UsageError
-from memsched.suggestions import did_you_mean
+from memsched.base.errors import TargetError, UsageError
+from memsched.base.suggestions import did_you_mean
 from memsched.targets.model import KERNELS_OF, Pool, Target
 from memsched.targets.tables import BadTableError, read_table
 from memsched.targets.text import LONGEST_FILE, parse_toml, shown_value

@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from memsched.errors import UsageError
-from memsched.suggestions import did_you_mean
+from memsched.base.errors import UsageError
+from memsched.base.suggestions import did_you_mean
+from memsched.base.typed import Fault, UnfitError, converted, fields_of, notes_of, structure_in
+from memsched.base.units import parse_size
 from memsched.targets.text import shown_value
-from memsched.typed import Fault, UnfitError, converted, fields_of, notes_of, structure_in
-from memsched.units import parse_size
 
 __all__ = ["BadTableError", "read_table"]
 

@@ -12,13 +12,13 @@ import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from memsched.allocate.bounds import lower_bound
-from memsched.allocate.exact import solve
-from memsched.allocate.greedy import GreedyPlanner
 from memsched.check.packing import check_packing
 from memsched.graph.packing import Block
 from memsched.search.limits import Limits
 from memsched.search.run import Run
+from memsched.solve.allocate.bounds import lower_bound
+from memsched.solve.allocate.exact import solve
+from memsched.solve.allocate.greedy import GreedyPlanner
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, time_limit
 from scripts.bench.runner.timing import Stopwatch, timed
 

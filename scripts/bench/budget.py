@@ -21,7 +21,7 @@ from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Op
-from memsched.remat.holding import relaxed
+from memsched.rewrites.recompute.holding import relaxed
 from memsched.runtimes.known import runtime_of
 from memsched.targets.load import default_target, load_target
 from scripts.bench.runner.declare import (

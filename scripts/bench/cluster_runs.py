@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from memsched.commands.distribute.distribute import DistributedNetwork, distribute, run_plan
-from memsched.distribute.search import METHODS, Method
+from memsched.features.distribute.distribute import DistributedNetwork, distribute, run_plan
+from memsched.features.distribute.search import METHODS, Method
 from memsched.targets.cluster import Cluster, load_cluster
 from scripts.bench.offline import offline_optimized
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional, time_limit

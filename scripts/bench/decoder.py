@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from memsched.commands.decoder.decoder import FURTHER, DecoderPhase, decode_in_place
 from memsched.commands.options import DecoderOptions
+from memsched.features.decoder.decoder import FURTHER, DecoderPhase, decode_in_place
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option
 from scripts.networks.catalogue import build
 

@@ -15,14 +15,20 @@ from typing import Final
 
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Op, Tensor
-from memsched.remat.annotate import AnnotatedSchedule
-from memsched.remat.decompose import path_schedule, tree_schedule
-from memsched.remat.path import path_decomposition
-from memsched.remat.separator import TreeDecomposition, components, tree_decomposition, tree_separators, undirected
-from memsched.schedule.bounds import largest_step
-from memsched.schedule.portfolio import schedule_graph
+from memsched.rewrites.recompute.annotate import AnnotatedSchedule
+from memsched.rewrites.recompute.decompose import path_schedule, tree_schedule
+from memsched.rewrites.recompute.path import path_decomposition
+from memsched.rewrites.recompute.separator import (
+    TreeDecomposition,
+    components,
+    tree_decomposition,
+    tree_separators,
+    undirected,
+)
 from memsched.search.limits import Limits
 from memsched.search.run import Run
+from memsched.solve.schedule.bounds import largest_step
+from memsched.solve.schedule.portfolio import schedule_graph
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option
 from scripts.bench.runner.models import light_model, network
 from scripts.bench.runner.text import kilobytes, percent

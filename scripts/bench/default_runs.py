@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from memsched.base.errors import MemschedError
 from memsched.commands.options import Options
-from memsched.errors import MemschedError
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.onnxruntime.session_memory import draw_feeds, measure_session

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from memsched.distribute import shares as rules
-from memsched.distribute.checking import check_plan
-from memsched.distribute.orders import STEPS_PER_SECOND
-from memsched.distribute.plan import plan_in
-from memsched.distribute.population import Population
-from memsched.distribute.refine import bounds_of
-from memsched.distribute.search import Method, search
-from memsched.distribute.space import NoPlanFitsError, Space
+from memsched.features.distribute import shares as rules
+from memsched.features.distribute.checking import check_plan
+from memsched.features.distribute.orders import STEPS_PER_SECOND
+from memsched.features.distribute.plan import plan_in
+from memsched.features.distribute.population import Population
+from memsched.features.distribute.refine import bounds_of
+from memsched.features.distribute.search import Method, search
+from memsched.features.distribute.space import NoPlanFitsError, Space
 from memsched.formats.onnx.reader import read
 from memsched.graph.distribution import Distribution
 from memsched.graph.model import Graph

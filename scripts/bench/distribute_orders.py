@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memsched.distribute.checking import check_plan
-from memsched.distribute.orders import OrderAttempt, plan_in_best_order
-from memsched.schedule.backtrack import Metric
+from memsched.features.distribute.checking import check_plan
+from memsched.features.distribute.orders import OrderAttempt, plan_in_best_order
 from memsched.search.limits import Limits
 from memsched.search.run import Run
+from memsched.solve.schedule.backtrack import Metric
 from memsched.targets.cluster import load_cluster
 from scripts.bench.distribute import cluster_of, network
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional, time_limit

@@ -73,11 +73,11 @@ class Measurement:
 
 def measure_here(kind: str, ops: int, time_limit: float) -> Measurement:
     """Build a graph, order it, check the order, give addresses; in this process."""
-    from memsched.allocate.arena import allocate
     from memsched.check.schedule import check_allocation, check_schedule
-    from memsched.schedule.portfolio import schedule_graph
     from memsched.search.limits import Limits
     from memsched.search.run import Run
+    from memsched.solve.allocate.arena import allocate
+    from memsched.solve.schedule.portfolio import schedule_graph
 
     graph = KINDS[kind](ops)
     before = _megabytes()

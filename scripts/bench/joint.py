@@ -16,14 +16,14 @@ from memsched.formats.files import load_module, read_source
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Schedule
-from memsched.joint.improve import improve
-from memsched.joint.layout import Layout, live_bytes
-from memsched.planning.orders import baselines, plan_module
+from memsched.plan.orders import baselines, plan_module
 from memsched.runtimes.graph_plan import lower_module
-from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
 from memsched.search.run import Run
+from memsched.solve.joint.improve import improve
+from memsched.solve.joint.layout import Layout, live_bytes
+from memsched.solve.schedule.portfolio import schedule_graph
 from memsched.targets.load import default_target, load_target
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, one_of, option, positional, time_limit
 from scripts.bench.runner.models import built, light_models, shipped_tflite

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.runtimes.child import TIMEOUT, run_in_child
 from memsched.runtimes.onnxruntime.opened import optimized
 from memsched.runtimes.package import ONNXRUNTIME

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from memsched.codegen.onchip import OnChipPlan, plan
+from memsched.codegen.onchip.model import Method, Policy
+from memsched.codegen.onchip.optimal import Objective
 from memsched.formats.onnx.reader import read
 from memsched.graph.model import Graph
-from memsched.onchip import OnChipPlan, plan
-from memsched.onchip.model import Method, Policy
-from memsched.onchip.optimal import Objective
 from memsched.search.limits import Limits
 from memsched.targets.load import load_target
 from memsched.targets.model import Target

@@ -161,10 +161,10 @@ def search_row(make: Callable[[int], Any], count: int, reuse: bool) -> tuple[obj
     from memsched.runtimes.onnxruntime.default_rule import best_default_order
     from memsched.runtimes.onnxruntime.orders import default_order
     from memsched.runtimes.onnxruntime.reuse import PlannerGraph, simulate_reuse
-    from memsched.schedule.orders import ORDERS
-    from memsched.schedule.portfolio import schedule_graph
     from memsched.search.limits import Limits
     from memsched.search.run import Run
+    from memsched.solve.schedule.orders import ORDERS
+    from memsched.solve.schedule.portfolio import schedule_graph
     from memsched.targets.load import load_target
     from tests.onnx_dags import shuffled
 

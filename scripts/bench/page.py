@@ -61,14 +61,14 @@ def _pages(names: list[str], folder: Path) -> Iterator[tuple[str, Path]]:
 
 def _generated(kind: str, count: int) -> OptimizeReport:
     """Return the report of a generated graph in its own order, drawn against its reverse post-order."""
-    from memsched.allocate.arena import allocate
     from memsched.check.schedule import check_schedule
     from memsched.graph.liveness import Storage, evaluate
     from memsched.graph.model import Schedule
     from memsched.report.build import Facts, build_report
     from memsched.report.values.optimize import BaselinesSection, FileOrderSection, TargetSection
     from memsched.report.values.shared import FiguresSection, ModelSection
-    from memsched.schedule.orders import reverse_post_order
+    from memsched.solve.allocate.arena import allocate
+    from memsched.solve.schedule.orders import reverse_post_order
 
     graph = KINDS[kind](count)
     storage = Storage.of(graph)

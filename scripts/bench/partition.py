@@ -12,12 +12,12 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final, Literal
 
-from memsched.fusion.iterate import fuse
 from memsched.graph.contraction import Tasks, single_op_tasks
 from memsched.graph.liveness import Storage
-from memsched.schedule import exact
-from memsched.schedule.partition import cut_bytes, partition, post_order
-from memsched.schedule.partition_solve import solve_partitioned
+from memsched.solve.fusion.iterate import fuse
+from memsched.solve.schedule import exact
+from memsched.solve.schedule.partition import cut_bytes, partition, post_order
+from memsched.solve.schedule.partition_solve import solve_partitioned
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, chosen, option
 from scripts.bench.runner.text import kilobytes
 from scripts.bench.runner.timing import timed

@@ -11,11 +11,11 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from memsched.base.errors import MemschedError
 from memsched.check.stages import check_stages
-from memsched.errors import MemschedError
+from memsched.features.pipeline import exact, heuristic
+from memsched.features.pipeline.simulate import simulate
 from memsched.graph.stages import Constraints, Network, StageSchedule
-from memsched.pipeline import exact, heuristic
-from memsched.pipeline.simulate import simulate
 from memsched.search.limits import Limits
 from memsched.targets.load import load_target
 from memsched.targets.model import PipelineRules
@@ -61,7 +61,7 @@ def tables(values: Values) -> Iterator[Part]:
 def learned_scheduler() -> Scheduler | None:
     """Return the learned scheduler, its policy loaded; None where it or its runtime is not installed."""
     try:
-        from memsched.pipeline import respect
+        from memsched.features.pipeline import respect
 
         respect.schedule(random_network(8, 2, seed=0), Constraints(2))
     except (ImportError, MemschedError):

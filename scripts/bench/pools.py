@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from memsched.allocate.pools import place_in_pools
 from memsched.check.pools import check_pool_plan
 from memsched.commands.optimize.optimize import load
-from memsched.planning.orders import plan_module
+from memsched.plan.orders import plan_module
 from memsched.runtimes.graph_plan import GraphPlan, lower_module
 from memsched.search.limits import Limits
 from memsched.search.run import Run
+from memsched.solve.allocate.pools import place_in_pools
 from memsched.targets.load import default_target, load_target
 from memsched.targets.model import Pool
 from memsched.targets.pool_plan import PoolPlan

@@ -20,15 +20,15 @@ from memsched.formats.tflite import rewriter as tflite_rewriter
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.lowering.apply import apply_target
-from memsched.remat.cost import RematPoint, judge, work_of
-from memsched.remat.decompose import path_schedule, tree_schedule
-from memsched.remat.greedy import reduce_to
-from memsched.remat.rewrite import rematerialise, repeatable
-from memsched.remat.search import RematResult, search
-from memsched.remat.trace import Tracer
-from memsched.schedule.portfolio import schedule_graph
+from memsched.rewrites.recompute.cost import RematPoint, judge, work_of
+from memsched.rewrites.recompute.decompose import path_schedule, tree_schedule
+from memsched.rewrites.recompute.greedy import reduce_to
+from memsched.rewrites.recompute.rewrite import rematerialise, repeatable
+from memsched.rewrites.recompute.search import RematResult, search
+from memsched.rewrites.recompute.trace import Tracer
 from memsched.search.limits import Limits
 from memsched.search.run import Run
+from memsched.solve.schedule.portfolio import schedule_graph
 from memsched.targets.load import load_target
 from memsched.targets.model import Target
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, option

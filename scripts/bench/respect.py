@@ -10,11 +10,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from memsched.features.pipeline import exact, heuristic
+from memsched.features.pipeline.condense import Condensation, Loads, condense, parameters_of
+from memsched.features.pipeline.respect import cut_order
+from memsched.features.pipeline.respect_policy import policy_order
 from memsched.graph.stages import Constraints, Network
-from memsched.pipeline import exact, heuristic
-from memsched.pipeline.condense import Condensation, Loads, condense, parameters_of
-from memsched.pipeline.respect import cut_order
-from memsched.pipeline.respect_policy import policy_order
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option
 from scripts.bench.runner.timing import Stopwatch
 from scripts.networks.pipelines import NETWORKS, keras_network, random_network

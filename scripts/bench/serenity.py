@@ -18,9 +18,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Literal
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.graph.contraction import Tasks
-from memsched.schedule.segments import split
+from memsched.solve.schedule.segments import split
 
 __all__ = ["BudgetStep", "SerenityResult", "serenity"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Final, Literal
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph
-from memsched.remat import annotate as annotated
-from memsched.remat import decompose
-from memsched.remat.annotate import AnnotatedSchedule, annotate
-from memsched.remat.recursion import Recursion, SequenceTooLongError
+from memsched.rewrites.recompute import annotate as annotated
+from memsched.rewrites.recompute import decompose
+from memsched.rewrites.recompute.annotate import AnnotatedSchedule, annotate
+from memsched.rewrites.recompute.recursion import Recursion, SequenceTooLongError
 
 __all__ = ["Memory", "full_schedule", "memory"]
 

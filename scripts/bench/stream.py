@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
-from memsched.commands.pipeline.pipeline import StagedModel, pipeline
+from memsched.features.pipeline.pipeline import StagedModel, pipeline
 from memsched.runtimes.inputs import random_values
 from scripts.bench.cluster_runs import with_weights
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional, time_limit

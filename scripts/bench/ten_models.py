@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from memsched.commands.doctor import diagnose
+from memsched.base.errors import MemschedError
 from memsched.commands.options import DoctorOptions
-from memsched.errors import MemschedError
+from memsched.features.doctor.doctor import diagnose
 from memsched.formats.module import LoadOptions
 from memsched.report.session_code import options_text
 from memsched.report.values.doctor import DoctorRow

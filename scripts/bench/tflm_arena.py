@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, positional, time_limit
 
 MODELS = (

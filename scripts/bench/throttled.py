@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from memsched.commands.distribute.distribute import distribute, latency_of, run_plan
+from memsched.features.distribute.distribute import distribute, latency_of, run_plan
 from memsched.targets.cluster import load_cluster
 from scripts.bench.cluster_runs import cluster_of, with_weights
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional, time_limit

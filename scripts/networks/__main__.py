@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from memsched.errors import MemschedError
+from memsched.base.errors import MemschedError
 from memsched.search.limits import Limits
 from scripts.networks.catalogue import (
     CLASSIFIERS,

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from memsched.formats.onnx.reader import read
 from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
-from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
 from memsched.search.run import Run
+from memsched.solve.schedule.portfolio import schedule_graph
 from memsched.targets.load import load_target
 from scripts.networks.catalogue import build
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from memsched.pipeline.respect_embedding import PARENTS, WIDTH, embed
+from memsched.features.pipeline.respect_embedding import PARENTS, WIDTH, embed
 from scripts.respect.graphs import random_graph
 from scripts.respect.labels import exact_stages
 

@@ -13,7 +13,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from memsched.pipeline.respect_embedding import WIDTH
+from memsched.features.pipeline.respect_embedding import WIDTH
 
 __all__ = ["export"]
 

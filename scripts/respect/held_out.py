@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from memsched.pipeline.respect_policy import policy_order
+from memsched.features.pipeline.respect_policy import policy_order
 from scripts.respect.dataset import COUNTS, load_or_make
 from scripts.respect.orders import asap_order, random_order
 from scripts.respect.training import costs, make_batch, peaks

@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
+from memsched.features.pipeline.respect_embedding import asap_levels
 from memsched.graph.dag import successors_of
-from memsched.pipeline.respect_embedding import asap_levels
 
 __all__ = ["asap_order", "random_order"]
 

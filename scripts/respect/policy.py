@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from memsched.pipeline.respect_embedding import WIDTH
+from memsched.features.pipeline.respect_embedding import WIDTH
 
 __all__ = ["Decoded", "Policy"]
 

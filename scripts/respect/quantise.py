@@ -22,11 +22,11 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from memsched.features.pipeline.condense import condense, parameters_of
+from memsched.features.pipeline.respect import cut_order
+from memsched.features.pipeline.respect_embedding import WIDTH
+from memsched.features.pipeline.respect_policy import policy_order, session, sessions
 from memsched.graph.stages import Constraints, Network
-from memsched.pipeline.condense import condense, parameters_of
-from memsched.pipeline.respect import cut_order
-from memsched.pipeline.respect_embedding import WIDTH
-from memsched.pipeline.respect_policy import policy_order, session, sessions
 from scripts.networks.pipelines import NETWORKS, keras_network, random_network
 from scripts.respect.graphs import random_graph
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from memsched.features.pipeline.condense import condense, parameters_of
+from memsched.features.pipeline.respect import cut_order
+from memsched.features.pipeline.respect_policy import policy_order
 from memsched.graph.stages import Constraints, Network
-from memsched.pipeline.condense import condense, parameters_of
-from memsched.pipeline.respect import cut_order
-from memsched.pipeline.respect_policy import policy_order
 
 __all__ = ["repaired_peak"]
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from memsched.pipeline.respect_policy import policy_order
+from memsched.features.pipeline.respect_policy import policy_order
 from scripts.respect.dataset import Dataset, load_or_make
 from scripts.respect.export import export
 from scripts.respect.policy import Policy

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from memsched.base.errors import InternalError
 from memsched.check.algebra import check_algebra
-from memsched.errors import InternalError
 from memsched.graph.model import Graph, Op, Region
-from tests.algebra.nets import OnnxNet, closed, drafted
 from tests.failures import fails
+from tests.rewrites.algebra.nets import OnnxNet, closed, drafted
 
 
 def net() -> bytes:

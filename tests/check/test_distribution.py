@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 
 from memsched.check.distribution import Needs, check_distribution
-from memsched.distribute.checking import check_plan
+from memsched.features.distribute.checking import check_plan
 from memsched.graph.distribution import Computation, Distribution, Share, Step, Transfer
 from memsched.graph.model import Graph, Op, Region, Tensor
-from tests.distribute.graphs import channels, cluster, figure, rows
 from tests.distributed_nets import plan_of
 from tests.failures import fails
+from tests.features.distribute.graphs import channels, cluster, figure, rows
 
 PLAN = plan_of(
     figure(),

@@ -14,11 +14,11 @@ from memsched.formats.tflite.rewriter import dialect
 from memsched.graph.loop import Loop, LoopPart
 from memsched.graph.model import Graph, Op
 from memsched.ops.rules import Refusal
-from memsched.tiling.loop import LoopGroup, plan_loop
-from memsched.tiling.loop_rewrite import with_loops
+from memsched.rewrites.tile.loop import LoopGroup, plan_loop
+from memsched.rewrites.tile.loop_rewrite import with_loops
 from tests.failures import fails
 from tests.formats.tflite_builder import MODELS
-from tests.tiling.small_nets import SmallNet
+from tests.rewrites.tile.small_nets import SmallNet
 
 
 @cache

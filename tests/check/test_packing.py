@@ -12,8 +12,8 @@ import pytest
 from memsched.check import packing as packing_checker
 from memsched.check.packing import check_packing
 from memsched.graph.packing import Block, BlockPart, Packing, height_of
-from tests.allocate.packings import is_valid
 from tests.failures import fails
+from tests.solve.allocate.packings import is_valid
 
 BLOCKS = (
     Block.whole(8, 0, 2, 4),
@@ -99,7 +99,7 @@ def test_the_checker_shares_no_code_with_what_it_checks() -> None:
     tree = ast.parse(Path(packing_checker.__file__).read_text(encoding="utf-8"))
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     own = {module for module in imported if module and module.startswith("memsched")}
-    assert own == {"memsched.errors", "memsched.graph.packing"}
+    assert own == {"memsched.base.errors", "memsched.graph.packing"}
 
 
 def test_parts_are_checked_one_by_one() -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from memsched.allocate.arena import allocate
+from memsched.base.errors import InternalError
 from memsched.check import schedule as checker
 from memsched.check.schedule import CheckedSchedule, check_allocation, check_reordering, check_schedule
-from memsched.errors import InternalError
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Allocation, Graph, InPlace, Op, Placement, Schedule, Tensor
+from memsched.solve.allocate.arena import allocate
 from tests.failures import fails
 from tests.graph.examples import graph_of, schedule_of
 from tests.random_graphs import random_graph, random_order
@@ -362,7 +362,7 @@ def test_the_checker_shares_no_code_with_what_it_checks() -> None:
     tree = ast.parse(Path(checker.__file__).read_text(encoding="utf-8"))
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     own = {module for module in imported if module and module.startswith("memsched")}
-    assert own == {"memsched.errors", "memsched.frozen", "memsched.graph.model"}
+    assert own == {"memsched.base.errors", "memsched.base.frozen", "memsched.graph.model"}
 
 
 def test_a_tensor_behind_the_last_one_does_not_exist() -> None:

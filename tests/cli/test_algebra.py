@@ -8,8 +8,8 @@ from pathlib import Path
 import onnx
 import pytest
 
-from tests.algebra.nets import OnnxNet
 from tests.cli.conftest import Run
+from tests.rewrites.algebra.nets import OnnxNet
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ import jsonschema
 import pytest
 
 import memsched
+from memsched.base.errors import InternalError
 from memsched.check.packing import check_packing
 from memsched.commands.allocate import max_live
-from memsched.errors import InternalError
 from memsched.formats.buffers_csv import parse_table
 from memsched.graph.packing import Packing
 from memsched.report.schema import json_schema
@@ -258,7 +258,7 @@ def test_the_search_that_is_stopped_keeps_the_best(run: Run, buffers: Path) -> N
 
 TELLING = """
 import sys
-from memsched.allocate import exact
+from memsched.solve.allocate import exact
 solve = exact.solve
 
 def told(*arguments, **more):

@@ -16,7 +16,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from tests import small_models
 from tests.cli.conftest import Outcome, Run
 from tests.formats import tflite_builder

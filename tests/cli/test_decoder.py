@@ -9,7 +9,7 @@ import jsonschema
 import onnx
 import pytest
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
 from tests.cli.written import names

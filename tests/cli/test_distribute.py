@@ -12,9 +12,9 @@ import jsonschema
 import onnx
 import pytest
 
-from memsched.commands.distribute import distribute as distributing
-from memsched.commands.distribute.execute import DistributedRun, execute
-from memsched.distribute.space import NoPlanFitsError
+from memsched.features.distribute import distribute as distributing
+from memsched.features.distribute.execute import DistributedRun, execute
+from memsched.features.distribute.space import NoPlanFitsError
 from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
 from tests.cli.written import names

@@ -8,11 +8,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
-from tests.emit.networks import quantised_net
-from tests.tiling.random_nets import onnx_net
+from tests.codegen.networks import quantised_net
+from tests.rewrites.tile.random_nets import onnx_net
 
 CHIP = 'extends = "diannao"\nname = "mychip"\non_chip_bytes = "4KB"\n'
 

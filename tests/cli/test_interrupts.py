@@ -14,7 +14,7 @@ from tests.cli.written import names, report_of
 
 SLOW = """
 import sys, time
-import memsched.planning.orders as planning
+import memsched.plan.orders as planning
 
 search = planning.schedule_graph
 
@@ -35,7 +35,7 @@ ACKNOWLEDGED = "memsched: interrupted: ending with the best so far; Ctrl-C again
 
 NATIVE = """
 import ctypes, sys
-import memsched.planning.orders as planning
+import memsched.plan.orders as planning
 
 search = planning.schedule_graph
 

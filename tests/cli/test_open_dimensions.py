@@ -18,7 +18,7 @@ from memsched.commands.optimize import finish
 from memsched.commands.optimize import optimize as compiler
 from memsched.commands.optimize.optimize import optimize
 from memsched.formats.onnx import dimensions
-from memsched.planning import write as writing
+from memsched.plan import write as writing
 from memsched.report.schema import json_schema
 from memsched.runtimes.onnxruntime.opened import opened
 from memsched.runtimes.sessions import DEFAULT, LISTED

@@ -16,8 +16,8 @@ import jsonschema
 import onnx
 import pytest
 
+from memsched.base.errors import InternalError
 from memsched.commands.failures import DEFECTS
-from memsched.errors import InternalError
 from memsched.report.schema import json_schema
 from tests import small_models
 from tests.cli.conftest import Run
@@ -440,8 +440,8 @@ def test_an_internal_error_is_one_line(run: Run, model: Path, monkeypatch: pytes
 def test_a_result_that_fails_the_checker_is_not_written(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import dataclasses
 
-    from memsched.planning import orders
-    from memsched.schedule import portfolio
+    from memsched.plan import orders
+    from memsched.solve.schedule import portfolio
 
     schedule = portfolio.schedule_graph
 

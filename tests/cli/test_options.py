@@ -15,7 +15,6 @@ import memsched
 from memsched.cli.options import options_of, taken
 from memsched.commands.calls import NO_HOOKS, Hooks, command, seconds_of
 from memsched.commands.declared import default_of, shown
-from memsched.commands.distribute.distribute import distribute
 from memsched.commands.options import (
     AllocateOptions,
     AnalyzeOptions,
@@ -28,8 +27,9 @@ from memsched.commands.options import (
     RelayOptions,
     VerifyOptions,
 )
-from memsched.commands.pipeline.pipeline import pipeline
-from memsched.commands.relay.relay import relay
+from memsched.features.distribute.distribute import distribute
+from memsched.features.pipeline.pipeline import pipeline
+from memsched.features.relay.relay import relay
 from tests.failures import fails
 
 COMMANDS = {

@@ -13,7 +13,7 @@ import pytest
 
 from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
-from tests.commands.pipeline.test_pipeline import residual
+from tests.features.pipeline.test_pipeline import residual
 
 SCHEMA = jsonschema.Draft202012Validator(json_schema("pipeline"))
 MODELS = Path(__file__).resolve().parents[2] / "models"

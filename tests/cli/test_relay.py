@@ -108,7 +108,7 @@ def test_no_file_is_the_model(run: Run, tmp_path: Path) -> None:
 
 SLOW = """
 import sys, time
-import memsched.commands.relay.relay as relay
+import memsched.features.relay.relay as relay
 
 search = relay.search
 

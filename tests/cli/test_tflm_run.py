@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.runtimes.tflm import verification
 from tests.cli.conftest import Run
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build

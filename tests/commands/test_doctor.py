@@ -13,8 +13,8 @@ import onnxruntime
 import pytest
 
 from memsched.cli.main import main
-from memsched.commands.doctor import choices_of, diagnose, pareto
 from memsched.commands.options import DoctorOptions
+from memsched.features.doctor.doctor import choices_of, diagnose, pareto
 from memsched.report.doctor_page import render_doctor
 from memsched.report.session_code import cpp_lines, csharp_lines, options_text, python_lines
 from memsched.report.values.doctor import DoctorReport, DoctorRow

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import memsched
+from memsched.base.errors import InternalError, ModelError, UsageError
 from memsched.commands.failures import DEFECTS, Failures
 from memsched.commands.optimize import finish, placing, session, tile, trials
 from memsched.commands.optimize.tile import TileRewrite
-from memsched.errors import InternalError, ModelError, UsageError
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.shared import FailureRow
 from memsched.runtimes.output import Guarantee, ModelBytes

@@ -23,7 +23,7 @@ from memsched.report.reading import parse_report
 from memsched.report.schema import json_schema
 from memsched.runtimes.child import run_in_child
 from tests.bordered_nets import bordered_net
-from tests.tiling.random_nets import tflite_net
+from tests.rewrites.tile.random_nets import tflite_net
 from tests.tools.mixed_models import scaled_model
 
 SEEDS = range(6)

@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime
 
 import memsched
-from memsched.errors import MemschedError
+from memsched.base.errors import MemschedError
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx import reader, writer
 from memsched.graph import dag

@@ -19,15 +19,15 @@ from memsched.commands.batch.inputs import find_models
 from memsched.commands.batch.process import Processes
 from memsched.commands.batch.run import Event, run_batch
 from memsched.commands.options import BatchOptions
-from memsched.schedule.parallel import search_all
 from memsched.search.dask import connect, executor_at
 from memsched.search.limits import Limits
 from memsched.search.run import Run
+from memsched.solve.schedule.parallel import search_all
 from tests import small_models
 from tests.commands.batch.test_run import children_of, written
 from tests.dask.local_cluster import Addresses, local_cluster
 from tests.failures import fails
-from tests.schedule.test_parallel import jobs
+from tests.solve.schedule.test_parallel import jobs
 
 
 @pytest.fixture(scope="module")

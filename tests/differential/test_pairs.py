@@ -2,14 +2,16 @@
 
 Where pairs meet on graphs small enough to try everything, the tests are with the solvers:
 
-- fused, single ops, CP-SAT, brute force: tests/schedule/test_agreement.py, test_cpsat.py; tests/fusion/test_optimum.py
-- BTSearch and SERENITY against the threshold search: tests/schedule/test_backtrack.py, test_serenity.py
-- cut and whole: tests/schedule/test_partition.py, test_portfolio.py; several processes: test_parallel.py
-- packings against all addresses: tests/allocate/test_exact.py, test_portfolio.py, test_pools.py
-- order and addresses together against both in turn: tests/joint/test_cpsat.py, test_fit.py, test_improve.py
-- stages against all schedules, CP-SAT against the dynamic program: tests/pipeline/test_exact.py, test_priced.py
-- shares against all of them, GenEFlow: tests/distribute/test_search.py
-- repetitions against all sequences: tests/remat/test_cpsat.py, test_decompose.py, test_greedy.py
+- fused, single ops, CP-SAT, brute force: tests/solve/schedule/test_agreement.py,
+  test_cpsat.py; tests/solve/fusion/test_optimum.py
+- BTSearch and SERENITY against the threshold search: tests/solve/schedule/test_backtrack.py, test_serenity.py
+- cut and whole: tests/solve/schedule/test_partition.py, test_portfolio.py; several processes: test_parallel.py
+- packings against all addresses: tests/solve/allocate/test_exact.py, test_portfolio.py, test_pools.py
+- order and addresses together against both in turn: tests/solve/joint/test_cpsat.py, test_fit.py, test_improve.py
+- stages against all schedules, CP-SAT against the dynamic program: tests/features/pipeline/test_exact.py,
+  test_priced.py
+- shares against all of them, GenEFlow: tests/features/distribute/test_search.py
+- repetitions against all sequences: tests/rewrites/recompute/test_cpsat.py, test_decompose.py, test_greedy.py
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from typing import Any
 
 import pytest
 
-from memsched.allocate import exact as packing
-from memsched.pipeline import heuristic
-from memsched.schedule import exact
+from memsched.features.pipeline import heuristic
+from memsched.solve.allocate import exact as packing
+from memsched.solve.schedule import exact
 from tests.tools.differential import PAIRS, addresses, claims, orders, repetitions, stages
 from tests.tools.differential.claims import Claim, Pair, disagreements
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from memsched.allocate.arena import allocate
+from memsched.base.errors import GraphError, InternalError
 from memsched.check.schedule import check_allocation
-from memsched.errors import GraphError, InternalError
 from memsched.graph.addresses import addresses, own_range, view_distances
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Allocation, Graph, Op, Placement, Schedule
+from memsched.solve.allocate.arena import allocate
 from tests.failures import fails
 from tests.graph.examples import graph_of, schedule_of
 from tests.random_graphs import random_graph, random_order

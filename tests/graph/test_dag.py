@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from memsched.errors import GraphError
+from memsched.base.errors import GraphError
 from memsched.graph import dag
 from memsched.graph.model import Graph, Op
 from tests.failures import fails

@@ -10,7 +10,7 @@ from memsched.graph import liveness
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Op
 from memsched.graph.uses import MANY_OPS, neighbours_of, steps_of, uses_of
-from memsched.schedule.bounds import largest_step
+from memsched.solve.schedule.bounds import largest_step
 from tests.graph.examples import graph_of
 from tests.random_graphs import random_graph, random_order
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as ruled
 
-from memsched.allocate.arena import allocate
 from memsched.check.schedule import check_allocation
 from memsched.graph import dag
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Schedule
 from memsched.lowering.apply import apply_target
+from memsched.solve.allocate.arena import allocate
 from memsched.targets.load import Target, load_target
 from memsched.targets.model import InPlaceRule, PartViewRule
 from tests.lowering.shaped_graphs import Machine, random_shaped_graph

@@ -49,7 +49,7 @@ RUNTIME = "runtimes/tflm/"
 """What its modules list is what kernels of TensorFlow Lite Micro take, keep and look at: its sources, as tables."""
 
 SPELLED = {
-    "distribute/boxes:layout_of": "which format a graph is of",
+    "features/distribute/boxes:layout_of": "which format a graph is of",
     "formats/tflite/options:subgraph_references": "a dialect of the format",
     "formats/tflite/own_tensors:own_tensors": "an operator of the file's author",
     "runtimes/onnxruntime/inputs:_random_value": "no operator: what the runtime calls types of values",

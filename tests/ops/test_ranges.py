@@ -15,7 +15,7 @@ from memsched.ops.geometry import described
 from memsched.ops.ranges import PieceNeeds, WeightSlice, backward, deduce, whole
 from memsched.ops.rules import Geometry, Refusal
 from memsched.ops.windows import same_padding
-from tests.tiling.graphs import one, region
+from tests.rewrites.tile.graphs import one, region
 
 
 def needed(graph: Graph, part: Region) -> PieceNeeds:

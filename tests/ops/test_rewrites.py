@@ -10,9 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import memsched
-from memsched.algebra.apply import identities
-from memsched.algebra.draft import AlgebraDraft
-from memsched.commands.distribute.distribute import distribute
+from memsched.features.distribute.distribute import distribute
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx.patternless import branched
@@ -20,11 +18,13 @@ from memsched.graph.effects import PURE, Effects
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.ops.geometry import describe
 from memsched.ops.rules import Refusal
+from memsched.rewrites.algebra.apply import identities
+from memsched.rewrites.algebra.draft import AlgebraDraft
 from memsched.runtimes.onnxruntime.draws import same_draws
 from tests.distributed_nets import cluster_of
 from tests.effect_nets import draws_of
 from tests.failures import fails
-from tests.remat.tiny_graphs import PLAIN
+from tests.rewrites.recompute.tiny_graphs import PLAIN
 from tests.small_models import floats, model_of
 from tests.tools.effect_models import judge
 

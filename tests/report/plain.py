@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from memsched.base.typed import converted
 from memsched.report.build import Facts, build_report
 from memsched.report.dump import dump_report
 from memsched.report.values.base import Section
 from memsched.report.values.optimize import OptimizeReport
-from memsched.typed import converted
 
 _Kind = TypeVar("_Kind", bound=Section)
 

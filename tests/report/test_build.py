@@ -9,7 +9,6 @@ from typing import Any
 import jsonschema
 import pytest
 
-from memsched.allocate.arena import allocate
 from memsched.check.schedule import check_schedule
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Schedule, Tensor
@@ -23,6 +22,7 @@ from memsched.report.values.optimize import BaselinesSection, BodyRow, OutputSec
 from memsched.report.values.rewrites import FrontierRow, OnChipSection, RematSection, TilingSection
 from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, TflmSection
 from memsched.report.values.shared import ModelSection, VerificationSection
+from memsched.solve.allocate.arena import allocate
 from tests.random_graphs import random_graph, random_order
 from tests.report.plain import plain, plain_report, section
 

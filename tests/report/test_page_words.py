@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 import memsched
+from memsched.base.units import format_size
 from memsched.report.page_data import page_data
 from memsched.report.page_words import page_words
-from memsched.units import format_size
 from tests.formats.tflite_builder import MODELS
 from tests.report.plain import typed
 from tests.report.test_page_data import random_report

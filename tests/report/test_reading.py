@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memsched.errors import ReportError
+from memsched.base.errors import ReportError
 from memsched.report.build import build_report
 from memsched.report.dump import dump_report
 from memsched.report.reading import parse_report

@@ -12,10 +12,10 @@ import jsonschema
 import msgspec
 import pytest
 
+from memsched.base.typed import UnfitError, converted, dotted
 from memsched.report.reading import worded
 from memsched.report.schema import SCHEMAS, json_schema
 from memsched.report.values.optimize import OptimizeReport
-from memsched.typed import UnfitError, converted, dotted
 from tests.failures import fails
 from tests.report.plain import plain_report
 from tests.report.test_build import a_graph, facts_of

@@ -15,9 +15,9 @@ import pytest
 from onnx import ModelProto, numpy_helper
 
 from memsched.graph.model import Graph
-from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
 from memsched.search.run import Run
+from memsched.solve.schedule.portfolio import schedule_graph
 from scripts.networks import __main__ as command
 from scripts.networks.catalogue import EXPORTED, FURTHER, NAMES, PUBLISHED, build
 from scripts.networks.random_weights import randomised

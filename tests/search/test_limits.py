@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memsched.errors import UsageError
+from memsched.base.errors import UsageError
 from memsched.search.limits import Limits
 from tests.failures import fails
 

@@ -12,7 +12,7 @@ import numpy as np
 import onnxruntime
 
 import memsched
-from memsched.errors import InternalError, MemschedError, VerificationError
+from memsched.base.errors import InternalError, MemschedError, VerificationError
 from tests.strangers.ways import Way
 
 __all__ = ["Outcome", "Subject", "judge"]

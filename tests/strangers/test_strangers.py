@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import memsched
-from memsched.errors import MemschedError, ModelError
+from memsched.base.errors import MemschedError, ModelError
 from tests.corpus.onnx_corpus import cases
 from tests.strangers.cells import LAYOUTS, cell
 from tests.strangers.generated import generate

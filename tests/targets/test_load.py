@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 from msgspec.structs import fields, replace
 
-from memsched.errors import TargetError
+from memsched.base.errors import TargetError
 from memsched.targets.load import Target, builtin_targets, default_target, load_target
 from memsched.targets.model import (
     KERNELS_OF,

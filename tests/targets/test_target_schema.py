@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 import memsched
-from memsched.errors import TargetError
+from memsched.base.errors import TargetError
 from memsched.report.schema import json_schema
 from memsched.targets.load import builtin_targets, load_target
 from memsched.targets.text import parse_toml

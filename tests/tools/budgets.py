@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 import memsched
-from memsched.errors import MemschedError
+from memsched.base.errors import MemschedError
 from tests.permissions import allowed
 
 __all__ = ["PERMISSIONS", "Figures", "judge", "main"]

@@ -29,7 +29,7 @@ import numpy as np
 import onnx
 
 import memsched
-from memsched.errors import MemschedError
+from memsched.base.errors import MemschedError
 from memsched.runtimes.litert.draws import draw_mismatch, with_same_seeds
 from memsched.runtimes.onnxruntime.draws import same_draws
 from tests.effect_nets import draws_of, onnx_model, spoiled, tflite_model

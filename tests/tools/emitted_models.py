@@ -24,7 +24,7 @@ from typing import Any
 
 import onnx
 
-from memsched.errors import MemschedError
+from memsched.base.errors import MemschedError
 from memsched.targets.load import load_target
 from memsched.targets.model import Target
 from scripts.networks.catalogue import CLASSIFIERS
@@ -32,7 +32,7 @@ from scripts.networks.catalogue import build as build_network
 from scripts.networks.mobilenet_tflite import mobilenet_v2
 from scripts.networks.random_weights import randomised
 from scripts.networks.resnet8_tflite import resnet8
-from tests.emit.harness import (
+from tests.codegen.harness import (
     COMPILER,
     EmittedCase,
     Values,
@@ -46,9 +46,9 @@ from tests.emit.harness import (
     in_runtime,
     random_inputs,
 )
-from tests.emit.networks import quantised_net
+from tests.codegen.networks import quantised_net
 from tests.formats.tflite_builder import MODELS
-from tests.tiling.random_nets import onnx_net, tflite_net
+from tests.rewrites.tile.random_nets import onnx_net, tflite_net
 
 SIZES = (64, 128, 224)
 """Rows and columns of the networks' images: the smallest that they take."""

@@ -23,9 +23,9 @@ import memsched
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.targets.load import load_target
-from tests.joint.addressed_game import least_cost
-from tests.remat.pebbles import least_points
+from tests.rewrites.recompute.pebbles import least_points
 from tests.small_models import floats, model_of
+from tests.solve.joint.addressed_game import least_cost
 
 __all__ = ["judge", "main", "small_model"]
 

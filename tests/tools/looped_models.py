@@ -14,8 +14,8 @@ from collections import Counter
 from typing import Literal
 
 import memsched
-from memsched.errors import MemschedError
-from tests.tiling.looped_nets import branched_net, looped_net
+from memsched.base.errors import MemschedError
+from tests.rewrites.tile.looped_nets import branched_net, looped_net
 
 __all__ = ["judge", "main"]
 

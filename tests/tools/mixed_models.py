@@ -29,7 +29,7 @@ import memsched
 from memsched.runtimes.sessions import LISTED
 from tests.bordered_nets import bordered_net
 from tests.permissions import allowed
-from tests.tiling.random_nets import onnx_net, tflite_net
+from tests.rewrites.tile.random_nets import onnx_net, tflite_net
 from tests.tools.random_models import compare
 
 __all__ = ["judge", "main", "onnx_model"]

@@ -17,9 +17,9 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
+from memsched.base.errors import MemschedError
 from memsched.check.algebra import KNOWN
-from memsched.distribute.space import Space
-from memsched.errors import MemschedError
+from memsched.features.distribute.space import Space
 from memsched.formats.blocks import Range
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
@@ -38,7 +38,7 @@ from memsched.graph.model import Graph, Op
 from memsched.ops.geometry import describe
 from memsched.ops.rules import Geometry, Refusal, WholeAxis
 from memsched.ops.table import OPERATORS, SHAPED
-from memsched.remat.rewrite import repeatable
+from memsched.rewrites.recompute.rewrite import repeatable
 from tests.tools.cuts import onnx_cases, tflite_cases
 from tests.tools.cuts.case import Case, Operand, draw
 from tests.tools.cuts.models import model_of

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from memsched.base.errors import ModelError, UsageError
 from memsched.commands.optimize.optimize import optimize
-from memsched.commands.pipeline.pipeline import pipeline
-from memsched.errors import ModelError, UsageError
+from memsched.features.pipeline.pipeline import pipeline
 from tests.onnx_dags import elementwise, reshaping, varied
 from tests.permissions import allowed
-from tests.tiling.random_nets import onnx_net, tflite_net
+from tests.rewrites.tile.random_nets import onnx_net, tflite_net
 
 _TOLERANCE = 1e-5
 """Of outputs, by their largest magnitude, where products of pieces may be added up in another order."""

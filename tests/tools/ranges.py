@@ -16,7 +16,7 @@ BATCH = 200
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the check and return the exit status."""
-    from tests.tiling import onnx_pieces, tflite_layers
+    from tests.rewrites.tile import onnx_pieces, tflite_layers
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=4000, help="layers per runtime (default: %(default)s)")

@@ -14,14 +14,14 @@ import argparse
 import sys
 from collections import Counter
 
+from memsched.base.errors import MemschedError
 from memsched.commands.options import RelayOptions
-from memsched.commands.relay.relay import RelayModel, relay
-from memsched.errors import MemschedError
+from memsched.features.relay.cuts import aligned
+from memsched.features.relay.relay import RelayModel, relay
 from memsched.formats.tflite.model import parse
-from memsched.relay.cuts import aligned
-from tests.commands.relay.test_relay import check
-from tests.relay.nets import random_net
-from tests.tiling.looped_nets import looped_net
+from tests.features.relay.nets import random_net
+from tests.features.relay.test_relay_command import check
+from tests.rewrites.tile.looped_nets import looped_net
 
 __all__ = ["judge", "main", "network"]
 

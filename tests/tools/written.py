@@ -60,7 +60,7 @@ class Case:
 def _rewritten(base: Path) -> Iterator[Path]:
     """Yield models that are computed in pieces, and one of which a value is computed again."""
     from tests.commands.optimize.test_choose import convolutions, skip_connection
-    from tests.tiling.test_tokens import attention
+    from tests.rewrites.tile.test_tokens import attention
 
     for make in (convolutions, attention, skip_connection):
         path = base / f"{make.__name__}.onnx"

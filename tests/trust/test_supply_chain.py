@@ -27,15 +27,15 @@ SOCKETS = {
 
 NATIVE = {
     *("memsched/runtimes/litert/probe.py", "memsched/runtimes/onnxruntime/opened.py"),
-    *("memsched/core/library.py", "memsched/schedule/compiled.py", "memsched/allocate/compiled.py"),
-    *("memsched/fusion/compiled.py", "memsched/fusion/compiled_monotonic.py"),
-    *("memsched/tiling/compiled.py", "memsched/search/heap.py", "memsched/schedule/compiled_orders.py"),
+    *("memsched/core/library.py", "memsched/solve/schedule/compiled.py", "memsched/solve/allocate/compiled.py"),
+    *("memsched/solve/fusion/compiled.py", "memsched/solve/fusion/compiled_monotonic.py"),
+    *("memsched/rewrites/tile/compiled.py", "memsched/search/heap.py", "memsched/solve/schedule/compiled_orders.py"),
 }
 """In the child process that verifies: the runtime's own memory is read. The compiled core, which is this package's own.
 And the heap of the C library that runs this process. Nothing is called that a file names.
 """
 
-POOLS = {"memsched/search/workers.py", "memsched/allocate/rounds.py", "memsched/schedule/parallel.py"}
+POOLS = {"memsched/search/workers.py", "memsched/solve/allocate/rounds.py", "memsched/solve/schedule/parallel.py"}
 """Processes of multiprocessing. It pickles what this program itself made, over pipes of its own children and in memory
 shared with them.
 
@@ -102,7 +102,7 @@ def test_no_code_out_of_files() -> None:
     ],
 )
 def test_such_code_is_found(source: str) -> None:
-    assert list(_faults("memsched/units.py", ast.parse(source)))
+    assert list(_faults("memsched/base/units.py", ast.parse(source)))
 
 
 def test_every_lower_bound_is_in_the_list() -> None:

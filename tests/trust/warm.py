@@ -31,7 +31,7 @@ def main() -> None:
     import memsched.cli.analyze
     import memsched.cli.optimize
     import memsched.commands.optimize.optimize
-    import memsched.schedule.portfolio  # noqa: F401
+    import memsched.solve.schedule.portfolio  # noqa: F401
 
     for line in sys.stdin:
         folder, *arguments = json.loads(line)

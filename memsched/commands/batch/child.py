@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from memsched.base.errors import InternalError, MemschedError
 from memsched.commands.batch.process import BatchJob, JobProgress
 from memsched.commands.calls import Hooks
 from memsched.commands.options import BatchOptions, Options
-from memsched.errors import InternalError, MemschedError
 from memsched.report.batch import figures
 from memsched.report.values.batch import BatchAnswer, SavedModel
 from memsched.search.memory_limit import MemoryWatch, memory_limited

@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
+from memsched.base.errors import MemschedError, OutputError
 from memsched.commands.batch.process import BatchJob, JobProgress, JobResult, ProcessDiedError, Processes
 from memsched.commands.options import BatchOptions
-from memsched.errors import MemschedError, OutputError
 from memsched.formats.capabilities import WeightFiles
 from memsched.formats.files import read_source
 from memsched.formats.known import capability, format_in

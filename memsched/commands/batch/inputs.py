@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 
-from memsched.errors import ModelError, OutputError
-from memsched.frozen import FrozenValue
+from memsched.base.errors import ModelError, OutputError
+from memsched.base.frozen import FrozenValue
 
 __all__ = ["EXTENSIONS", "BatchModel", "check_apart", "find_models", "read_list"]
 

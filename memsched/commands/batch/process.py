@@ -17,14 +17,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from memsched.base.errors import MemschedError
+from memsched.base.frozen import FrozenValue
+from memsched.base.typed import converted
 from memsched.commands.options import BatchOptions
-from memsched.errors import MemschedError
-from memsched.frozen import FrozenValue
 from memsched.report.values.batch import BatchAnswer, SavedModel
 from memsched.runtimes.child import temporary_folder
 from memsched.search.messages import Channel, LostError
 from memsched.search.processes import Death, start_process
-from memsched.typed import converted
 
 __all__ = ["BatchJob", "JobProgress", "JobResult", "ProcessDiedError", "Processes"]
 

@@ -13,14 +13,14 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Protocol
 
+from memsched.base.errors import OutputError, UsageError
+from memsched.base.frozen import FrozenValue
 from memsched.commands.batch.inputs import BatchModel, check_apart
 from memsched.commands.batch.process import BatchJob, JobProgress, JobResult, ProcessDiedError
 from memsched.commands.calls import seconds_of
 from memsched.commands.levels import ALLOWED, BY_DEFAULT, BY_NAME
 from memsched.commands.options import BatchOptions
-from memsched.errors import OutputError, UsageError
 from memsched.formats.staging import make_folder, staged_files
-from memsched.frozen import FrozenValue
 from memsched.report.batch import Row, Status, dump_csv, dump_html, dump_summary, summary
 from memsched.report.values.batch import BatchOptionsSection, BatchReport, SavedModel
 from memsched.search.limits import POLL_SECONDS

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from memsched.algebra.apply import drafted
-from memsched.algebra.draft import AlgebraDraft
-from memsched.algebra.search import AlgebraSearch
 from memsched.check.algebra import check_algebra
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Candidate, Proposals, Refusals, RewriteBase, Ways
@@ -14,6 +11,9 @@ from memsched.formats.known import format_of
 from memsched.graph.identity import Identity
 from memsched.graph.model import Graph
 from memsched.report.algebra import algebra_section
+from memsched.rewrites.algebra.apply import drafted
+from memsched.rewrites.algebra.draft import AlgebraDraft
+from memsched.rewrites.algebra.search import AlgebraSearch
 from memsched.search.run import Run
 
 __all__ = ["AlgebraRewrite"]

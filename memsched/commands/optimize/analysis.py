@@ -7,6 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from memsched.base.frozen import FrozenValue
+from memsched.base.units import Percentage
 from memsched.commands.calls import NO_HOOKS, Hooks, command, limits_of
 from memsched.commands.levels import BY_DEFAULT
 from memsched.commands.optimize.on_chip_report import on_chip_section
@@ -23,11 +25,10 @@ from memsched.formats.files import load_module
 from memsched.formats.known import format_in
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.stated_sizes import stated
-from memsched.frozen import FrozenValue
 from memsched.graph.dag import in_order
 from memsched.graph.model import Allocation
-from memsched.planning.orders import plan_allocation, plan_module
-from memsched.planning.values import TargetModule
+from memsched.plan.orders import plan_allocation, plan_module
+from memsched.plan.values import TargetModule
 from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.rewrites import OnChipSection
 from memsched.runtimes.arena_facts import ArenaFacts
@@ -37,7 +38,6 @@ from memsched.runtimes.runtime import AS_TOLD, Opening, Requirement
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from memsched.targets.model import Target
-from memsched.units import Percentage
 
 if TYPE_CHECKING:
     from memsched.commands.curve import Curve
@@ -191,7 +191,7 @@ def on_chip(module: Module, main: GraphPlan, target: Target, limits: Limits) -> 
     """Return how the main graph runs on an accelerator with on-chip memory; None for any other target."""
     if not target.on_chip_bytes:
         return None
-    from memsched.onchip.plan import plan
+    from memsched.codegen.onchip.plan import plan
 
     return on_chip_section(plan(in_order(module.graphs[0], main.schedule.order), target, limits))
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Final, Literal
 
+from memsched.base.errors import UsageError
+from memsched.base.units import format_size
 from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.finish import finish
 from memsched.commands.optimize.finished import FinishedModel, FinishRequest, refuted
@@ -18,7 +20,6 @@ from memsched.commands.optimize.weight_order import in_best_order
 from memsched.commands.options import VerifyOptions
 from memsched.commands.session_rows import SessionFile, measured_sessions
 from memsched.commands.verify import compare, verify_written
-from memsched.errors import UsageError
 from memsched.formats.capabilities import WeightFiles, WeightPlacement
 from memsched.formats.known import capability, format_of
 from memsched.formats.module import Module, OrderGuarantee
@@ -28,7 +29,6 @@ from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.sessions import DEFAULT
 from memsched.runtimes.slowdown import most_times
-from memsched.units import format_size
 
 __all__ = ["finished", "guarantee_of"]
 

@@ -6,10 +6,10 @@ import dataclasses
 
 import msgspec
 
+from memsched.base.units import percent_of
 from memsched.commands.optimize.report import Rewrites
 from memsched.graph.model import Graph
 from memsched.report.values.rewrites import RematSection, TilingSection
-from memsched.units import percent_of
 
 __all__ = ["with_earlier"]
 

@@ -17,7 +17,7 @@ from memsched.commands.optimize.recompute import CopiesRewrite, RematRewrite
 from memsched.commands.optimize.rewrite import Pricing, Rewrite
 from memsched.commands.optimize.tile import TileRewrite
 from memsched.formats.module import LoadOptions, Module
-from memsched.planning.values import TargetModule
+from memsched.plan.values import TargetModule
 
 __all__ = ["FinalModel", "Permissions", "find", "rewrites_of"]
 

@@ -7,6 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 
 from memsched import __version__
+from memsched.base.errors import UsageError
+from memsched.base.frozen import FrozenValue
+from memsched.codegen.code import c_files, chip_bytes
+from memsched.codegen.layers import layer_codes
+from memsched.codegen.onchip import plan
+from memsched.codegen.onchip.network import OnChipNetwork
+from memsched.codegen.program import Program, program_of
 from memsched.commands.calls import limits_of
 from memsched.commands.optimize.on_chip_report import on_chip_section
 from memsched.commands.optimize.place import target_named
@@ -14,20 +21,13 @@ from memsched.commands.optimize.reading import load_options, split_ranges
 from memsched.commands.optimize.report import model_section
 from memsched.commands.options import Options
 from memsched.commands.results import Report
-from memsched.emit.code import c_files, chip_bytes
-from memsched.emit.layers import layer_codes
-from memsched.emit.program import Program, program_of
-from memsched.errors import UsageError
 from memsched.formats.capabilities import KernelContents
 from memsched.formats.files import load_module, read_source
 from memsched.formats.known import capability
 from memsched.formats.module import Module
 from memsched.formats.staging import check_new_files, staged_files
 from memsched.formats.stated_sizes import stated
-from memsched.frozen import FrozenValue
 from memsched.lowering.apply import apply_target
-from memsched.onchip import plan
-from memsched.onchip.network import OnChipNetwork
 from memsched.report.values.emit import EmitReport, EmitResult, EmitTarget
 from memsched.targets.model import Target
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from memsched.base.errors import ModelError, VerificationError
 from memsched.commands.failures import defects_end_the_run
 from memsched.commands.optimize.branch import finished
 from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.finish import as_given, told_apart
 from memsched.commands.optimize.finished import FinishedModel, FinishRequest
 from memsched.commands.optimize.place import Request
-from memsched.errors import ModelError, VerificationError
 
 __all__ = ["finish_best"]
 

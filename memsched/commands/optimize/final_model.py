@@ -16,7 +16,7 @@ from memsched.commands.optimize.rewrite import Candidate, Pricing, Rewrite, Rewr
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.border import Border
 from memsched.lowering.prices import Pace
-from memsched.planning.values import TargetModule
+from memsched.plan.values import TargetModule
 from memsched.runtimes.runtime import AS_TOLD, Opening
 
 __all__ = ["FinalModel", "base_of", "compared", "met", "next_best", "rank", "slower"]

@@ -22,7 +22,7 @@ from memsched.commands.verify import verify_written
 from memsched.formats.capabilities import SizeGuards
 from memsched.formats.known import capability
 from memsched.formats.module import Module
-from memsched.planning.write import write_model
+from memsched.plan.write import write_model
 from memsched.report.outputs import TOLERANCE
 from memsched.report.values.border import KeptEndRow
 from memsched.report.values.sessions import HeldBackSection

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from memsched.base.frozen import FrozenValue
 from memsched.commands.declared import AUTO
 from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.options import Options
 from memsched.formats.module import LoadOptions, Module
-from memsched.frozen import FrozenValue
-from memsched.planning.values import TargetModule
+from memsched.plan.values import TargetModule
 from memsched.report.outputs import TOLERANCE
 from memsched.report.values.interpreter import InterpreterSection
 from memsched.report.values.sessions import HeldBackSection, SessionRow

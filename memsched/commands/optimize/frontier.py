@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from memsched.base.frozen import FrozenValue
+from memsched.base.units import percent_of
 from memsched.commands.optimize.choose import Permissions, pricing_of, rewrites_of
 from memsched.commands.optimize.driver import Driver
 from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.place import Request, place
 from memsched.formats.module import LoadOptions, Module
-from memsched.frozen import FrozenValue
-from memsched.planning.values import TargetModule
-from memsched.remat.cost import work_of
+from memsched.plan.values import TargetModule
 from memsched.report.values.rewrites import FrontierRow
-from memsched.units import percent_of
+from memsched.rewrites.recompute.cost import work_of
 
 __all__ = ["Frontier", "FrontierStep", "find_frontier", "least"]
 

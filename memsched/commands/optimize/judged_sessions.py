@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from memsched.base.units import format_size
 from memsched.commands.optimize.finished import FinishedModel, FinishRequest, refuted
 from memsched.commands.optimize.opening import OpenedFile, any_time, in_doubt, opened_file, opening_lines, takes_less
 from memsched.commands.optimize.place import Request
@@ -27,7 +28,6 @@ from memsched.runtimes.measure import PROCESSES
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.sessions import DEFAULT, LISTED, PATTERNLESS, SessionPoint
 from memsched.runtimes.values import as_opened
-from memsched.units import format_size
 
 __all__ = ["given_model", "judged_sessions", "opened_alone"]
 

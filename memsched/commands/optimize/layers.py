@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
+from memsched.base.frozen import FrozenValue
 from memsched.formats.module import Module
 from memsched.formats.weights import Weights, weights
-from memsched.frozen import FrozenValue
 from memsched.graph.model import Graph
 from memsched.report.values.layers import LayerFigures, LayerRow
 from memsched.report.values.rewrites import GroupRow

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from memsched.frozen import FrozenValue
-from memsched.fusion.iterate import fuse
+from memsched.base.frozen import FrozenValue
 from memsched.graph.dag import in_order
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op
 from memsched.lowering.apply import apply_target
-from memsched.schedule import exact
-from memsched.schedule.orders import ORDERS
+from memsched.rewrites.tile.loop import LoopGroup
+from memsched.rewrites.tile.pieces import members_of
+from memsched.solve.fusion.iterate import fuse
+from memsched.solve.schedule import exact
+from memsched.solve.schedule.orders import ORDERS
 from memsched.targets.model import Target
-from memsched.tiling.loop import LoopGroup
-from memsched.tiling.pieces import members_of
 
 __all__ = ["LoopStart", "reordered"]
 

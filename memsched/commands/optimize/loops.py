@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
+from memsched.base.units import percent_of
 from memsched.commands.optimize.loop_order import LoopStart, reordered
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Candidate, Proposals, Refusals, RewriteBase, Ways
@@ -18,11 +19,10 @@ from memsched.graph.model import Graph
 from memsched.ops.geometry import has_windows
 from memsched.report.values.rewrites import TilingPointRow, TilingSection
 from memsched.report.values.shared import FiguresSection
+from memsched.rewrites.tile.loop import LoopGroup, loop_of
+from memsched.rewrites.tile.loop_rewrite import with_loops
+from memsched.rewrites.tile.loop_search import LoopSearch
 from memsched.search.run import Run
-from memsched.tiling.loop import LoopGroup, loop_of
-from memsched.tiling.loop_rewrite import with_loops
-from memsched.tiling.loop_search import LoopSearch
-from memsched.units import percent_of
 
 __all__ = ["LoopWays", "loop_proposals"]
 

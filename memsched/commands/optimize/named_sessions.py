@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from memsched.base.errors import MemschedError
 from memsched.commands.levels import BY_NAME
 from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.opening import any_time, is_quick
@@ -18,7 +19,6 @@ from memsched.commands.optimize.session_candidates import SessionCandidate, Sess
 from memsched.commands.optimize.trials import TrialRequest
 from memsched.commands.optimize.worth import LEAST_GAIN
 from memsched.commands.session_rows import GivenModel, SessionFile, measured_sessions, raced_sessions
-from memsched.errors import MemschedError
 from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.sessions import HeldBackSection, SessionRow
 from memsched.runtimes.known import session_maker_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memsched.onchip.model import OnChipBuffer, OnChipGroup, OnChipPlan
+from memsched.codegen.onchip.model import OnChipBuffer, OnChipGroup, OnChipPlan
 from memsched.report.values.rewrites import (
     FlopsSection,
     OnChipBufferRow,

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.sessions import DEFAULT, LISTED, PATTERNLESS, SessionPoint
 from memsched.runtimes.slowdown import most_times

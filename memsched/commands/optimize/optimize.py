@@ -7,7 +7,9 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 
-from memsched.arguments import checked
+from memsched.base.arguments import checked
+from memsched.base.frozen import FrozenValue
+from memsched.base.units import Percentage
 from memsched.commands.calls import NO_HOOKS, Hooks, command, comparison, limits_of, seconds_of
 from memsched.commands.failures import defects_end_the_run
 from memsched.commands.optimize.analysis import Source, budget_in_bytes, on_chip
@@ -38,16 +40,14 @@ from memsched.formats.files import load_module
 from memsched.formats.known import format_in
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.stated_sizes import stated
-from memsched.frozen import FrozenValue
-from memsched.planning.values import TargetModule
-from memsched.planning.write import check_request
+from memsched.plan.values import TargetModule
+from memsched.plan.write import check_request
 from memsched.report.values.optimize import SuggestionRow
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.runtime import Opening
 from memsched.search.run import Run
 from memsched.targets.model import Target
 from memsched.targets.pool_plan import PoolPlan
-from memsched.units import Percentage
 
 __all__ = ["load", "optimize", "verify"]
 

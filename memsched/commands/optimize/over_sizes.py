@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from memsched.base.errors import UsageError
+from memsched.base.frozen import FrozenValue
+from memsched.base.units import Percentage
 from memsched.commands.failures import Failures
 from memsched.commands.optimize.place import Request, place, prepare, target_named
 from memsched.commands.optimize.range_orders import OpenFile, RangeOrders, order_over_range
@@ -28,16 +31,14 @@ from memsched.commands.optimize.ranged_trials import (
 from memsched.commands.optimize.report import Outcome, build
 from memsched.commands.options import Options
 from memsched.commands.results import OptimizeResult
-from memsched.errors import UsageError
 from memsched.formats.blocks import BlockPoint, BlockRow, OpenModel, Range
 from memsched.formats.capabilities import DynamicDimensions, WeightFiles
 from memsched.formats.files import load_module
 from memsched.formats.known import capability, format_in, format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
-from memsched.frozen import FrozenValue
-from memsched.planning.orders import plan_allocation
-from memsched.planning.values import TargetModule
+from memsched.plan.orders import plan_allocation
+from memsched.plan.values import TargetModule
 from memsched.report.values.blocks import BlockKernelRow, BlockLoopRow, BlocksSection, RangeRow, SizeRow
 from memsched.runtimes.child import ChildEndedError, children_until
 from memsched.runtimes.known import runtime_of
@@ -49,7 +50,6 @@ from memsched.runtimes.special import with_special
 from memsched.runtimes.values import Verification
 from memsched.search.run import Run
 from memsched.targets.model import Target
-from memsched.units import Percentage
 
 __all__ = ["RangeRequest", "optimize_over_sizes"]
 

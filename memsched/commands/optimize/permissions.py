@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from memsched.base.frozen import FrozenValue
 from memsched.commands.levels import ALLOWED, BY_DEFAULT, BY_NAME
-from memsched.frozen import FrozenValue
 
 __all__ = ["MOST_EXTRA_MACS", "Permissions", "percent_left", "permissions_of"]
 

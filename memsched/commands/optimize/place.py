@@ -10,14 +10,13 @@ from typing import Literal
 
 import msgspec
 
+from memsched.base.frozen import FrozenValue
 from memsched.check.schedule import check_allocation, check_schedule
 from memsched.commands.failures import Failures
 from memsched.formats.module import FormatName, Module
-from memsched.frozen import FrozenValue
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Allocation
-from memsched.joint.orders import OrderCandidate, vary
-from memsched.planning.orders import (
+from memsched.plan.orders import (
     BASELINES,
     SMALLER_ARENA,
     baselines,
@@ -26,12 +25,13 @@ from memsched.planning.orders import (
     plan_module,
     plan_together,
 )
-from memsched.planning.values import TargetModule
+from memsched.plan.values import TargetModule
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.known import check_runner, check_target, runtime_of
 from memsched.runtimes.runtime import AS_TOLD, Opening, OrderChoice, Requirement, SearchAllowance
 from memsched.search.progress import Progress
 from memsched.search.run import Run
+from memsched.solve.joint.orders import OrderCandidate, vary
 from memsched.targets.load import default_target, load_target
 from memsched.targets.model import BudgetFor, Target
 

@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
+from memsched.base.errors import InternalError, ModelError
+from memsched.base.frozen import FrozenValue
 from memsched.commands.optimize.final_model import FinalModel, slower
 from memsched.commands.optimize.place import ModulePlan, Request, as_stored, place, prepare_again
 from memsched.commands.optimize.rewrite import Candidate, RewriteBase
 from memsched.commands.optimize.worth import LEAST_GAIN
-from memsched.errors import InternalError, ModelError
 from memsched.formats.module import Module
-from memsched.frozen import FrozenValue
-from memsched.planning.rewrite import restated
-from memsched.planning.values import TargetModule
+from memsched.plan.rewrite import restated
+from memsched.plan.values import TargetModule
 
 __all__ = ["StoredModel", "UnwritableError", "expected", "fewer", "fewest", "module_macs", "placed", "stored"]
 

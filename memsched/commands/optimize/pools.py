@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from memsched.allocate.pools import place_in_pools
 from memsched.check.pools import check_pool_plan
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.search.run import Run
+from memsched.solve.allocate.pools import place_in_pools
 from memsched.targets.model import Target
 from memsched.targets.pool_plan import PoolPlan
 

@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Final
 
 from memsched import __version__
+from memsched.base.errors import MemschedError, UnknownShapeError
+from memsched.base.frozen import FrozenValue
 from memsched.commands.optimize.place import GivenUpError, Request, place, prepare
 from memsched.commands.optimize.ranged_trials import ENDED
 from memsched.commands.range_sizes import Sizes, distinct, sizes_at
-from memsched.errors import MemschedError, UnknownShapeError
 from memsched.formats.blocks import OpenModel
 from memsched.formats.capabilities import WeightFiles
 from memsched.formats.files import load_module
 from memsched.formats.known import capability, format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import check_written
-from memsched.frozen import FrozenValue
-from memsched.planning.orders import plan_module
-from memsched.planning.over_range import OrderSpan, RangedChoice, choose_order
-from memsched.planning.values import TargetModule
+from memsched.plan.orders import plan_module
+from memsched.plan.over_range import OrderSpan, RangedChoice, choose_order
+from memsched.plan.values import TargetModule
 from memsched.report.values.blocks import OrderPeakRow, OrderSpanRow, RangeOrderRow, RangeOrdersSection
 from memsched.runtimes.child import ChildEndedError, children_until
 from memsched.runtimes.graph_plan import GraphPlan

@@ -14,13 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from memsched.base.errors import UsageError
+from memsched.base.frozen import FrozenValue
 from memsched.commands.failures import Failures
-from memsched.errors import UsageError
 from memsched.formats.blocks import BlockPoint, OpenModel
 from memsched.formats.capabilities import WeightPlacement
 from memsched.formats.format import Format
 from memsched.formats.known import capability
-from memsched.frozen import FrozenValue
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.child import ChildEndedError, children_until
 from memsched.runtimes.known import session_maker_of

@@ -6,15 +6,15 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from memsched.base.errors import UsageError
+from memsched.base.units import Percentage, parse_budget
 from memsched.commands.optimize.permissions import MOST_EXTRA_MACS
-from memsched.errors import UsageError
 from memsched.formats.blocks import Range
 from memsched.formats.files import read_source
 from memsched.formats.known import format_in
 from memsched.formats.module import LoadOptions
 from memsched.formats.stated_sizes import as_length, stated
 from memsched.runtimes.known import observer_of, resized
-from memsched.units import Percentage, parse_budget
 
 __all__ = ["budget_of", "check_percentages", "load_options", "sized_source", "split_ranges"]
 

@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
+from memsched.base.units import percent_of
 from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Candidate, Proposals, RewriteBase, Ways
 from memsched.graph.model import Graph, Op
 from memsched.lowering.apply import apply_target
-from memsched.remat.apart import apart
-from memsched.remat.cost import RematPoint, judge, least_peak, work_of
-from memsched.remat.found import RematResult, untried
-from memsched.remat.rewrite import rematerialise, repeatable
-from memsched.remat.search import SMALL, search
 from memsched.report.values.rewrites import CopyRow, RematPointRow, RematSection
 from memsched.report.values.shared import FiguresSection
+from memsched.rewrites.recompute.apart import apart
+from memsched.rewrites.recompute.cost import RematPoint, judge, least_peak, work_of
+from memsched.rewrites.recompute.found import RematResult, untried
+from memsched.rewrites.recompute.rewrite import rematerialise, repeatable
+from memsched.rewrites.recompute.search import SMALL, search
 from memsched.search.limits import Limits
 from memsched.search.run import Run
-from memsched.units import percent_of
 
 __all__ = ["CopiesRewrite", "RematRewrite"]
 

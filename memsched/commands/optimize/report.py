@@ -9,17 +9,18 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from memsched import __version__
+from memsched.base.frozen import FrozenValue
+from memsched.base.units import counted
 from memsched.commands.failures import CandidateFailure
 from memsched.commands.optimize.layers import LayeredModel, layer_rows
 from memsched.commands.optimize.verification import verification_section
 from memsched.commands.results import Report
 from memsched.formats.known import format_of
 from memsched.formats.module import Module
-from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.graph.model import Allocation
-from memsched.planning.orders import SMALLER_ARENA, Baseline
-from memsched.planning.values import TargetModule
+from memsched.plan.orders import SMALLER_ARENA, Baseline
+from memsched.plan.values import TargetModule
 from memsched.report.border import interface_section
 from memsched.report.build import Facts, build_report
 from memsched.report.values.blocks import BlocksSection, CurveSection
@@ -68,7 +69,6 @@ from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.values import Verification
 from memsched.targets.pool_plan import PoolPlan
-from memsched.units import counted
 
 __all__ = ["Outcome", "Rewrites", "build", "model_section"]
 

@@ -7,10 +7,10 @@ import dataclasses
 from pathlib import Path
 from typing import Final
 
-from memsched.errors import MemschedError, RuntimeUnavailableError
+from memsched.base.errors import MemschedError, RuntimeUnavailableError
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
-from memsched.planning.values import TargetModule
+from memsched.plan.values import TargetModule
 from memsched.runtimes.known import default_interpreter_of, has_sessions, runners_for
 from memsched.search.run import Run
 from memsched.targets.model import Target

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
+from memsched.base.frozen import FrozenValue
 from memsched.commands.optimize.place import ModulePlan
 from memsched.commands.optimize.report import Rewrites
 from memsched.formats.module import LoadOptions, Module
-from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.graph.dag import in_order
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 from memsched.lowering.prices import NOTHING_KEPT, Prices
-from memsched.planning.rewrite import dialect_of, plain, read_back, with_origins
-from memsched.planning.values import TargetModule
+from memsched.plan.rewrite import dialect_of, plain, read_back, with_origins
+from memsched.plan.values import TargetModule
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.runtime import AS_TOLD, Opening
 from memsched.search.run import Run

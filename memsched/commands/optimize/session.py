@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from memsched import __version__
+from memsched.base.errors import UsageError, VerificationError
+from memsched.base.frozen import FrozenValue
+from memsched.base.units import Percentage
 from memsched.commands.failures import Failures, defects_end_the_run
 from memsched.commands.levels import BY_NAME
 from memsched.commands.optimize.choose import Permissions
@@ -20,13 +23,11 @@ from memsched.commands.optimize.worth import LEAST_GAIN, slight
 from memsched.commands.options import Options
 from memsched.commands.results import OptimizeResult, OutputsDifferError
 from memsched.commands.session_rows import GivenModel, SessionFile, measured_sessions
-from memsched.errors import UsageError, VerificationError
 from memsched.formats.files import load_module
 from memsched.formats.known import format_in, format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import check_written
 from memsched.formats.staging import STANDARD_STREAM
-from memsched.frozen import FrozenValue
 from memsched.report.values.sessions import ExecutedSection, SessionRow
 from memsched.runtimes.known import runtime_of, session_maker_of
 from memsched.runtimes.output import Guarantee, ModelBytes
@@ -34,7 +35,6 @@ from memsched.runtimes.runtime import Opening, Requirement
 from memsched.runtimes.sessions import EXECUTED, ExecutedModel, SessionMaker, SessionPoint
 from memsched.runtimes.values import EXECUTED_TOLERANCE, Verification
 from memsched.targets.model import Target
-from memsched.units import Percentage
 
 __all__ = ["SessionName", "SessionRequest", "optimize_for_session", "written_for_session"]
 

@@ -10,21 +10,21 @@ import contextlib
 import dataclasses
 import hashlib
 
+from memsched.base.errors import MemschedError
+from memsched.base.frozen import FrozenValue
+from memsched.base.units import Percentage
 from memsched.commands.optimize.choose import Permissions, find
 from memsched.commands.optimize.final_model import FinalModel, rank
 from memsched.commands.optimize.place import Request, prepare, required_as_given
-from memsched.errors import MemschedError
 from memsched.formats.capabilities import SizeGuards
 from memsched.formats.files import load_module
 from memsched.formats.known import capability, format_in
 from memsched.formats.module import FormatName, LoadOptions, Module
-from memsched.frozen import FrozenValue
-from memsched.planning.values import TargetModule
+from memsched.plan.values import TargetModule
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.runtime import Opening
 from memsched.runtimes.sessions import ExecutedModel, SessionMaker
 from memsched.targets.model import Target
-from memsched.units import Percentage
 
 __all__ = ["SessionCandidate", "SessionSource", "candidates"]
 

@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from msgspec import UNSET
 
+from memsched.base.units import percent_of
 from memsched.commands.optimize.loop_order import LoopStart
 from memsched.commands.optimize.loops import LoopWays, loop_proposals
 from memsched.commands.optimize.report import Rewrites
@@ -23,18 +24,17 @@ from memsched.formats.known import format_of
 from memsched.graph.dialect import Dialect
 from memsched.graph.model import Graph
 from memsched.ops.geometry import has_windows
-from memsched.remat.cost import MACS_PER_BYTE, work_of
 from memsched.report.values.rewrites import GroupRow, TilingPointRow, TilingSection
 from memsched.report.values.shared import FiguresSection
+from memsched.rewrites.recompute.cost import MACS_PER_BYTE, work_of
+from memsched.rewrites.tile.fold import fold_pads
+from memsched.rewrites.tile.local import Group
+from memsched.rewrites.tile.loop import LoopGroup, loop_of
+from memsched.rewrites.tile.loop_rewrite import with_loops
+from memsched.rewrites.tile.pieces import Pieces, TilingGroup, plan_pieces
+from memsched.rewrites.tile.rewrite import rewrite
+from memsched.rewrites.tile.search import FrontierPoint, TilingSearch
 from memsched.search.run import Run
-from memsched.tiling.fold import fold_pads
-from memsched.tiling.local import Group
-from memsched.tiling.loop import LoopGroup, loop_of
-from memsched.tiling.loop_rewrite import with_loops
-from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
-from memsched.tiling.rewrite import rewrite
-from memsched.tiling.search import FrontierPoint, TilingSearch
-from memsched.units import percent_of
 
 __all__ = ["TileRewrite"]
 

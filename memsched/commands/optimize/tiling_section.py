@@ -12,10 +12,10 @@ from memsched.lowering.prices import Kept
 from memsched.ops.geometry import describe
 from memsched.ops.rules import Geometry, Refusal
 from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingForm
+from memsched.rewrites.tile.bound import least_in_pieces
+from memsched.rewrites.tile.loop import LoopGroup, loop_of
+from memsched.rewrites.tile.pieces import TilingGroup
 from memsched.runtimes.known import runtime_of
-from memsched.tiling.bound import least_in_pieces
-from memsched.tiling.loop import LoopGroup, loop_of
-from memsched.tiling.pieces import TilingGroup
 
 __all__ = ["form_of", "group_row", "loop_row", "lower_bound", "refusal_row"]
 

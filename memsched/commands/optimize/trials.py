@@ -15,6 +15,8 @@ import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 
+from memsched.base.errors import MemschedError
+from memsched.base.frozen import FrozenValue
 from memsched.check.schedule import check_schedule
 from memsched.commands.levels import BY_NAME
 from memsched.commands.optimize.border import BorderRewrite
@@ -28,15 +30,13 @@ from memsched.commands.optimize.recompute import RematRewrite
 from memsched.commands.optimize.rewrite import Pricing, Rewrite
 from memsched.commands.optimize.tile import TileRewrite
 from memsched.commands.optimize.worth import LEAST_GAIN
-from memsched.errors import MemschedError
 from memsched.formats.capabilities import SizeGuards
 from memsched.formats.known import capability
 from memsched.formats.module import LoadOptions, Module
-from memsched.frozen import FrozenValue
 from memsched.graph.liveness import Storage, evaluate
-from memsched.planning.orders import plan_allocation
-from memsched.planning.rewrite import dialect_of
-from memsched.planning.values import TargetModule
+from memsched.plan.orders import plan_allocation
+from memsched.plan.rewrite import dialect_of
+from memsched.plan.values import TargetModule
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.known import runtime_of
 from memsched.search.limits import QUICK, Limits
@@ -334,9 +334,9 @@ def attempt(rewrite: Rewrite, given: FinalModel, request: Request, percent: floa
 
 def _reordered(plan: GraphPlan) -> GraphPlan | None:
     """Return the plan in the best order that a short search finds; None where none is better."""
-    from memsched.fusion.iterate import fuse
-    from memsched.schedule import exact
-    from memsched.schedule.orders import ORDERS
+    from memsched.solve.fusion.iterate import fuse
+    from memsched.solve.schedule import exact
+    from memsched.solve.schedule.orders import ORDERS
 
     storage = Storage.of(plan.graph)
     orders = [rule(storage) for rule in ORDERS.values()]

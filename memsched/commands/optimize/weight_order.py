@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from memsched.base.units import format_size
 from memsched.commands.optimize.finished import FinishedModel, FinishRequest
 from memsched.commands.optimize.judged_sessions import given_model
 from memsched.commands.options import VerifyOptions
@@ -20,7 +21,6 @@ from memsched.formats.known import capability
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.sessions import DEFAULT, LISTED, PATTERNLESS, SessionPoint
-from memsched.units import format_size
 
 __all__ = ["in_best_order"]
 

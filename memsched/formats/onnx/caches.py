@@ -10,10 +10,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.attributes import attribute_of
 from memsched.formats.onnx.free_names import FreeNames
 from memsched.formats.onnx.structure import op_type
-from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.blocks import OpenModel, Range
 from memsched.formats.capabilities import (
     ActivationChains,

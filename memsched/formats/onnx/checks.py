@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.onnx.structure import Scope, domain_of
 
 if TYPE_CHECKING:

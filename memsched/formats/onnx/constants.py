@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.onnx.attributes import CONSTANT_INPUTS
 from memsched.formats.onnx.standard import DataLocation, Opset
 from memsched.formats.onnx.structure import Scope

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from memsched.errors import MemschedError, UsageError
+from memsched.base.errors import MemschedError, UsageError
 from memsched.formats.decoders import Along, Cache, Decoder, TokenInput
 from memsched.formats.onnx import functions
 from memsched.formats.onnx.blocks.probes import infer_at

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from memsched.errors import ModelError, OutputError
+from memsched.base.errors import ModelError, OutputError
 from memsched.formats.module import Module
 from memsched.formats.staging import TEMPORARY_PREFIX, TEMPORARY_SUFFIX, make_folders, remove_made
 

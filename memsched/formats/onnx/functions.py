@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.onnx.free_names import FreeNames
 from memsched.formats.onnx.graph_effects import nodes_of
 from memsched.formats.onnx.structure import domain_of, graphs_of, initializers, values_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.onnx import external as onnx_external
 from memsched.formats.onnx.standard import DataLocation
 from memsched.formats.onnx.structure import attributed, sparse_name

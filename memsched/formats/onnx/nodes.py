@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from memsched.errors import InternalError
+from memsched.base.errors import InternalError
 from memsched.formats.onnx.attributes import CONSTANT_INPUTS
 from memsched.formats.onnx.constants import OnnxConstants
 from memsched.formats.onnx.standard import Opset

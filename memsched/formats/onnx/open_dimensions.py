@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from memsched.errors import UnknownShapeError
+from memsched.base.errors import UnknownShapeError
+from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.shapes import Shapes
 from memsched.formats.onnx.structure import Scope, op_type
 from memsched.formats.onnx.types import ValueType
-from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import NodeProto

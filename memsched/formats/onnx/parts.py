@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.module import Module
 from memsched.formats.onnx import external
 from memsched.formats.onnx.constants import OnnxConstants

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.module import Module
 from memsched.formats.onnx.effects import is_pure_type
 from memsched.formats.onnx.free_names import FreeNames
 from memsched.formats.onnx.standard import IrVersion, Opset
 from memsched.formats.onnx.structure import graphs_of, op_type
 from memsched.formats.onnx.types import element_type
-from memsched.frozen import FrozenValue
 from memsched.graph.model import Tensor
 from memsched.ops.table import families
 

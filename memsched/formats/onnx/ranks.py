@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.onnx.structure import Scope, domain_of, values_of
 from memsched.ops.table import FROM_NUMBERS, families
 

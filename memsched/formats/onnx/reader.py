@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from memsched.errors import MemschedError, ModelError
+from memsched.base.errors import MemschedError, ModelError
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx import checks, ranks
 from memsched.formats.onnx import external as onnx_external

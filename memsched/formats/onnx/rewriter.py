@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from memsched.errors import InternalError, ModelError
+from memsched.base.errors import InternalError, ModelError
 from memsched.formats.module import Module
 from memsched.formats.onnx.borders import removed_names, state_border, state_chains
 from memsched.formats.onnx.constants import OnnxConstants

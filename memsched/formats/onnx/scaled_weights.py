@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.computed import ComputedConstants, NoValueError
 from memsched.formats.onnx.free_names import FreeNames
 from memsched.formats.onnx.standard import IrVersion
 from memsched.formats.onnx.structure import Scope, analyse
 from memsched.formats.onnx.writer import drop_unread, list_initializers
-from memsched.frozen import FrozenValue
 from memsched.ops.table import families
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.module import LoadOptions, ObservedSizes
 from memsched.formats.onnx import branches, folding, loops, observed, resolved, symbolic
 from memsched.formats.onnx.inference_copy import DEFERRED, defer, inference_copy

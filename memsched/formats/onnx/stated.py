@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from memsched.errors import ModelError, UsageError
+from memsched.base.errors import ModelError, UsageError
+from memsched.base.suggestions import did_you_mean
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx.structure import Scope, values_of
 from memsched.formats.onnx.types import ValueType, element_bits, is_element, is_symbol, length_of, value_type
-from memsched.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ValueInfoProto

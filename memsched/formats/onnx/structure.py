@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from memsched.errors import GraphError
+from memsched.base.errors import GraphError
 from memsched.formats.onnx.effects import false_names, node_effects
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.structure import DEFAULT_DOMAINS
-from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
+from memsched.base.frozen import FrozenValue
+from memsched.base.units import LARGEST
 from memsched.formats.onnx.standard import ElementType
-from memsched.frozen import FrozenValue
-from memsched.units import LARGEST
 
 if TYPE_CHECKING:
     from onnx import TypeProto

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx import checks, external, functions, shapes
 from memsched.formats.onnx import light as onnx_light

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from memsched.errors import InternalError, ModelError
+from memsched.base.errors import InternalError, ModelError
 from memsched.formats.module import Module
 from memsched.formats.onnx.native import OnnxNative
 from memsched.formats.onnx.standard import IrVersion

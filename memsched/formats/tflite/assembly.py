@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from memsched.errors import InternalError, ModelError
-from memsched.frozen import FrozenValue
+from memsched.base.errors import InternalError, ModelError
+from memsched.base.frozen import FrozenValue
 
 __all__ = [
     "Blob",

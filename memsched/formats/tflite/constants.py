@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from memsched.errors import InternalError, ModelError
+from memsched.base.errors import InternalError, ModelError
 from memsched.formats.tflite.assembly import Item, Numbers, Scalar, TableItem, Text
 from memsched.formats.tflite.flatbuffer import FlatbufferTable
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.tflite import package
 from memsched.formats.tflite.assembly import Blob, Item, RawTable, References, Scalar, Text
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile

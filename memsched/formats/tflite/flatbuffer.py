@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from memsched.errors import ModelError
-from memsched.frozen import FrozenValue
+from memsched.base.errors import ModelError
+from memsched.base.frozen import FrozenValue
 
 __all__ = ["FlatFile", "FlatbufferTable", "Vector"]
 

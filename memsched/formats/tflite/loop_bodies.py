@@ -13,7 +13,8 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
+from memsched.base.frozen import FrozenValue
 from memsched.formats.tflite.assembly import Item, Numbers, References, Scalar, TableItem, Text
 from memsched.formats.tflite.constants import TfliteConstants, zero_point
 from memsched.formats.tflite.flatbuffer import FlatbufferTable
@@ -27,7 +28,6 @@ from memsched.formats.tflite.schema import (
     type_code,
 )
 from memsched.formats.tflite.tables import copied
-from memsched.frozen import FrozenValue
 from memsched.graph.loop import Loop, LoopRead, LoopStep
 
 __all__ = ["LoopSource", "loop_subgraphs", "tile_subgraph"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.formats.tflite.schema import BufferSlot, ModelSlot, OperatorSlot

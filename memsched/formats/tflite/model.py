@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
+from memsched.base.frozen import FrozenValue
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile, Vector
 from memsched.formats.tflite.options import attributes, subgraph_references
 from memsched.formats.tflite.schema import (
@@ -23,7 +24,6 @@ from memsched.formats.tflite.schema import (
     operator_type,
     unsized_types,
 )
-from memsched.frozen import FrozenValue
 from memsched.graph.model import AttributeValue
 
 __all__ = ["FileBuffer", "FileModel", "FileOperator", "FileSubgraph", "FileTensor", "parse"]

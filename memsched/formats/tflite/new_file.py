@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
+from memsched.base.frozen import FrozenValue
 from memsched.formats.tflite import metadata as tflite_metadata
 from memsched.formats.tflite.assembly import Blob, Item, Numbers, References, Scalar, TableItem, Text, assemble
 from memsched.formats.tflite.copies import Copier
@@ -23,7 +24,6 @@ from memsched.formats.tflite.schema import (
     TensorSlot,
 )
 from memsched.formats.tflite.tables import copied
-from memsched.frozen import FrozenValue
 
 __all__ = ["NewSubgraph", "Source", "new_file"]
 

@@ -7,7 +7,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.tflite.assembly import Item, Scalar, TableItem
 from memsched.formats.tflite.flatbuffer import FlatbufferTable
 from memsched.formats.tflite.package import Field, field, members, number_of

@@ -14,9 +14,9 @@ from functools import cache
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final, Literal
 
-from memsched.errors import InternalError
+from memsched.base.errors import InternalError
+from memsched.base.frozen import FrozenValue
 from memsched.formats.tflite.assembly import Kind
-from memsched.frozen import FrozenValue
 
 __all__ = ["NEWER_FIELDS", "NEWER_MEMBERS", "UNIONS", "Field", "TableSchema", "field", "members", "number_of"]
 __all__ += ["table"]

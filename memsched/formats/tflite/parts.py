@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.module import Module
 from memsched.formats.segment import SegmentModel
 from memsched.formats.staging import describe

@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from memsched.errors import GraphError, ModelError, UsageError
+from memsched.base.errors import GraphError, ModelError, UsageError
+from memsched.base.frozen import FrozenValue
+from memsched.base.suggestions import did_you_mean
 from memsched.formats.module import Body, LoadOptions, Module
 from memsched.formats.staging import describe
 from memsched.formats.tflite import metadata, state
@@ -17,13 +19,11 @@ from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph,
 from memsched.formats.tflite.options import CONSTANT_INPUTS
 from memsched.formats.tflite.own_tensors import own_tensors
 from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
-from memsched.frozen import FrozenValue
 from memsched.graph import dag
 from memsched.graph.effects import Effects
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
 from memsched.ops.macs import macs_of
 from memsched.ops.table import families
-from memsched.suggestions import did_you_mean
 
 __all__ = ["GraphMapping", "TfliteNative", "read"]
 

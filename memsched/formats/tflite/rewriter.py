@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from memsched.errors import InternalError, ModelError
+from memsched.base.errors import InternalError, ModelError
 from memsched.formats.module import Module
 from memsched.formats.staging import describe
 from memsched.formats.tflite import metadata as tflite_metadata

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.tflite import package
 from memsched.formats.tflite.assembly import Item, OldObject, Scalar, TableItem
 from memsched.formats.tflite.flatbuffer import FlatbufferTable

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from memsched.errors import InternalError, ModelError
+from memsched.base.errors import InternalError, ModelError
 from memsched.formats.module import Module
 from memsched.formats.staging import describe
 from memsched.formats.tflite import metadata

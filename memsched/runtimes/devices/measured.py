@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from memsched.errors import ModelError, VerificationError
+from memsched.base.errors import ModelError, VerificationError
 from memsched.runtimes.child import temporary_folder
 from memsched.runtimes.devices.measured import ClusterRun, DeviceRun, PassTimes, ThrottledRun
 from memsched.runtimes.devices.program import CALLER, ArrayAssembly, DeviceProgram, Send, Throttle

@@ -6,7 +6,7 @@ The processes are numbered from 0; -1 is the source of the inputs.
 
 from __future__ import annotations
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 
 __all__ = [
     "CALLER",

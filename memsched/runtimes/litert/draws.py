@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.tflite.model import FileOperator, parse
 from memsched.ops.tflite import SEEDED, by_type
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from memsched.allocate.arena import allocate
 from memsched.formats.module import LoadOptions
 from memsched.formats.tflite.reader import read
 from memsched.graph.liveness import evaluate
@@ -10,6 +9,7 @@ from memsched.graph.model import Schedule
 from memsched.runtimes.litert.requirement import required_bytes
 from memsched.runtimes.runtime import AS_TOLD
 from memsched.runtimes.target_rules import TargetRules
+from memsched.solve.allocate.arena import allocate
 from memsched.targets.load import load_target
 
 __all__ = ["part_bytes"]

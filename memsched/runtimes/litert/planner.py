@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 
 __all__ = ["ALIGNMENT", "MOST_REQUESTS", "LiteRtRequest", "arena_bytes"]
 

@@ -11,7 +11,7 @@ import ctypes
 from enum import IntEnum
 from typing import Any
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 
 __all__ = ["Probe", "probe"]
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memsched.errors import UsageError
+from memsched.base.errors import UsageError
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.formats.tflite.schema import TensorSlot

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.runtimes.litert.answers import CompareRequest, ModeAnswer, ModeAnswers
 from memsched.runtimes.litert.draws import with_same_seeds
 from memsched.runtimes.values import INTEGER_BOUNDS, INVOKES

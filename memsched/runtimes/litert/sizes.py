@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.runtimes.borders import BorderFormulas
 from memsched.runtimes.compare import compare, relative_error
 from memsched.runtimes.inputs import random_values

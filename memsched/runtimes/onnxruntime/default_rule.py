@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.graph.liveness import Storage
 from memsched.runtimes.onnxruntime.orders import walk_backwards
 from memsched.runtimes.onnxruntime.reuse import PlannerGraph, simulate_reuse

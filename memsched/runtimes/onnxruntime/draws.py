@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.effects import false_names, is_pure_type, node_effects
 from memsched.formats.onnx.functions import calls_functions, inline
 from memsched.formats.onnx.graph_effects import nodes_of
 from memsched.formats.onnx.nodes import opset
 from memsched.formats.onnx.structure import FalseNames, analyse, op_type
-from memsched.frozen import FrozenValue
 from memsched.ops.onnx import SEEDS
 
 __all__ = ["Draws", "same_draws"]

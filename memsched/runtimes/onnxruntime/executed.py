@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx.reader import all_sizes_follow, sizes_that_follow
 from memsched.formats.onnx.stated import declare

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from memsched.errors import UsageError
+from memsched.base.errors import UsageError
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.measure import LEAST_RUNS, MOST_RUNS, Measured, Opener, SteadyRule, measure, race_two
 from memsched.runtimes.race import RaceRule

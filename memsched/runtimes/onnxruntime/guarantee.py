@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypedDict
 
+from memsched.base.frozen import FrozenValue
 from memsched.check.schedule import check_schedule
 from memsched.formats.module import Body, Module, OrderGuarantee
-from memsched.frozen import FrozenValue
 from memsched.graph.dag import predecessors, successors_of
 from memsched.graph.liveness import evaluate
 from memsched.graph.model import Graph
@@ -23,7 +23,7 @@ from memsched.runtimes.onnxruntime.orders import default_order, priority_order, 
 from memsched.runtimes.onnxruntime.reuse import PlannerGraph, ReuseProfile, simulate_reuse
 from memsched.runtimes.onnxruntime.reuse_search import least_with_reuse
 from memsched.runtimes.output import Guarantee
-from memsched.schedule.orders import ORDERS
+from memsched.solve.schedule.orders import ORDERS
 
 __all__ = [
     "GuaranteePlans",

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Final
 
-from memsched.errors import UsageError
+from memsched.base.errors import UsageError
 from memsched.formats.module import LoadOptions, ObservedSizes
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.package import ONNXRUNTIME

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.module import FormatName, LoadOptions, Module, OrderGuarantee
 from memsched.graph.liveness import Storage
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph

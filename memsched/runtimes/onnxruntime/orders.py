@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from memsched.graph.dag import predecessors, successors_of
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph
-from memsched.schedule.compiled_orders import post_order
+from memsched.solve.schedule.compiled_orders import post_order
 
 __all__ = ["default_order", "default_order_of", "priority_order", "walk_backwards"]
 

@@ -23,10 +23,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx import resolved
 from memsched.formats.onnx.standard import ElementType, Opset
 from memsched.formats.onnx.structure import Scope, analyse, domain_of
-from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TypeProto

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from memsched.errors import UsageError
+from memsched.base.errors import UsageError
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.measure import LITTLE_CHANCE, PROCESSES, Measured, SteadyRule, measure, middle, race_two
 from memsched.runtimes.onnxruntime.session_memory import least_runs

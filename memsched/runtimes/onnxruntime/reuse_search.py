@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.runtimes.onnxruntime.reuse import PlannerGraph, ReuseProfile, simulate_reuse
 
 __all__ = ["ReuseOrder", "least_with_reuse"]

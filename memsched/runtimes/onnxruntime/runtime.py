@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memsched.errors import UsageError
+from memsched.base.errors import UsageError
 from memsched.formats.module import Module
 from memsched.graph.model import Allocation
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph

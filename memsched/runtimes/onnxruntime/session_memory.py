@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from memsched.errors import ModelError, UsageError
+from memsched.base.errors import ModelError, UsageError
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import TIMEOUT, run_in_child
 from memsched.runtimes.measure import (

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.structure import analyse
-from memsched.frozen import FrozenValue
 from memsched.runtimes.borders import BorderFormulas
 from memsched.runtimes.compare import close, compare, relative_error, vary
 from memsched.runtimes.inputs import DRAWS, Draw

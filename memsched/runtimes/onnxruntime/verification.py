@@ -12,8 +12,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.module import OrderGuarantee
-from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.runtimes.borders import told
 from memsched.runtimes.child import TIMEOUT, ChildResult, run_in_child

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from memsched.errors import InternalError, ModelError
+from memsched.base.errors import InternalError, ModelError
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import check_written
 from memsched.formats.staging import describe

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.tflite.flatbuffer import FlatFile
 from memsched.formats.tflite.model import FileModel, FileSubgraph, parse
 from memsched.formats.tflite.schema import ModelSlot, SubgraphSlot

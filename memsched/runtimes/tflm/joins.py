@@ -12,8 +12,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
-from memsched.frozen import FrozenValue
 from memsched.runtimes.tflm.lifetimes import Key, Lifetimes, Visit
 from memsched.runtimes.tflm.loops import LoopAccess, LoopAccesses
 from memsched.runtimes.tflm.plan import distinct_bodies, needs_memory, tensor_bytes

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
 from memsched.formats.tflite.schema import OperatorSlot

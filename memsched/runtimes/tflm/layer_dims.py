@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
+from memsched.base.frozen import FrozenValue
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
 from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
-from memsched.frozen import FrozenValue
 
 __all__ = ["LayerDims", "layer_dims", "scales"]
 

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 import msgspec
 
-from memsched.allocate.portfolio import pack
+from memsched.base.frozen import FrozenValue
 from memsched.formats.tflite.model import FileModel
-from memsched.frozen import FrozenValue
 from memsched.graph.packing import Block, BlockPart, Packing
 from memsched.runtimes.tflm.joins import ByteSharing, Join, Overlay, byte_sharing
 from memsched.runtimes.tflm.lifetimes import Key, Lifetimes, lifetimes
@@ -20,6 +19,7 @@ from memsched.runtimes.tflm.plan import BufferRequest, Scratch, must_stay_online
 from memsched.runtimes.tflm.planner import ALIGNMENT, round_up
 from memsched.search.limits import Limits
 from memsched.search.run import Run
+from memsched.solve.allocate.portfolio import pack
 from memsched.targets.model import Target
 
 __all__ = ["best_offsets", "offsets_below"]

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
-from memsched.frozen import FrozenValue
 from memsched.runtimes.tflm.plan import distinct_bodies
 
 __all__ = ["Key", "Lifetimes", "Visit", "lifetimes"]

@@ -11,10 +11,10 @@ import itertools
 import struct
 from collections.abc import Callable, Mapping, Sequence
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
 from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
-from memsched.frozen import FrozenValue
 from memsched.runtimes.arena_facts import OperatorRefusal
 from memsched.runtimes.tflm.kernels import operator_tensor
 from memsched.runtimes.tflm.resolver import BUILTIN

@@ -9,8 +9,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
-from memsched.frozen import FrozenValue
 from memsched.ops.table import families
 
 __all__ = ["LoopAccess", "LoopAccesses"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.tflite.model import FileModel
 from memsched.formats.tflite.own_tensors import own_tensors
 from memsched.runtimes.tflm.plan import given_plan, needs_memory, tensor_bytes

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
-from memsched.frozen import FrozenValue
 from memsched.graph.model import Graph, Op
 from memsched.lowering.prices import Kept
 from memsched.runtimes.firmware import Estimate

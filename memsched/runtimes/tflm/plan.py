@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
+from memsched.base.frozen import FrozenValue
 from memsched.formats.tflite.metadata import OFFLINE_PLAN
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
 from memsched.formats.tflite.schema import element_types
-from memsched.frozen import FrozenValue
 from memsched.runtimes.tflm.planner import TflmRequest, greedy_offsets, head_bytes, round_up
 
 __all__ = [

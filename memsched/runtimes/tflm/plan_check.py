@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from memsched.errors import InternalError, ModelError
+from memsched.base.errors import InternalError, ModelError
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.runtimes.tflm.limits import new_refusals
 from memsched.runtimes.tflm.plan import Scratch, given_plan, needs_memory, predict, tensor_bytes

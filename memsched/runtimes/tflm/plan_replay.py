@@ -16,7 +16,7 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from memsched.errors import InternalError
+from memsched.base.errors import InternalError
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
 from memsched.formats.tflite.own_tensors import own_tensors
 from memsched.runtimes.tflm.arena_bytes import GARBAGE, ArenaBytes, Run, cut, joined, merged, replaced

@@ -11,7 +11,7 @@ import bisect
 import heapq
 from collections.abc import Sequence
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 
 __all__ = ["ALIGNMENT", "TflmRequest", "greedy_offsets", "head_bytes", "round_up"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel
 from memsched.formats.tflite.schema import ModelSlot, QuantizationSlot, SubgraphSlot, TensorSlot

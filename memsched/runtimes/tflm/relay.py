@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from memsched.errors import InternalError, ModelError
+from memsched.base.errors import InternalError, ModelError
+from memsched.base.frozen import FrozenValue
 from memsched.formats.module import Module
 from memsched.formats.segment import Segment
 from memsched.formats.staging import describe
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.formats.tflite.reader import TfliteNative
 from memsched.formats.tflite.state import operator_effects
-from memsched.frozen import FrozenValue
 from memsched.graph.border import Border
 from memsched.runtimes.borders import told
 from memsched.runtimes.child import TIMEOUT, run_in_child

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from memsched.frozen import FrozenValue
+from memsched.base.frozen import FrozenValue
 from memsched.runtimes.tflm.opened import RECORDS, opened, recorded
 from memsched.runtimes.values import INTEGER_BOUNDS, INVOKES
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.graph.border import Border
 from memsched.runtimes.borders import told as told_borders

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from memsched.errors import MemschedError
+from memsched.base.errors import MemschedError
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Values, Verdict
 from scripts.bench.runner.documented import Table, compared, tables_of
 from scripts.bench.runner.text import machine, printed

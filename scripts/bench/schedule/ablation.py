@@ -11,15 +11,15 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from memsched.fusion.iterate import fuse
 from memsched.graph.contraction import Tasks, restrict, single_op_tasks
 from memsched.graph.liveness import Storage
-from memsched.schedule import cpsat
-from memsched.schedule.bounds import largest_step
-from memsched.schedule.formulation import formulate
-from memsched.schedule.partition import partition, post_order
 from memsched.search.limits import Limits
 from memsched.search.run import Run
+from memsched.solve.fusion.iterate import fuse
+from memsched.solve.schedule import cpsat
+from memsched.solve.schedule.bounds import largest_step
+from memsched.solve.schedule.formulation import formulate
+from memsched.solve.schedule.partition import partition, post_order
 from scripts.bench.runner.declare import (
     TARGET,
     Benchmark,

@@ -9,12 +9,12 @@ from functools import cache
 from statistics import mean
 from typing import Literal
 
-from memsched.fusion.iterate import fuse
 from memsched.graph.contraction import Tasks, single_op_tasks
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph, Op, Tensor
-from memsched.schedule import exact
-from memsched.schedule.backtrack import BacktrackResult, Metric, search
+from memsched.solve.fusion.iterate import fuse
+from memsched.solve.schedule import exact
+from memsched.solve.schedule.backtrack import BacktrackResult, Metric, search
 from scripts.bench.runner.declare import (
     TARGET,
     Benchmark,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from memsched.schedule.portfolio import schedule_graph
-from memsched.schedule.solvers import SOLVERS
 from memsched.search.limits import Limits
 from memsched.search.run import Run
+from memsched.solve.schedule.portfolio import schedule_graph
+from memsched.solve.schedule.solvers import SOLVERS
 from scripts.bench.runner.declare import TARGET, Benchmark, Heading, Part, Values, option, time_limit
 from scripts.bench.runner.text import kilobytes, percent
 from scripts.networks.randwire import random_cell

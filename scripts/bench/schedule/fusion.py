@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from memsched.fusion.iterate import FusedGraph, fuse
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Graph, Op
+from memsched.solve.fusion.iterate import FusedGraph, fuse
 from scripts.bench.runner.declare import TARGET, Benchmark, Heading, Part, Values, chosen
 from scripts.bench.runner.declare import repeats as repeats_option
 from scripts.bench.runner.models import network

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from memsched.schedule.portfolio import ScheduleResult, schedule_graph
 from memsched.search.limits import Limits
 from memsched.search.run import Run
+from memsched.solve.schedule.portfolio import ScheduleResult, schedule_graph
 from scripts.bench.runner.declare import TARGET, Benchmark, Heading, Part, Values, chosen, time_limit
 from scripts.bench.runner.declare import repeats as repeats_option
 from scripts.bench.runner.models import network

@@ -11,8 +11,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import memsched
+from memsched.base.errors import InternalError
 from memsched.check.border import check_border, check_interface
-from memsched.errors import InternalError
 from memsched.formats.capabilities import BorderRewrites
 from memsched.formats.files import load_module
 from memsched.formats.known import capability, format_of

@@ -9,7 +9,7 @@ import pytest
 import memsched
 from tests.commands.optimize.test_choose import both, convolutions, skip_connection
 from tests.permissions import allowed
-from tests.tiling.random_nets import onnx_net, tflite_net
+from tests.rewrites.tile.random_nets import onnx_net, tflite_net
 
 NETWORKS: dict[str, tuple[Callable[[], bytes], str]] = {
     "pieces": (convolutions, "tile"),

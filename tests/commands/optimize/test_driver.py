@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memsched.base.errors import InternalError, ModelError
 from memsched.commands.optimize.choose import pricing_of, rewrites_of
 from memsched.commands.optimize.driver import Driver
 from memsched.commands.optimize.final_model import FinalModel, rank
@@ -17,18 +18,17 @@ from memsched.commands.optimize.permissions import Permissions
 from memsched.commands.optimize.place import Request, place, prepare
 from memsched.commands.optimize.rewrite import Candidate, Pricing, Proposals, Rewrite, RewriteBase, Ways
 from memsched.commands.optimize.tile import TileRewrite
-from memsched.errors import InternalError, ModelError
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.graph.model import Graph
-from memsched.remat.cost import judge, work_of
-from memsched.remat.rewrite import rematerialise
+from memsched.rewrites.recompute.cost import judge, work_of
+from memsched.rewrites.recompute.rewrite import rematerialise
 from memsched.runtimes.runtime import Requirement
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from memsched.targets.load import load_target
 from tests.commands.optimize.test_choose import UNIT, both, skip_connection
-from tests.tiling.random_nets import onnx_net, tflite_net
+from tests.rewrites.tile.random_nets import onnx_net, tflite_net
 
 Way = tuple[str, ...]
 

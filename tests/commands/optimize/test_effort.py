@@ -11,13 +11,13 @@ import pytest
 
 import memsched
 from memsched.commands.optimize.place import Request
-from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
 from memsched.search.run import Run
+from memsched.solve.schedule.portfolio import schedule_graph
 from tests.commands.optimize.test_choose import both, convolutions, skip_connection
 from tests.failures import fails
 from tests.random_graphs import random_layered_graph
-from tests.tiling.random_nets import onnx_net, tflite_net
+from tests.rewrites.tile.random_nets import onnx_net, tflite_net
 
 CLOCK = time.monotonic
 CLOCKS: dict[str, Callable[[], float]] = {

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from memsched.commands.optimize.loop_order import LoopStart, reordered
 from memsched.graph.dag import predecessors
 from memsched.graph.model import Graph, Op, Tensor
+from memsched.rewrites.tile.loop import LoopGroup
 from memsched.targets.load import load_target
-from memsched.tiling.loop import LoopGroup
 
 _TARGET = load_target("tflm-reference")
 

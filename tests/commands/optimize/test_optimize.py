@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 import memsched
-from memsched.errors import ModelError, UsageError
+from memsched.base.errors import ModelError, UsageError
 from memsched.formats.module import Body, Module
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.runtimes.graph_plan import bottom_up

@@ -15,7 +15,7 @@ from memsched.search.limits import Limits
 from memsched.search.progress import Progress
 from memsched.search.run import Run
 from tests.commands.optimize.test_choose import convolutions, skip_connection
-from tests.tiling.random_nets import onnx_net, tflite_net
+from tests.rewrites.tile.random_nets import onnx_net, tflite_net
 
 REWRITES: dict[str, Any] = {"allow": ("all",), "max_extra_macs": 100.0, "budget": 1}
 

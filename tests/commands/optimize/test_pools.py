@@ -12,7 +12,7 @@ import pytest
 import memsched
 from memsched.cli.main import main
 from memsched.commands.optimize.pools import plan_pools
-from memsched.planning.orders import plan_module
+from memsched.plan.orders import plan_module
 from memsched.report.schema import json_schema
 from memsched.runtimes.graph_plan import lower_module
 from memsched.search.limits import Limits

@@ -14,10 +14,10 @@ import pytest
 from onnx import NodeProto, helper, numpy_helper
 
 import memsched
+from memsched.base.errors import InternalError, MemschedError, ModelError
 from memsched.commands.optimize import rewrite
-from memsched.errors import InternalError, MemschedError, ModelError
 from memsched.graph.model import Graph
-from memsched.planning.rewrite import read_back
+from memsched.plan.rewrite import read_back
 from memsched.report.page_rewrites import rewrite_tables
 from memsched.report.remat import proof_of, remat_lines
 from tests.permissions import allowed

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from memsched.base.errors import UsageError
 from memsched.commands.optimize import reserve
-from memsched.errors import UsageError
 from memsched.formats.module import LoadOptions
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress

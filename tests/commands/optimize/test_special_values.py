@@ -10,8 +10,8 @@ import pytest
 
 import memsched
 from memsched.runtimes.special import WORDS
-from tests.algebra.nets import OnnxNet
-from tests.tiling.random_nets import tflite_net
+from tests.rewrites.algebra.nets import OnnxNet
+from tests.rewrites.tile.random_nets import tflite_net
 
 
 def wide() -> bytes:

@@ -15,11 +15,11 @@ import pytest
 from onnx import helper, numpy_helper
 
 import memsched
+from memsched.base.errors import InternalError
 from memsched.commands.optimize import trials
 from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.rewrite import Rewrite
 from memsched.commands.optimize.tile import TileRewrite
-from memsched.errors import InternalError
 from memsched.search.limits import Limits
 from tests import small_models
 from tests.commands.optimize.test_choose import SIDE, convolutions, skip_connection

@@ -8,8 +8,8 @@ import pytest
 
 import memsched
 from tests.formats.tflite_builder import MODELS
+from tests.rewrites.tile.random_nets import tflite_net
 from tests.runtimes.tflm.test_arena import random_model
-from tests.tiling.random_nets import tflite_net
 
 STEPS = 12
 

@@ -12,7 +12,7 @@ import pytest
 import memsched
 from memsched.runtimes.tflm import layout
 from tests.commands.optimize.test_choose import both, convolutions, skip_connection
-from tests.tiling.random_nets import onnx_net, tflite_net
+from tests.rewrites.tile.random_nets import onnx_net, tflite_net
 
 NETWORKS: dict[str, Callable[[], bytes]] = {
     "pieces": convolutions,

@@ -21,7 +21,7 @@ from memsched.formats.files import load_module
 from memsched.formats.known import capability
 from memsched.formats.module import LoadOptions
 from memsched.graph.chain import Chain
-from memsched.planning.rewrite import read_back
+from memsched.plan.rewrite import read_back
 from memsched.runtimes.runtime import Opening
 from memsched.search.limits import Limits
 from memsched.search.run import Run

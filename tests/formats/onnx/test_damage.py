@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from memsched.errors import MemschedError
+from memsched.base.errors import MemschedError
 from memsched.formats.onnx import reader, writer
 from tests.formats.onnx_builder import BOOL, branch, call, constant, function, make, node, value
 

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from memsched.errors import GraphError, ModelError
+from memsched.base.errors import GraphError, ModelError
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx import functions as onnx_functions
 from memsched.formats.onnx import reader

@@ -12,8 +12,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from memsched.base.errors import InternalError
 from memsched.check.rewrite import check_rewrite, check_written
-from memsched.errors import InternalError
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx import rewriter

@@ -16,7 +16,7 @@ from memsched.formats.onnx import scaled_weights
 from memsched.formats.onnx.scaled_weights import scale_weights
 from memsched.formats.onnx.structure import Scope, analyse
 from memsched.graph.model import Graph, Op, Tensor
-from memsched.planning.rewrite import without_merged
+from memsched.plan.rewrite import without_merged
 from tests.failures import fails
 
 FLOAT = TensorProto.FLOAT

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from memsched.errors import UnknownShapeError, UsageError
+from memsched.base.errors import UnknownShapeError, UsageError
 from tests.failures import fails
 from tests.formats.onnx_builder import FLOAT, INT64, constant, make, node, read, relu_chain, sizes, value
 

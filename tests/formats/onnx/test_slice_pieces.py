@@ -10,7 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import memsched
-from memsched.commands.distribute.distribute import distribute, run_plan
+from memsched.features.distribute.distribute import distribute, run_plan
 from tests.distributed_nets import cluster_of
 from tests.small_models import floats, model_of
 

@@ -8,8 +8,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
+from memsched.base.errors import UnknownShapeError, UsageError
 from memsched.commands.optimize.optimize import load, optimize
-from memsched.errors import UnknownShapeError, UsageError
 from memsched.formats.onnx.dimensions import open_inputs
 from tests.failures import fails
 from tests.needs import recent_onnxruntime

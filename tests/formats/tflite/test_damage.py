@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.tflite import reader, writer
 from memsched.formats.tflite.flatbuffer import FlatFile

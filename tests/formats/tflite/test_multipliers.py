@@ -11,11 +11,11 @@ from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.formats.tflite import rewriter
 from memsched.ops.rules import Refusal
+from memsched.rewrites.tile.pieces import TilingGroup
 from memsched.runtimes.litert.runner import LiteRtRunner
 from memsched.runtimes.tflm.runner import TflmRunner
-from memsched.tiling.pieces import TilingGroup
 from tests.formats.tflite_builder import O, Sub, T, build, options, unpack
-from tests.tiling.test_rewrite import tiled
+from tests.rewrites.tile.test_rewrite import tiled
 
 
 def spread(padding: int) -> bytes:

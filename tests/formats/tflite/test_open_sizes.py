@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
-from memsched.algebra.apply import identities
 from memsched.commands.optimize.optimize import optimize
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.tflite import metadata, rewriter, writer
 from memsched.formats.tflite.model import parse
 from memsched.formats.tflite.open_sizes import fixed_dimensions, open_axes, with_guards
-from memsched.remat.rewrite import rematerialise
+from memsched.rewrites.algebra.apply import identities
+from memsched.rewrites.recompute.rewrite import rematerialise
 from memsched.runtimes.litert import verification
 from memsched.runtimes.litert.probe import probe
-from tests.algebra import nets
 from tests.bordered_nets import bordered_net
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options, pack, unpack
 from tests.open_batches import MODES, fate, outputs_at, with_open_batch
-from tests.tiling import test_loop
-from tests.tiling.looped_nets import looped_net
+from tests.rewrites.algebra import nets
+from tests.rewrites.tile import test_loop
+from tests.rewrites.tile.looped_nets import looped_net
 
 
 def read(data: bytes) -> Module:

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from memsched.errors import GraphError, UsageError
+from memsched.base.errors import GraphError, UsageError
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.tflite import reader
 from memsched.formats.tflite.model import parse

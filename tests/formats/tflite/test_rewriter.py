@@ -11,8 +11,8 @@ import ai_edge_litert.schema_py_generated as schema
 import numpy as np
 import pytest
 
+from memsched.base.errors import InternalError, ModelError
 from memsched.check.rewrite import check_rewrite, check_written
-from memsched.errors import InternalError, ModelError
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.tflite import metadata as tflite_metadata

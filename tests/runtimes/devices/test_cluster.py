@@ -20,10 +20,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memsched.commands.distribute import distribute as distributing
-from memsched.commands.distribute.distribute import DistributedNetwork
-from memsched.commands.distribute.execute import execute
-from memsched.commands.distribute.step_models import given_sends, program_of
+from memsched.features.distribute import distribute as distributing
+from memsched.features.distribute.distribute import DistributedNetwork
+from memsched.features.distribute.execute import execute
+from memsched.features.distribute.step_models import given_sends, program_of
 from memsched.runtimes.devices import parent
 from memsched.runtimes.devices.parent import run_cluster
 from memsched.runtimes.devices.wire import HEADER_BYTES, elements_of, receive_array, send_array
@@ -159,7 +159,7 @@ def test_no_process_outlives_this_one(tmp_path: Path) -> None:
     script = tmp_path / "run.py"
     script.write_text(
         "import os, sys\n"
-        "from memsched.commands.distribute import distribute as distributing\n"
+        "from memsched.features.distribute import distribute as distributing\n"
         "from tests.distributed_nets import classifier, cluster_of\n"
         "def told(numbers):\n"
         "    print(*numbers, flush=True)\n"

@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memsched.commands.distribute import distribute as distributing
-from memsched.commands.distribute.calibrate import calibrated, cluster_text, compared
-from memsched.distribute.checking import StepWork
+from memsched.features.distribute import distribute as distributing
+from memsched.features.distribute.calibrate import calibrated, cluster_text, compared
+from memsched.features.distribute.checking import StepWork
 from memsched.runtimes.devices.measured import PassTimes, ThrottledRun
 from memsched.runtimes.devices.parent import ClusterRunError
 from memsched.targets.cluster import Cluster, Device, LinearTime, Router, parse_cluster

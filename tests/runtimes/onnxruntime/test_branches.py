@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import memsched
-from memsched.errors import UnknownShapeError
+from memsched.base.errors import UnknownShapeError
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.onnxruntime import verification as runtime

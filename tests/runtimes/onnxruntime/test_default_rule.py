@@ -12,7 +12,7 @@ from memsched.runtimes.onnxruntime import default_rule
 from memsched.runtimes.onnxruntime.default_rule import best_default_order
 from memsched.runtimes.onnxruntime.orders import default_order, walk_backwards
 from memsched.runtimes.onnxruntime.reuse import PlannerGraph, simulate_reuse
-from memsched.schedule.orders import ORDERS
+from memsched.solve.schedule.orders import ORDERS
 from tests.brute_force import topological_orders
 from tests.random_graphs import random_graph
 from tests.runtimes.onnxruntime.test_reuse import all_read, shaped

@@ -6,7 +6,7 @@ import random
 
 from memsched.runtimes.onnxruntime.reuse import PlannerGraph, simulate_reuse
 from memsched.runtimes.onnxruntime.reuse_search import least_with_reuse
-from memsched.schedule.orders import ORDERS
+from memsched.solve.schedule.orders import ORDERS
 from tests.brute_force import topological_orders
 from tests.random_graphs import random_graph, random_layered_graph
 from tests.runtimes.onnxruntime.test_reuse import all_read

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from memsched.base.errors import InternalError
 from memsched.commands.optimize import optimize as compiler
 from memsched.commands.optimize.analysis import analyze
-from memsched.errors import InternalError
 from memsched.formats.tflite import metadata
 from memsched.formats.tflite.metadata import OFFLINE_PLAN
 from memsched.formats.tflite.model import parse

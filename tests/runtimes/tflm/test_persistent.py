@@ -11,7 +11,7 @@ from collections import Counter
 import ai_edge_litert.schema_py_generated as schema
 import pytest
 
-from memsched.errors import ModelError
+from memsched.base.errors import ModelError
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.runtimes.tflm.persistent import (
     _ArenaTail,

@@ -11,7 +11,7 @@ import pytest
 
 import memsched
 from memsched.formats.module import LoadOptions
-from memsched.planning.rewrite import read_back
+from memsched.plan.rewrite import read_back
 from memsched.report.console import findings
 from memsched.report.header import arena_header
 from memsched.report.schema import json_schema
@@ -21,9 +21,9 @@ from memsched.targets.load import load_target
 from tests.failures import fails
 from tests.formats.tflite_builder import MODELS
 from tests.report.plain import typed
+from tests.rewrites.tile.test_unwritable import network
 from tests.runtimes.tflm.kernel_models import CASES, model, of_axes
 from tests.runtimes.tflm.test_limits import join, softmax
-from tests.tiling.test_unwritable import network
 
 SAID = "operator 0, SOFTMAX 'y'"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import memsched
 from scripts.bench.budget import impossibility, least_of_all
-from tests.tiling.looped_nets import looped_net
-from tests.tiling.random_nets import tflite_net
+from tests.rewrites.tile.looped_nets import looped_net
+from tests.rewrites.tile.random_nets import tflite_net
 
 
 def test_no_rewritten_model_needs_less_than_what_all_need(tmp_path: Path) -> None:

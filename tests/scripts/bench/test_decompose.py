@@ -9,7 +9,7 @@ from memsched.search.limits import Limits
 from scripts.bench.decompose import table
 from scripts.bench.runner.text import printed
 from scripts.networks.training_graphs import training_graph
-from tests.remat.dags import graph_of, path
+from tests.rewrites.recompute.dags import graph_of, path
 
 
 def test_training_graphs_read_what_the_forward_ops_read() -> None:

@@ -18,8 +18,8 @@ from memsched.ops.cuts import Verdict, role
 from memsched.ops.geometry import described
 from memsched.ops.ranges import PieceNeeds, deduce
 from memsched.ops.rules import Geometry, Refusal
-from memsched.tiling.pieces import Pieces, TilingGroup, plan_pieces
-from memsched.tiling.rewrite import rewrite
+from memsched.rewrites.tile.pieces import Pieces, TilingGroup, plan_pieces
+from memsched.rewrites.tile.rewrite import rewrite
 from tests.tools.cuts.case import SETS, Case, Sets, draw
 from tests.tools.cuts.models import Session, model_of
 

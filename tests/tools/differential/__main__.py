@@ -10,7 +10,7 @@ import argparse
 import sys
 import time
 
-from memsched.errors import MemschedError
+from memsched.base.errors import MemschedError
 from tests.tools.differential import PAIRS
 from tests.tools.differential.claims import Pair
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from memsched.allocate import exact
-from memsched.allocate.arena import allocate
-from memsched.allocate.buffers import blocks as blocks_of
-from memsched.allocate.buffers import buffers
-from memsched.allocate.conflicts import without_overlaps
-from memsched.allocate.greedy import GreedyPlanner
-from memsched.allocate.portfolio import pack
 from memsched.check.packing import check_packing
 from memsched.check.schedule import check_allocation
 from memsched.graph.contraction import single_op_tasks
 from memsched.graph.liveness import Storage
 from memsched.graph.packing import Block, BlockPart, Packing
-from memsched.joint import cpsat, fit
-from memsched.joint.improve import improve
-from memsched.schedule.portfolio import schedule_graph
 from memsched.search.limits import Limits
 from memsched.search.run import Run
+from memsched.solve.allocate import exact
+from memsched.solve.allocate.arena import allocate
+from memsched.solve.allocate.buffers import blocks as blocks_of
+from memsched.solve.allocate.buffers import buffers
+from memsched.solve.allocate.conflicts import without_overlaps
+from memsched.solve.allocate.greedy import GreedyPlanner
+from memsched.solve.allocate.portfolio import pack
+from memsched.solve.joint import cpsat, fit
+from memsched.solve.joint.improve import improve
+from memsched.solve.schedule.portfolio import schedule_graph
 from tests.random_graphs import random_graph
 from tests.tools.differential.claims import Claim, Pair, disagreements
 from tests.tools.differential.orders import graph_of

@@ -6,16 +6,16 @@ import random
 from dataclasses import replace
 
 from memsched.check.schedule import check_schedule
-from memsched.fusion.iterate import fuse
 from memsched.graph.contraction import Tasks, single_op_tasks
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
-from memsched.schedule import backtrack, cpsat, exact
-from memsched.schedule.orders import ORDERS
-from memsched.schedule.portfolio import schedule_graph
-from memsched.schedule.solvers import SOLVERS
 from memsched.search.limits import Limits
 from memsched.search.run import Run
+from memsched.solve.fusion.iterate import fuse
+from memsched.solve.schedule import backtrack, cpsat, exact
+from memsched.solve.schedule.orders import ORDERS
+from memsched.solve.schedule.portfolio import schedule_graph
+from memsched.solve.schedule.solvers import SOLVERS
 from scripts.bench.serenity import serenity
 from tests.random_graphs import random_graph, random_layered_graph
 from tests.tools.differential.claims import Claim, Pair, disagreements

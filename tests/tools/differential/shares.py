@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from memsched.distribute.checking import check_plan
-from memsched.distribute.search import METHODS, search
+from memsched.features.distribute.checking import check_plan
+from memsched.features.distribute.search import METHODS, search
 from memsched.search.limits import Limits
 from memsched.search.run import Run
-from tests.distribute.graphs import chain, random_cluster, random_network
+from tests.features.distribute.graphs import chain, random_cluster, random_network
 from tests.tools.differential.claims import Claim, Pair, disagreements
 
 __all__ = ["PAIRS"]

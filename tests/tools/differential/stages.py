@@ -7,12 +7,12 @@ import math
 import random
 
 from memsched.check.stages import check_rows, check_stages
+from memsched.features.pipeline import exact, formulation, heuristic, respect
+from memsched.features.pipeline.condense import condense, macs_of, parameters_of
+from memsched.features.pipeline.heuristic import even_split
+from memsched.features.pipeline.possible import explain
+from memsched.features.pipeline.simulate import simulate
 from memsched.graph.stages import Constraints, Layer, LayerValue, Network, Skips, StageSchedule, figures
-from memsched.pipeline import exact, formulation, heuristic, respect
-from memsched.pipeline.condense import condense, macs_of, parameters_of
-from memsched.pipeline.heuristic import even_split
-from memsched.pipeline.possible import explain
-from memsched.pipeline.simulate import simulate
 from memsched.targets.model import PipelineRules
 from scripts.networks.pipelines import random_network
 from tests.tools.differential.claims import Claim, Pair, disagreements

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from memsched.errors import InternalError, MemschedError
+from memsched.base.errors import InternalError, MemschedError
 from memsched.report.text import error_line
 from tests.tools.fuzz.kinds import KINDS, case
 

@@ -33,7 +33,7 @@ _READERS: dict[str, tuple[str, ...]] = {
     "cluster": ("memsched.targets.cluster", "tomllib._parser"),
     "report": ("memsched.report.reading", "memsched.report.page"),
     "diff": ("memsched.commands.diff", "memsched.report.diff"),
-    "plan": ("memsched.commands.distribute.report",),
+    "plan": ("memsched.features.distribute.report",),
     "list": ("memsched.commands.batch.inputs",),
 }
 """Modules whose coverage guides, with all of memsched that they import at once."""

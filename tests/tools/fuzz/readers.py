@@ -79,8 +79,8 @@ def read_target(data: bytes, number: int) -> None:
         if number % _USED:
             return
         from memsched.commands.optimize.analysis import analyze
-        from memsched.commands.pipeline.pipeline import pipeline
-        from memsched.commands.pipeline.report import file_names, report_of
+        from memsched.features.pipeline.pipeline import pipeline
+        from memsched.features.pipeline.report import file_names, report_of
 
         _check_json(analyze(_network(), target=path).report.data)
         staged = pipeline(_network(), stages=2, target=path, time_limit=1.0, verify=False)
@@ -95,8 +95,8 @@ def read_cluster(data: bytes, number: int) -> None:
         cluster = load_cluster(path)
     if number % _USED:
         return
-    from memsched.commands.distribute.distribute import distribute
-    from memsched.commands.distribute.report import report_of
+    from memsched.features.distribute.distribute import distribute
+    from memsched.features.distribute.report import report_of
 
     plan = distribute(_network(), cluster=cluster, time_limit=0.2)
     _check_json(report_of(plan).data)
@@ -122,10 +122,10 @@ def read_compared(data: bytes, number: int) -> None:
     """Compare a report with a valid one, or with itself, as `memsched diff` does, and print what is different."""
     from rich.console import Console
 
+    from memsched.base.typed import UnfitError, converted
     from memsched.commands.diff import compare_reports, load_report
     from memsched.report.diff import print_diff
     from memsched.report.values.diff import DiffReport
-    from memsched.typed import UnfitError, converted
 
     with _file(data, ".json") as path:
         given = load_report(path)
@@ -146,7 +146,7 @@ def read_compared(data: bytes, number: int) -> None:
 
 def read_plan(data: bytes, _number: int) -> None:
     """Look into a folder with an earlier plan, as `distribute -o` does."""
-    from memsched.commands.distribute.report import PLAN_FILE, check_folder
+    from memsched.features.distribute.report import PLAN_FILE, check_folder
 
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, PLAN_FILE).write_bytes(data)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.attributes import ConstantValues, attribute_of
 from memsched.formats.onnx.blocks.cuts import is_elementwise
 from memsched.formats.onnx.blocks.regions import OpenGraph
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.standard import ElementType
 from memsched.formats.onnx.structure import op_type
-from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto

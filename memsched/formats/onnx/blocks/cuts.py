@@ -10,12 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.attributes import attribute_of
 from memsched.formats.onnx.blocks.open_rules import OpenRules
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.structure import op_type
-from memsched.frozen import FrozenValue
 from memsched.ops.rules import POINTWISE, AxisMap, Geometry, WholeAxis
 from memsched.ops.table import FROM_NUMBERS, SHAPED, class_of
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from onnx import ModelProto, TensorProto, TensorShapeProto
 
-from memsched.errors import ModelError, UsageError
+from memsched.base.errors import ModelError, UsageError
 from memsched.formats.blocks import BlockPoint, OpenModel, Range
 from memsched.formats.onnx import functions
 from memsched.formats.onnx.blocks.accurate import accurate

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from memsched.errors import InternalError
+from memsched.base.errors import InternalError
 from memsched.formats.onnx.blocks.regions import names_read
 
 if TYPE_CHECKING:

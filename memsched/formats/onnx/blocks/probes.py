@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from memsched.errors import ModelError, UsageError
+from memsched.base.errors import ModelError, UsageError
+from memsched.base.frozen import FrozenValue
 from memsched.formats.blocks import Range
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx import folding
@@ -19,7 +20,6 @@ from memsched.formats.onnx.light import is_stripped
 from memsched.formats.onnx.shapes import infer
 from memsched.formats.onnx.structure import analyse, op_type
 from memsched.formats.onnx.types import SHAPE_ELEMENTS
-from memsched.frozen import FrozenValue
 from memsched.ops.table import families
 
 if TYPE_CHECKING:

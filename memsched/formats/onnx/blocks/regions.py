@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.blocks.cuts import Cut, Needs, is_cheap, needs
 from memsched.formats.onnx.blocks.open_rules import OpenRules
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.structure import op_type
 from memsched.formats.onnx.types import element_bits
-from memsched.frozen import FrozenValue
 from memsched.ops.table import SHAPED, class_of
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.blocks import BlockPoint, BlockRow
 from memsched.formats.onnx.attributes import attribute_of
 from memsched.formats.onnx.blocks.cuts import Cut, Needs, integers_of
@@ -23,7 +24,6 @@ from memsched.formats.onnx.blocks.two_passes import Normaliser, in_two_passes
 from memsched.formats.onnx.raised import LEAST_OPSET
 from memsched.formats.onnx.standard import ElementType
 from memsched.formats.onnx.structure import op_type
-from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.attributes import attribute_of
 from memsched.formats.onnx.blocks.body import NestWriter, names_of, regenerated
 from memsched.formats.onnx.blocks.cuts import integers_of
@@ -20,7 +21,6 @@ from memsched.formats.onnx.blocks.nodes import replace_nodes
 from memsched.formats.onnx.blocks.regions import BlockRegion, OpenGraph
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.standard import Opset
-from memsched.frozen import FrozenValue
 from memsched.graph.kernel import LARGEST_FLOAT
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.blocks.body import names_of
 from memsched.formats.onnx.blocks.cuts import Cut
 from memsched.formats.onnx.blocks.lengths import Lengths
@@ -19,7 +20,6 @@ from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.regions import BlockGrowth, OpenGraph
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.standard import ElementType, Opset
-from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto

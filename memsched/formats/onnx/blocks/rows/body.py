@@ -10,13 +10,13 @@ from fractions import Fraction
 import numpy as np
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.blocks.lengths import Lengths
 from memsched.formats.onnx.blocks.rows.field import RowField, RowNorm, RowOp
 from memsched.formats.onnx.blocks.rows.loops import RowLoop, Span, Statistic, spans_of
 from memsched.formats.onnx.blocks.rows.nodes import BodyNodes, blocks_value, branch, value
 from memsched.formats.onnx.blocks.rows.rules import ROWS, enlargement
 from memsched.formats.onnx.standard import Opset
-from memsched.frozen import FrozenValue
 
 __all__ = ["Carried", "Outer", "RowWriter", "Totals"]
 

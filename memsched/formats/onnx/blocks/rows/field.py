@@ -7,13 +7,13 @@ from fractions import Fraction
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.attributes import attribute_of
 from memsched.formats.onnx.blocks.cuts import integers_of
 from memsched.formats.onnx.blocks.regions import OpenGraph, names_read
 from memsched.formats.onnx.blocks.rows.rules import ROWS, RowRule, is_float_image, rule_of
 from memsched.formats.onnx.structure import op_type
 from memsched.formats.onnx.types import element_bits
-from memsched.frozen import FrozenValue
 from memsched.ops.macs import COUNTED, macs_of
 from memsched.ops.table import class_of
 

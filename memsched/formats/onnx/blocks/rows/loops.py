@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.blocks.rows.field import RowField
-from memsched.frozen import FrozenValue
 
 __all__ = ["RowLoop", "Span", "Statistic", "rates_of", "spans_of"]
 

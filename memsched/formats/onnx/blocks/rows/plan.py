@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.blocks.regions import names_read
 from memsched.formats.onnx.blocks.rows.field import RowField, RowOp
 from memsched.formats.onnx.blocks.rows.loops import RowLoop, Statistic, spans_of
-from memsched.frozen import FrozenValue
 
 __all__ = ["BLOCK_PART", "LIVE", "LoopWorks", "RowPlan", "arrange", "choose"]
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.attributes import attribute_of
 from memsched.formats.onnx.blocks.cuts import Cut, needs
 from memsched.formats.onnx.blocks.open_rules import OpenRules
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.structure import op_type
-from memsched.frozen import FrozenValue
 from memsched.ops.rules import POINTWISE, Merge, Reflection, Rule, Subdivision, TransposedWindow, Window
 from memsched.ops.table import SHAPED, families
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from onnx import GraphProto, TensorProto, helper
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.blocks.rows.body import Carried, Outer, RowWriter, Totals
 from memsched.formats.onnx.blocks.rows.loops import RowLoop, Statistic
 from memsched.formats.onnx.blocks.rows.nodes import BodyNodes, blocks_value, branch, value
 from memsched.formats.onnx.blocks.rows.rules import ROWS
-from memsched.frozen import FrozenValue
 
 if TYPE_CHECKING:
     from onnx import NodeProto, ValueInfoProto

@@ -1,1 +1,0 @@
-"""`memsched pipeline`: one model for each accelerator of a row."""

@@ -1,1 +1,0 @@
-"""``memsched relay``: a model as several files that are executed one after the other in one block of memory."""

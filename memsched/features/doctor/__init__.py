@@ -1,0 +1,1 @@
+"""`memsched doctor`: what a process takes and which sessions take less."""

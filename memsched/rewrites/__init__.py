@@ -1,0 +1,1 @@
+"""Other graphs that compute the same in less memory: layers in pieces, values computed again, exact algebra."""

@@ -1,0 +1,106 @@
+"""What a search for sequences with repetitions found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from memsched.base.frozen import FrozenValue
+from memsched.graph.liveness import Storage, evaluate
+from memsched.graph.model import Graph
+from memsched.lowering.apply import apply_target
+from memsched.rewrites.recompute.cost import RematPoint, least_peak, work_of
+from memsched.rewrites.recompute.rewrite import repeatable
+from memsched.targets.model import Target
+
+__all__ = ["PointFrontier", "RematResult", "untried"]
+
+
+class RematResult(FrozenValue, frozen=True):
+    """What a search found.
+
+    Attributes:
+        best: The point that was requested; the order without repetition where nothing better was found, and the least
+            peak within the permitted work where the budget was not met.
+        frontier: Falling peaks with rising cost; the first is the order without repetition.
+        lower_bound: Bytes below which no order and no repetition brings the peak.
+        total: The cost of executing every op once.
+        met: Whether the budget was met; True where there was none.
+        finished: The search ended before its time was up.
+        settled: Over all orders and repetitions nothing better exists within the permitted work.
+        judged: How many sequences were judged.
+    """
+
+    best: RematPoint
+    frontier: tuple[RematPoint, ...]
+    lower_bound: int
+    total: int
+    met: bool
+    finished: bool
+    settled: bool = False
+    judged: int = 0
+
+    def within(self, budget: int) -> RematPoint | None:
+        """Return the cheapest known point whose peak is ``budget`` bytes at most."""
+        return min((p for p in self.frontier if p.peak <= budget), key=lambda p: (p.cost, p.peak), default=None)
+
+    def at_most(self, extra: float) -> RematPoint:
+        """Return the known point of least peak whose extra work is at most ``extra`` of all work."""
+        return min((p for p in self.frontier if p.cost <= extra * self.total), key=lambda p: (p.peak, p.cost))
+
+
+class PointFrontier:
+    """Points that no other undercuts, with rising cost, and what is permitted of them.
+
+    Attributes:
+        left_out: A point was refused for its multiply-accumulates.
+
+    Args:
+        first: Without repetition.
+        budget: Bytes; None: the least peak is sought.
+        most: Cost that is permitted.
+        most_macs: Multiply-accumulates that are permitted; points with more are not kept.
+    """
+
+    def __init__(self, first: RematPoint, budget: int | None, most: float, most_macs: float = math.inf) -> None:
+        self._points = [first]
+        self._budget, self._most, self._most_macs = budget, most, most_macs
+        self.left_out = False
+
+    def __iter__(self) -> Iterator[RematPoint]:
+        return iter(self._points)
+
+    @property
+    def first(self) -> RematPoint:
+        """The point of least cost."""
+        return self._points[0]
+
+    def keep(self, point: RematPoint) -> None:
+        """Put a point on the frontier where it is permitted and not undercut."""
+        if point.extra_macs > self._most_macs:
+            self.left_out = True
+        elif not any(known.peak <= point.peak and known.cost <= point.cost for known in self._points):
+            kept = [known for known in self._points if not (point.peak <= known.peak and point.cost <= known.cost)]
+            self._points = sorted([*kept, point], key=lambda one: one.cost)
+
+    def replace(self, points: Iterable[RematPoint]) -> None:
+        """Take the same points with more proven of them."""
+        self._points = list(points)
+
+    def best(self) -> RematPoint:
+        """Return the cheapest point that meets the budget, or that of the least peak within the permitted work."""
+        within = [point for point in self._points if point.cost <= self._most]
+        met = [point for point in within if self._budget is not None and point.peak <= self._budget]
+        if met:
+            return min(met, key=lambda one: (one.cost, one.peak))
+        return min(within, key=lambda one: (one.peak, one.cost))
+
+
+def untried(graph: Graph, order: tuple[int, ...], target: Target, budget: int | None, custom: bool) -> RematResult:
+    """Return what is known without a search; see `memsched.rewrites.recompute.search.search`."""
+    lowered = apply_target(graph, target)
+    peak = evaluate(Storage.of(lowered), order).peak
+    point = RematPoint(peak, 0, 0, 0, order, method="no repetition")
+    bound = least_peak(lowered, repeatable(graph, custom))
+    met = budget is None or peak <= budget
+    return RematResult(point, (point,), bound, work_of(graph).total, met, finished=False)
