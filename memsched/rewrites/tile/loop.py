@@ -1,8 +1,8 @@
 """Groups of layers as loops: which part of every tensor one tile needs, and what the body does with it.
 
-Unlike the pieces of `memsched.rewrites.tile.pieces`, all tiles are alike, so that one body serves them all: tiles at a border
-read padding that was added before the loop or that the body adds, or that a mask puts into inner tensors. Of what a
-group reads one tensor may be padded so; the output may lie over it.
+Unlike `pieces`, all tiles are alike, so that one body serves them all: tiles at a border read padding that was added
+before the loop or that the body adds, or that a mask puts into inner tensors. Of what a group reads one tensor may be
+padded so; the output may lie over it.
 """
 
 from __future__ import annotations
