@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -19,10 +20,13 @@ from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.measure import Measured, Raced
 from memsched.runtimes.sessions import DEFAULT, SessionMaker, SessionPoint
 
-__all__ = ["LEAST_SHOWN", "GivenModel", "SessionFile", "measured_sessions", "raced_sessions", "session_row"]
+__all__ = ["LEAST_SHOWN", "GivenModel", "SessionFile", "alike", "measured_sessions", "raced_sessions", "session_row"]
 
 LEAST_SHOWN: Final = 1 << 20
 """Bytes that a session requires: what less makes in a process is lost among what the process does by itself."""
+
+_ALIKE: Final = 0.03
+"""By which processes that agree differ at most: what is said of them shall hold within 5 %."""
 
 _ROUNDS: Final = 5
 """In which the sessions take turns in being timed."""
@@ -76,7 +80,7 @@ class _SessionFiles(FrozenValue, frozen=True):
         return self.given if one.file == "given" else self.written
 
 
-_Again = Callable[[Sequence[SessionRow], int], bool]
+_Again = Callable[[Sequence[SessionRow], Sequence[Sequence[SessionRow]]], bool]
 _Told = Callable[[Sequence[int]], int]
 
 
@@ -96,8 +100,8 @@ def measured_sessions(
     Args:
         options: What is stated of the sizes of inputs.
         seed: Of the inputs.
-        again: Tells of the rows, after so many processes of each, whether one more is run, as what a process
-            takes, and how long it computes, is partly chance. None: one of each.
+        again: Tells of the rows, and of those of each process that they were made from, whether one more is run, as
+            what a process takes, and how long it computes, is partly chance. None: one of each.
         told: What is told of the bytes of several processes.
     """
     with _files(given, written) as files:
@@ -148,7 +152,7 @@ def _rows(
     if len(rows) < len(first):
         return rows
     seen = [rows]
-    while again is not None and again(rows, len(seen)):
+    while again is not None and again(rows, seen):
         more = measure()
         if None in more:
             break
@@ -179,6 +183,24 @@ def _measured(maker: SessionMaker, files: _SessionFiles, one: SessionFile) -> Se
 def _raced_row(one: SessionFile, found: Raced) -> SessionRow:
     row = session_row(one.file, one.point, None, one.predicted)
     return msgspec.structs.replace(row, measured_bytes=found.own.requested, cpu_ratio=_rounded(found.ratio))
+
+
+def alike(seen: Sequence[Sequence[SessionRow]]) -> bool:
+    """Return whether two processes of each session agree, in bytes and in time: what a third takes is then no chance.
+
+    Args:
+        seen: The rows of each process.
+    """
+    return all(any(map(_agree, some, some[1:])) for some in map(_ranked, zip(*seen, strict=True)))
+
+
+def _ranked(rows: Sequence[SessionRow]) -> list[SessionRow]:
+    return sorted(rows, key=lambda row: (row.process_bytes or 0, row.cpu_ratio or 0.0))
+
+
+def _agree(one: SessionRow, other: SessionRow) -> bool:
+    pairs = ((one.process_bytes, other.process_bytes), (one.cpu_ratio, other.cpu_ratio))
+    return all(math.isclose(first or 0, second or 0, rel_tol=_ALIKE) for first, second in pairs)
 
 
 def _together(rows: Sequence[SessionRow], told: _Told) -> SessionRow:

@@ -88,7 +88,7 @@ class InterpreterRunner(Protocol):
     """Measures files in the default interpreter of a runtime, for `optimize`."""
 
     def compare(
-        self, given: bytes, written: bytes, *, seed: int, slowdown: float | None
+        self, given: bytes, written: bytes, *, seed: int, slowdown: float | None, seconds: float = math.inf
     ) -> InterpreterComparison | str:
         """Measure two files; return the reason if one of them could not be measured.
 
@@ -96,6 +96,7 @@ class InterpreterRunner(Protocol):
             given: The original file.
             seed: Of the inputs.
             slowdown: Time that the second file may take beyond the first, in percent; None for any.
+            seconds: That are left: the files take turns in what memory leaves of them, a few times at least.
         """
 
     def measure(self, path: Path, *, seed: int) -> InterpreterMemory | str:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from memsched.commands.session_rows import GivenModel, SessionFile, measured_sessions
+from memsched.commands.session_rows import GivenModel, SessionFile, alike, measured_sessions
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.measure import Measured
 from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
@@ -44,8 +44,34 @@ def test_one_process_that_takes_less_by_chance_is_not_what_is_told(
         LoadOptions(),
         files,
         seed=0,
-        again=lambda _, done: done < 3,
+        again=lambda _, seen: len(seen) < 3,
         **more,
     )
     assert row.process_bytes == process
     assert row.cpu_ratio == 1.01
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ratios", "processes"),
+    [
+        ([34_000_000, 34_300_000], [1.0, 1.01], 2),
+        ([26_000_000, 34_000_000, 34_500_000], [1.0, 1.0, 1.0], 3),
+        ([34_000_000, 34_000_000, 34_000_000], [0.97, 1.05, 1.04], 3),
+    ],
+)
+def test_processes_that_agree_end_it(
+    tmp_path: Path, sizes: Sequence[int], ratios: Sequence[float], processes: int
+) -> None:
+    maker = _Maker(sizes, ratios)
+    (row,) = measured_sessions(
+        cast(OnnxRuntimeSessions, maker),
+        GivenModel(b"", str(tmp_path / "net.onnx")),
+        b"",
+        LoadOptions(),
+        [SessionFile("written", DEFAULT)],
+        seed=0,
+        again=lambda _, seen: not alike(seen),
+    )
+    assert not maker.left
+    assert len(sizes) == processes
+    assert row.process_bytes == sorted(sizes)[processes // 2]

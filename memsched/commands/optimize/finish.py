@@ -69,13 +69,18 @@ def _for_sessions(final: FinalModel, request: Request, asked: FinishRequest) -> 
         found = _left_whole(found, request, asked)
     held: HeldBackSection | None = None
     for left in (found, None):
-        if left is None and (not found.final.rewritten or found.final.whole is None):
+        if left is None and (not found.final.rewritten or found.final.whole is None or not _time_for(found, asked)):
             break
         judged, refused = judged_sessions(left or _left_whole(found, request, asked), request, asked)
         held = held or refused
         if refused is None:
             return dataclasses.replace(judged, held_back=held)
     return dataclasses.replace(_original_instead(request, asked), held_back=held)
+
+
+def _time_for(found: FinishedModel, asked: FinishRequest) -> bool:
+    """Whether another file can be run beside the original, as long as the one that was found."""
+    return not asked.command.verify or asked.has_time(found.seconds)
 
 
 def _original(request: Request, asked: FinishRequest) -> FinishedModel:

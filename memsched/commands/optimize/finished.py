@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 from memsched.base.frozen import FrozenValue
@@ -56,9 +57,13 @@ class FinishRequest(FrozenValue, frozen=True):
         """Return the same without a run of both models."""
         return dataclasses.replace(self, command=dataclasses.replace(self.command, verify=False))
 
+    def left(self) -> float:
+        """Return the seconds that measurements may take; infinite if no limit was named."""
+        return math.inf if self.command.time_limit == AUTO else self.run.remaining()
+
     def has_time(self, seconds: float = 0.0) -> bool:
         """Whether more than so many seconds are left."""
-        return self.command.time_limit == AUTO or self.run.remaining() > seconds
+        return self.command.time_limit == AUTO or self.left() > seconds
 
     @property
     def seed(self) -> int:

@@ -28,7 +28,9 @@ def first_accepted(
     found = next(files)
     while not found.written.unchanged and comparable(found):
         try:
-            seen = interpreter.compare(asked.data, found.written.model, seed=asked.seed, slowdown=slowdown)
+            seen = interpreter.compare(
+                asked.data, found.written.model, seed=asked.seed, slowdown=slowdown, seconds=asked.left()
+            )
         except KeyboardInterrupt:
             if not asked.may_end:
                 raise

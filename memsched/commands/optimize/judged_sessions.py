@@ -17,14 +17,21 @@ from memsched.commands.optimize.finished import FinishedModel, FinishRequest, re
 from memsched.commands.optimize.opening import OpenedFile, any_time, in_doubt, opened_file, opening_lines, takes_less
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.reserve import SESSIONS
-from memsched.commands.session_rows import LEAST_SHOWN, GivenModel, SessionFile, measured_sessions, raced_sessions
+from memsched.commands.session_rows import (
+    LEAST_SHOWN,
+    GivenModel,
+    SessionFile,
+    alike,
+    measured_sessions,
+    raced_sessions,
+)
 from memsched.formats.capabilities import WeightFiles
 from memsched.formats.known import capability
 from memsched.formats.module import Module
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.values.sessions import HeldBackSection, SessionRow
 from memsched.runtimes.known import session_maker_of
-from memsched.runtimes.measure import PROCESSES
+from memsched.runtimes.measure import LITTLE_CHANCE, PROCESSES
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.sessions import DEFAULT, LISTED, PATTERNLESS, SessionPoint
 from memsched.runtimes.values import as_opened
@@ -82,9 +89,10 @@ def _with_sessions(found: FinishedModel, asked: FinishRequest, slowdown: float |
 
     begun = asked.run.clock()
 
-    def again(rows: Sequence[SessionRow], done: int) -> bool:
-        wanted = asked.guarded and done < PROCESSES and in_doubt(rows, slowdown)
-        return wanted and asked.has_time((asked.run.clock() - begun) / done)
+    def again(rows: Sequence[SessionRow], seen: Sequence[Sequence[SessionRow]]) -> bool:
+        large = (rows[0].process_bytes or 0) >= LITTLE_CHANCE
+        wanted = not (large or alike(seen)) or (asked.guarded and in_doubt(rows, slowdown))
+        return wanted and len(seen) < PROCESSES and asked.has_time((asked.run.clock() - begun) / len(seen))
 
     measured = raced_sessions if is_small else measured_sessions
     try:

@@ -97,10 +97,10 @@ def executed_in_less(asked: TrialRequest, request: Request, source: SessionSourc
     slowest = most_times(request.slowdown)
     late = False
 
-    def again(rows: Sequence[SessionRow], done: int) -> bool:
+    def again(rows: Sequence[SessionRow], seen: Sequence[object]) -> bool:
         nonlocal late
         given, less = rows[0].process_bytes, rows[1].process_bytes
-        if given is None or less is None or done == PROCESSES or given >= LITTLE_CHANCE:
+        if given is None or less is None or len(seen) == PROCESSES or given >= LITTLE_CHANCE:
             return False
         if less > _MAYBE * given or (rows[1].cpu_ratio or 0.0) > slowest:
             return False

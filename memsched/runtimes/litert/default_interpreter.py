@@ -7,6 +7,7 @@ process says more than LiteRT's own arena. Each figure is from fresh processes; 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +24,11 @@ __all__ = ["DefaultInterpreter"]
 
 _STEADY: Final = SteadyRule(seconds=None)
 
-_TURNS: Final = RaceRule(rounds=9, most=25, least=3, seconds=20.0, turn=0.05)
+_TURNS: Final = RaceRule(rounds=9, most=25, least=3, turn=0.05)
 """A shorter turn is lost in the clock's resolution and the caches' state."""
+
+_MOST_SECONDS: Final = 20.0
+"""Taking turns."""
 
 _MOST_PROCESSES: Final = 7
 
@@ -33,7 +37,7 @@ class DefaultInterpreter:
     """Measures files in LiteRT's default interpreter."""
 
     def compare(
-        self, given: bytes, written: bytes, *, seed: int, slowdown: float | None
+        self, given: bytes, written: bytes, *, seed: int, slowdown: float | None, seconds: float = math.inf
     ) -> InterpreterComparison | str:
         """Measure two files; return the reason if one of them could not be measured.
 
@@ -41,8 +45,9 @@ class DefaultInterpreter:
             given: The original file.
             seed: Of the inputs.
             slowdown: Time that the second file may take beyond the first, in percent; None for any.
+            seconds: That are left: the files take turns in what memory leaves of them, a few times at least.
         """
-        limit = most_times(slowdown)
+        limit, until = most_times(slowdown), time.monotonic() + seconds
         with temporary_folder() as folder:
             paths = [folder / "given.tflite", folder / "written.tflite"]
             for path, data in zip(paths, (given, written), strict=True):
@@ -51,7 +56,8 @@ class DefaultInterpreter:
             if isinstance(seen, str) or seen.needs_more:
                 return seen
             first, second = (InterpreterOpener(str(path), seed) for path in paths)
-            turns = replace(_TURNS, limit=limit if math.isfinite(limit) else 1.0)
+            most = min(_MOST_SECONDS, max(0.0, until - time.monotonic()))
+            turns = replace(_TURNS, limit=limit if math.isfinite(limit) else 1.0, seconds=most)
             timed = race_two(first, second, turns, timeout=TIMEOUT)
             return timed if isinstance(timed, str) else replace(seen, time_ratio=timed.processor)
 

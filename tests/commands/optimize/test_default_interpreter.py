@@ -17,7 +17,9 @@ from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.report.values.interpreter import InterpreterSection
 from memsched.runtimes.interpreter import InterpreterComparison, InterpreterMemory
+from memsched.runtimes.litert import default_interpreter
 from memsched.runtimes.litert.default_interpreter import DefaultInterpreter
+from memsched.runtimes.race import RaceRule
 from memsched.search.run import Run
 from tests.formats.tflite_builder import O, Sub, T, branches, build, options
 
@@ -73,7 +75,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float | None]
     def said(*given: InterpreterComparison | str) -> list[float | None]:
         left, asked = list(given), []
 
-        def compare(_: object, *files: bytes, seed: int, slowdown: float | None) -> InterpreterComparison | str:
+        def compare(_: object, *files: bytes, slowdown: float | None, **_others: Any) -> InterpreterComparison | str:
             asked.append(slowdown)
             return left.pop(0)
 
@@ -283,6 +285,21 @@ def test_the_default_interpreter_in_fresh_processes(tmp_path: Path) -> None:
     assert alone.private_bytes == pytest.approx(seen.given.private_bytes, rel=0.02)
     # The packed weights and the values are there.
     assert alone.private_bytes > 9 * CHANNELS * CHANNELS * 4
+
+
+def test_turns_take_no_more_than_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules: list[RaceRule] = []
+
+    def race_two(_: object, __: object, rule: RaceRule, **___: Any) -> str:
+        rules.append(rule)
+        return "not run"
+
+    monkeypatch.setattr(default_interpreter, "race_two", race_two)
+    for seconds in (0.0, math.inf):
+        DefaultInterpreter().compare(ordered(), ordered(), seed=0, slowdown=10.0, seconds=seconds)
+    short, usual = rules
+    assert not short.goes_on([1.0, 0.5, 2.0], 0.001)
+    assert usual.goes_on([1.0, 0.5, 2.0], 0.001)
 
 
 def test_a_file_that_takes_longer_is_seen_to(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def _model(macs: int, form: str = "tflite") -> Any:
         ("tflite", 3.0, None, 12.0),
         ("tflite", 3.0, object(), 24.0),
         ("onnx", 1.0, None, 16.0),
-        ("tflite", 50.0, None, 30.0),
+        ("tflite", 50.0, None, 36.0),
     ],
 )
 @pytest.mark.parametrize("fails", [False, True])
