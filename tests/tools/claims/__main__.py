@@ -1,6 +1,6 @@
 """Hold what memsched prints against what the runtimes show, model by model, in fresh processes.
 
-    python -m tests.tools.claims models/*.tflite models/networks/unetpp.onnx --time-limit 20
+    python -m tests.tools.claims models/*.tflite models/networks/unetpp.onnx --effort 5
     python -m tests.tools.claims text.onnx --options text.onnx="--dim N=128"
 
 Each model goes through `analyze`, `optimize` by default, with `--allow all`, and with three budgets. The written file
@@ -39,12 +39,12 @@ from memsched.runtimes.onnxruntime.inputs import compared_with
 
 __all__ = ["MOST_APART", "TARGETS", "Case", "Row", "apart"]
 
-_COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("analyze", ()),
-    ("optimize", ()),
-    ("all", ("--allow", "all")),
-    *((f"{percent} %", ("--allow", "all", "--keep-best", "--budget", f"{percent}%")) for percent in (75, 50, 25)),
-)
+_COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "analyze": (),
+    "optimize": (),
+    "all": ("--allow", "all"),
+    **{f"{percent}%": ("--allow", "all", "--keep-best", "--budget", f"{percent}%") for percent in (75, 50, 25)},
+}
 TARGETS = {".onnx": ("onnxruntime",), ".tflite": ("litert", "tflm")}
 MOST_APART = 2.0
 MOST_APART_PROCESS = 5.0
@@ -88,13 +88,14 @@ class Case:
     target: str
     options: tuple[str, ...]
     limits: tuple[str, ...]
+    commands: tuple[str, ...] = tuple(_COMMANDS)
     times: bool = True
     """Whether times are judged too: they say something on an idle machine alone."""
 
     def rows(self, folder: Path) -> Iterator[Row]:
         """Yield what each command claimed and what was measured."""
-        for name, options in _COMMANDS:
-            yield self.row(name, options, folder)
+        for name in self.commands:
+            yield self.row(name, _COMMANDS[name], folder)
 
     def row(self, name: str, options: Sequence[str], folder: Path) -> Row:
         """Return what one command claimed and what was measured; ``folder`` then has its report.json."""
@@ -274,8 +275,9 @@ def main() -> int:
     """Print the table that the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", type=Path, nargs="+")
-    parser.add_argument("--time-limit", type=float, default=20.0, help="seconds for each search")
+    parser.add_argument("--effort", type=float, default=3.0, help="work of each search")
     parser.add_argument("--options", action="append", default=[], metavar="NAME=OPTIONS", help="sizes of a model")
+    parser.add_argument("--commands", default=",".join(_COMMANDS), help="some of the default's, as optimize,all,50%%")
     given = parser.parse_args()
     stated = dict(one.split("=", 1) for one in given.options)
     wrong = 0
@@ -285,8 +287,8 @@ def main() -> int:
         for model in given.models:
             for target in TARGETS[model.suffix]:
                 options = tuple(shlex.split(stated.get(model.name, "")))
-                limits = ("--time-limit", f"{given.time_limit:g}")
-                for row in Case(model, target, options, limits).rows(Path(folder)):
+                limits = ("--effort", f"{given.effort:g}")
+                for row in Case(model, target, options, limits, tuple(given.commands.split(","))).rows(Path(folder)):
                     wrong += bool(row.wrong)
                     print(row.line(), flush=True)
     print(f"\n{wrong} rows are wrong")
