@@ -34,7 +34,7 @@ __all__ = ["quantised", "rounded", "ship"]
 
 Floats = NDArray[np.floating[Any]]
 
-PACKAGE = Path(__file__).parents[2] / "memsched" / "pipeline"
+PACKAGE = Path(__file__).parents[2] / "memsched" / "features" / "pipeline"
 GRAPHS = 120
 NODES = (30, 30, 100, 300)
 SEED = 5

@@ -12,7 +12,7 @@ from memsched.runtimes.tflm.plan import given_plan
 from tests.formats.tflite_builder import MODELS
 from tests.runtimes.tflm.interpreter import needs_tflm
 
-TILING = Path(__file__).parents[2] / "tiling"
+TILING = Path(__file__).parents[2] / "rewrites" / "tile"
 
 
 def _check_places(model: FileModel) -> None:
