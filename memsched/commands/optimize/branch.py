@@ -7,6 +7,7 @@ written, opened and run in fresh processes, and outputs are compared bit by bit 
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Final, Literal
 
 from memsched.base.errors import UsageError
@@ -90,7 +91,26 @@ def finished(final: FinalModel, request: Request, asked: FinishRequest) -> Finis
 
 
 def _best(found: FinishedModel, asked: FinishRequest, slowdown: float | None) -> FinishedModel:
-    """Return the file that takes least of the process.
+    """Return the file that takes least of the process, of what was found and of what sessions took more for.
+
+    A branch has no memory pattern, which is why pieces may take more than they save.
+    """
+    best, refused = _in_branch(found, asked, slowdown), found.refused
+    if refused is None or not asked.has_time(refused.seconds):
+        return best
+    other = _in_branch(refused, asked, slowdown)
+    branched = other.written.model != refused.written.model
+    return other if branched and _taken(other) < _taken(best) else best
+
+
+def _taken(found: FinishedModel) -> float:
+    """Return the bytes of the process with the file; infinite if they were not measured."""
+    taken = found.sessions[-1].process_bytes if found.sessions else None
+    return math.inf if taken is None else taken
+
+
+def _in_branch(found: FinishedModel, asked: FinishRequest, slowdown: float | None) -> FinishedModel:
+    """Return the file that takes least of the process, with large values in a branch or without one.
 
     Args:
         slowdown: Time that may be added to the model's as given, in percent; None for any.

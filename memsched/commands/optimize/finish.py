@@ -68,14 +68,16 @@ def _for_sessions(final: FinalModel, request: Request, asked: FinishRequest) -> 
     if asked.exact and found.final.rewritten and not _same_bits(found):
         found = _left_whole(found, request, asked)
     held: HeldBackSection | None = None
+    refused: FinishedModel | None = None
     for left in (found, None):
         if left is None and (not found.final.rewritten or found.final.whole is None or not _time_for(found, asked)):
             break
-        judged, refused = judged_sessions(left or _left_whole(found, request, asked), request, asked)
-        held = held or refused
-        if refused is None:
-            return dataclasses.replace(judged, held_back=held)
-    return dataclasses.replace(_original_instead(request, asked), held_back=held)
+        judged, objection = judged_sessions(left or _left_whole(found, request, asked), request, asked)
+        held = held or objection
+        if objection is None:
+            return dataclasses.replace(judged, held_back=held, refused=refused)
+        refused = refused or judged
+    return dataclasses.replace(_original_instead(request, asked), held_back=held, refused=refused)
 
 
 def _time_for(found: FinishedModel, asked: FinishRequest) -> bool:

@@ -81,6 +81,7 @@ class FinishedModel(FrozenValue, frozen=True):
         seconds: How long running both took.
         ended: By the user.
         held_back: What was found and is not written: pieces, or all of it.
+        refused: What was found, if sessions without options take more for it or are slower.
         slight: What a file would have saved that is not written, as it is not worth that, bytes.
         sessions: What sessions on both files took.
         interpreter: What LiteRT's default interpreter took; None if it was not measured.
@@ -98,6 +99,7 @@ class FinishedModel(FrozenValue, frozen=True):
     held_back: HeldBackSection | None = None
     sessions: tuple[SessionRow, ...] = ()
     interpreter: InterpreterSection | None = None
+    refused: FinishedModel | None = None
     slight: int | None = None
 
     @property

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -11,6 +12,7 @@ import onnxruntime
 import pytest
 
 import memsched
+from memsched.commands.optimize import branch
 from memsched.commands.results import OptimizeResult
 from memsched.commands.session_rows import measured_sessions
 from memsched.formats.onnx.capabilities import OnnxWeightPlacement
@@ -92,6 +94,28 @@ def test_a_branch_is_named_where_sessions_without_options_take_much_more(
     result = memsched.optimize(path, effort=0.1)
     assert result.model != path.read_bytes()
     assert any("without the options a session takes" in note for note in result.report.values.notes) == named
+
+
+@pytest.mark.parametrize(
+    ("taken", "branched", "chosen"), [(143, True, "pieces"), (170, True, "whole"), (143, False, "whole")]
+)
+def test_what_sessions_took_more_for_is_tried_in_a_branch_too(
+    taken: int, branched: bool, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def file(name: str, size: int, model: bytes, refused: object = None) -> SimpleNamespace:
+        rows = (SimpleNamespace(process_bytes=size),)
+        return SimpleNamespace(
+            name=name, sessions=rows, written=SimpleNamespace(model=model), refused=refused, seconds=1.0
+        )
+
+    pieces = file("pieces", 315, b"pieces")
+    found = file("whole", 292, b"whole", pieces)
+    made = {"pieces": file("pieces", taken, b"If" if branched else b"pieces"), "whole": file("whole", 165, b"If")}
+    monkeypatch.setattr(branch, "_in_branch", lambda one, *_: made[one.name])
+    asked = SimpleNamespace(has_time=lambda _: True)
+    assert branch._best(cast(Any, found), cast(Any, asked), 10.0) is cast(Any, made[chosen])
+    late = SimpleNamespace(has_time=lambda _: False)
+    assert branch._best(cast(Any, found), cast(Any, late), 10.0) is cast(Any, made["whole"])
 
 
 def test_small_models_stay_as_they_are(tmp_path: Path) -> None:
