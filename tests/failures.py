@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from memsched.base.errors import MemschedError
+from memsched.ops.rules import Refusal
 
-__all__ = ["check_failure", "fails"]
+__all__ = ["check_failure", "check_refusal", "fails"]
 
 
 @contextlib.contextmanager
@@ -34,3 +35,10 @@ def check_failure(error: BaseException | None, code: str, *about: str) -> None:
     assert error.code == code, f"{error.code}: {error}"
     missing = [one for one in about if one not in str(error)]
     assert not missing, f"'{error}' does not name {missing}"
+
+
+def check_refusal(found: object, code: str, *about: str) -> None:
+    """Check why something cannot be tiled, and what the reason names."""
+    assert isinstance(found, Refusal), f"{found}, where the refusal '{code}' is expected"
+    assert found.code == code, found
+    assert [one for one in about if one not in found.reason] == [], found.reason

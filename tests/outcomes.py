@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from memsched.base.errors import MemschedError
 from tests.failures import check_failure
 
-__all__ = ["Outcome", "Run", "refused"]
+__all__ = ["Outcome", "Run", "line_with", "refused"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,13 @@ def refused(done: Outcome, code: str, *about: str) -> None:
     done.failed(code, *about)
     assert done.out == ""
     assert done.err.count("\n") == 1, done.err
+
+
+def line_with(text: str, *about: str) -> str:
+    """Return the only line of a text that has all of ``about``: figures, names, options, and no sentences."""
+    found = [line for line in text.splitlines() if all(one in line for one in about)]
+    assert len(found) == 1, f"{len(found)} lines with {about} in:\n{text}"
+    return found[0]
 
 
 Run = Callable[..., Outcome]

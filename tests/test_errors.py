@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -60,3 +64,32 @@ def test_parts_survive_a_process_and_a_further_location(error: errors.MemschedEr
     assert parts(sent) == parts(error) == parts(moved)
     assert str(sent) == str(error)
     assert str(moved) == f"net.onnx: {error}"
+
+
+def codes_of(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield the codes that are written down in a module, each with the class of errors that has it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for line in node.body:
+                if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "code":
+                    yield ast.literal_eval(line.value), node.name
+        elif isinstance(node, ast.Call):
+            given = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
+            for one in given:
+                for text in ast.walk(one):
+                    if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                        yield text.value, ast.unparse(node.func)
+
+
+def test_a_code_is_of_one_class() -> None:
+    kinds = defaultdict(set)
+    for path in Path(errors.__file__).parent.parent.rglob("*.py"):
+        for code, kind in codes_of(ast.parse(path.read_text())):
+            kinds[code].add(kind)
+    assert len(kinds) > 300
+    assert {code: found for code, found in kinds.items() if len(found) > 1} == {}
+
+
+def test_a_code_of_two_classes_is_found() -> None:
+    lines = 'class AError(Exception):\n    code = "a"\n', 'raise BError("", code="a" if x else "b")'
+    assert [set(codes_of(ast.parse(one))) for one in lines] == [{("a", "AError")}, {("a", "BError"), ("b", "BError")}]

@@ -35,7 +35,7 @@ def test_the_first_of_equals() -> None:
 
 
 def test_did_you_mean() -> None:
-    assert did_you_mean("reluu", ["relu", "conv"]) == " (did you mean 'relu'?)"
+    assert "'relu'" in did_you_mean("reluu", ["relu", "conv"])
     assert did_you_mean("x", ["relu", "conv"]) == ""
 
 

@@ -208,7 +208,7 @@ class _Execution:
             made = _mixed(made, f"activation {activation}")
         if made.shape != shape:
             raise InternalError(
-                f"op '{op.name}' ({op.type}) makes another shape than its tensor has", code="shape-differs"
+                f"op '{op.name}' ({op.type}) makes another shape than its tensor has", code="shape-changed"
             )
         return made
 

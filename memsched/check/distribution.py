@@ -63,7 +63,7 @@ def _check_shares(graph: Graph, plan: Distribution) -> None:
     if sorted(share.op for share in plan.shares) != list(range(len(graph.ops))):
         raise InternalError("a plan's shares are not one for every op", code="share-count")
     if plan.devices < 1 or not 0 <= plan.home < plan.devices or len(plan.memory) != plan.devices:
-        raise InternalError("a plan names devices that do not exist", code="no-such-device")
+        raise InternalError("a plan names devices that do not exist", code="device-outside-plan")
     if not 0 <= plan.lower_bound <= plan.latency * (1 + 1e-9) or not math.isfinite(plan.latency):
         raise InternalError(
             f"a plan of {plan.latency} s claims that none takes less than {plan.lower_bound} s", code="bound"
@@ -162,7 +162,7 @@ class _Devices:
                 )
             for device in one.targets:
                 if not 0 <= device < self.plan.devices:
-                    raise InternalError(f"there is no device {device}", location=where, code="no-such-device")
+                    raise InternalError(f"there is no device {device}", location=where, code="device-outside-plan")
                 before = [*self.held[device].get(one.tensor, []), *(t.region for d, t in arrived
                           if d == device and t.tensor == one.tensor)]  # fmt: skip
                 if any(_meet(one.region, region) for region in before):

@@ -258,7 +258,7 @@ def _check_placement(graph: Graph, checked: CheckedSchedule, placement: Placemen
         if not 0 <= tensor < len(graph.tensors):
             raise InternalError(
                 f"the buffer at offset {placement.offset} holds tensor {tensor}, which does not exist",
-                code="no-such-tensor",
+                code="tensor-outside-graph",
             )
         held = checked.bytes_of[tensor]
         if not held:

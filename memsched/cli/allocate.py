@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.base.errors import OutputError, UsageError
 from memsched.base.frozen import FrozenValue
 from memsched.cli.display import Display, search_end
 from memsched.cli.exit_code import ExitCode
-from memsched.cli.options import check_limits, options_of, output_options, taken, unnamed_output
+from memsched.cli.options import both_to_stream, check_limits, options_of, output_options, taken, unnamed_output
 from memsched.commands.options import AllocateOptions
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def _outputs(files: _AllocateFiles) -> _AllocateOutputs:
         UsageError: Both would go to standard output, or into one file.
         OutputError: A file cannot be written, or is the input.
     """
-    from memsched.formats.staging import check_writable, is_regular, same_file
+    from memsched.formats.staging import check_apart, check_writable, overwrites, same_file
 
     source, output, report = files.buffers, files.output, files.report
     if output is None:
@@ -100,26 +99,13 @@ def _outputs(files: _AllocateFiles) -> _AllocateOutputs:
     print_report = files.as_json or report == _STANDARD
     report = None if report == _STANDARD else report
     if print_report and output == _STANDARD:
-        raise UsageError(
-            "addresses and report cannot both go to standard output",
-            code="stdout-twice",
-            action="name a file with -o or --report",
-        )
-    streams = {_STANDARD}
+        raise both_to_stream("addresses")
     if output != _STANDARD:
-        if source not in streams and not files.force and same_file(source, output):
-            raise OutputError(
-                f"'{output}' is the input",
-                code="would-overwrite",
-                action="give another name with -o, or --force to overwrite it",
-            )
+        if source != _STANDARD and not files.force and same_file(source, output):
+            raise overwrites(output, "the input", "give another name with -o, or --force to overwrite it")
         check_writable(output)
     if report is not None:
-        if is_regular(report) and any(same_file(report, other) for other in (source, output) if other not in streams):
-            raise UsageError(
-                f"the report would overwrite '{report}'", code="would-overwrite", action="name another file"
-            )
-        check_writable(report)
+        check_apart("report", report, (source, output))
     return _AllocateOutputs(output, report, print_report)
 
 

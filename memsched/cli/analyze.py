@@ -84,7 +84,7 @@ def _exit_code(report: OptimizeReport, quiet: bool) -> int:
 
 def _check_plot(plot: str | None, others: tuple[str | None, ...]) -> str | None:
     """Return the extension of the picture to draw; refuse early what cannot work."""
-    from memsched.formats.staging import check_writable, is_regular, same_file
+    from memsched.formats.staging import check_apart
     from memsched.report.frontier import PICTURES, check_drawing
 
     if plot is None:
@@ -94,10 +94,8 @@ def _check_plot(plot: str | None, others: tuple[str | None, ...]) -> str | None:
         raise UsageError(
             f"--plot '{plot}' is not a picture", code="file-ending", action="give a name that ends in .svg or .png"
         )
-    if any(other not in {None, _STANDARD} and is_regular(plot) and same_file(plot, other) for other in others if other):
-        raise UsageError(f"the picture would overwrite '{plot}'", code="would-overwrite", action="name another file")
+    check_apart("picture", plot, others)
     check_drawing()
-    check_writable(plot)
     return extension
 
 

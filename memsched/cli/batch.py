@@ -76,7 +76,7 @@ def command(**options: Any) -> int:
             action="give one of them",
         )
     if not options["paths"] and not options["lists"]:
-        raise UsageError("no models are given", code="no-models", action="name a folder, a model or @FILE")
+        raise UsageError("no models are given", code="no-models-given", action="name a folder, a model or @FILE")
     models = find_models(_paths(options["paths"], options["lists"]), leave_out=options["output"])
     wanted = taken(BatchOptions, options)
     _check(wanted, context, cluster=options["dask"] is not None)

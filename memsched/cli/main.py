@@ -29,6 +29,10 @@ from memsched.report.text import error_line
 
 __all__ = ["main"]
 
+INTERNAL: Final = "internal error"
+INTERRUPTED: Final = "interrupted; nothing was written"
+"""What `main` says of defects, and of a run that ended before there was a result."""
+
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _COMMANDS = {
     "optimize": ("memsched.cli.optimize", "Reorder a model's operators for the least memory; prove and verify it."),
@@ -162,7 +166,7 @@ def _run(arguments: Sequence[str] | None, state: State) -> int:
     except MemschedError as error:
         return _fail(said(error, state.words), error.exit_code)
     except (_InterruptedError, click.Abort, KeyboardInterrupt):
-        return _fail("interrupted; nothing was written", ExitCode.INTERRUPTED)
+        return _fail(INTERRUPTED, ExitCode.INTERRUPTED)
     except BrokenPipeError:
         raise
     except SystemExit:
@@ -207,7 +211,7 @@ def _unexpected(error: Exception, state: State) -> int:
     if state.debug:
         traceback.print_exception(error)
     kind = type(error).__name__
-    return _fail(f"internal error: {kind}: {error} (please report it; --debug shows the traceback)", 1)
+    return _fail(f"{INTERNAL}: {kind}: {error} (please report it; --debug shows the traceback)", 1)
 
 
 def _unprinted(error: OSError) -> int:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.base.errors import UsageError
 from memsched.base.frozen import FrozenValue
 from memsched.cli.display import Display, search_end
 from memsched.cli.exit_code import ExitCode
 from memsched.cli.groups import GroupedCommand
 from memsched.cli.options import (
+    both_to_stream,
     check_extra_work,
     check_level,
     check_limits,
@@ -135,11 +135,7 @@ def _outputs(files: _OptimizeFiles) -> _Outputs:
         output = str(_beside(Path(source), Path(source).suffix))
     print_report = files.as_json or report == _STANDARD
     if print_report and output == _STANDARD:
-        raise UsageError(
-            "model and report cannot both go to standard output",
-            code="stdout-twice",
-            action="name a file with -o or --report",
-        )
+        raise both_to_stream("model")
     asked = report is not None and report != _STANDARD
     if not asked:
         # Beside a stream or a device nothing is left behind unasked.

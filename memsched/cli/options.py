@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 __all__ = [
+    "both_to_stream",
     "check_extra_work",
     "check_frontier",
     "check_home",
@@ -247,6 +248,16 @@ def unnamed_output(what: str, *, stream: bool = False) -> UsageError:
     """
     action = "name it with -o ('-' is standard output)" if stream else "name it with -o"
     return UsageError(f"standard input gives no name for the {what}", code="no-output-name", action=action)
+
+
+def both_to_stream(what: str) -> UsageError:
+    """Return what is wrong where the main output and the report both go to standard output.
+
+    Args:
+        what: The main output, such as "model".
+    """
+    problem = f"{what} and report cannot both go to standard output"
+    return UsageError(problem, code="stdout-twice", action="name a file with -o or --report")
 
 
 def check_home(source: str, folder: str | None, files: str) -> None:

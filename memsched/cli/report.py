@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from memsched.base.errors import OutputError, ReportError, UsageError
+from memsched.base.errors import ReportError, UsageError
 from memsched.cli.options import unnamed_output
 
 __all__ = ["command"]
@@ -57,14 +57,14 @@ def command(**options: Any) -> int:
 
 def _output(source: str, output: str | None) -> str:
     """Return where the page goes; refuse to overwrite the report."""
-    from memsched.formats.staging import is_regular, same_file
+    from memsched.formats.staging import is_regular, overwrites, same_file
 
     if output is None:
         if source == _STANDARD:
             raise unnamed_output("page", stream=True)
         output = str(Path(source).with_suffix(".html")) if Path(source).name else source
     if _STANDARD not in {source, output} and is_regular(output) and same_file(source, output):
-        raise OutputError(f"'{output}' is the report", code="would-overwrite", action="give another name with -o")
+        raise overwrites(output, "the report", "give another name with -o")
     return output
 
 
@@ -80,12 +80,12 @@ def _read(source: str) -> tuple[bytes, str]:
     try:
         return read_text(source), describe(source)
     except IsADirectoryError:
-        raise ReportError(f"'{source}' is a folder", code="is-a-folder", action="give the report in it") from None
+        raise ReportError(f"'{source}' is a folder", code="report-is-folder", action="give the report in it") from None
     except FileNotFoundError:
         raise ReportError(
             f"'{source}' does not exist",
-            code="no-such-file",
+            code="no-such-report",
             action="'memsched optimize' and 'memsched analyze' write reports",
         ) from None
     except (OSError, ValueError) as error:
-        raise ReportError(f"{describe(source)} cannot be read: {reason(error)}", code="unreadable") from None
+        raise ReportError(f"{describe(source)} cannot be read: {reason(error)}", code="report-unreadable") from None

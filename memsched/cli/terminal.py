@@ -34,7 +34,7 @@ _REFRESHES_PER_SECOND = 4
 _CLOSED: Final = b"\0"
 """What ends the thread that listens for signals: none has this number."""
 
-_ACKNOWLEDGED: Final = b"memsched: interrupted: ending with the best so far; Ctrl-C again ends at once\n"
+ACKNOWLEDGED: Final = b"memsched: interrupted: ending with the best so far; Ctrl-C again ends at once\n"
 
 
 def make_console(*, stderr: bool, no_color: bool, quiet: bool = False) -> Console:
@@ -74,7 +74,7 @@ class InterruptHandler:
             if self._searching and not self._told:
                 self._told = True
                 with contextlib.suppress(OSError):
-                    os.write(2, _ACKNOWLEDGED)
+                    os.write(2, ACKNOWLEDGED)
 
     def search_ended(self) -> None:
         """Let an interrupt end what is running from here on."""

@@ -18,7 +18,7 @@ from memsched.commands.calls import NO_HOOKS, Hooks, command, limits_of
 from memsched.commands.options import AllocateOptions
 from memsched.commands.results import Report
 from memsched.formats.buffers_csv import BufferTable, parse_table, read_bytes, write_table
-from memsched.formats.staging import STANDARD_STREAM, same_file, staged_files
+from memsched.formats.staging import STANDARD_STREAM, overwrites, same_file, staged_files
 from memsched.graph.packing import Block, Packing
 from memsched.report.values.allocate import AddressesSection, AddressRow, AllocateReport, BuffersSection, PackingSection
 from memsched.search.run import Run
@@ -89,11 +89,7 @@ def save_allocation(
                     f"'{os.fspath(path)}' is not written: nothing fits, so there are no addresses", code="nothing-fits"
                 )
             if source != STANDARD_STREAM and not force and same_file(source, path):
-                raise OutputError(
-                    f"'{os.fspath(path)}' is the input",
-                    code="would-overwrite",
-                    action="give another name, or force=True",
-                )
+                raise overwrites(path, "the input", "give another name, or force=True")
             files.add(path, result.csv.encode())
         if report_path is not None:
             files.add(report_path, result.report.to_json().encode())

@@ -109,7 +109,7 @@ class _ProcessSizes:
             return None
         found = self._runner.runs_at(self._path, sizes, seed=self._seed, most=_RUNS)
         if isinstance(found, str):
-            raise UsageError(f"the model does not run at {dict(sizes)}: {found}", code="not-run")
+            raise UsageError(f"the model does not run at {dict(sizes)}: {found}", code="fails-at-inputs")
         taken = [one.peak for one in found]
         self.growing |= set() if all(one.settled for one in found) else {key}
         self.measured[key] = self._points[bytes_requested] = (min(taken) + max(taken)) // 2

@@ -16,7 +16,7 @@ from typing import Any
 
 from memsched import __version__
 from memsched.base.arguments import checked
-from memsched.base.errors import ModelError, UsageError
+from memsched.base.errors import ReportError, UsageError
 from memsched.base.frozen import FrozenValue
 from memsched.base.typed import UnfitError, converted
 from memsched.commands.batch.inputs import EXTENSIONS
@@ -63,7 +63,7 @@ def load_pair(names: tuple[str, str], target: str | None = None) -> tuple[Mappin
 
     Raises:
         UsageError: Both are standard input, or ``target`` is given and neither is a model.
-        ModelError: One cannot be read, or is none of what is compared.
+        ReportError: One cannot be read, or is none of what is compared.
     """
     if names == (STANDARD_STREAM, STANDARD_STREAM):
         raise UsageError(
@@ -100,7 +100,7 @@ def load_report(path: str, target: str | None = None) -> Mapping[str, Any]:
         target: For a model; None: that of its format's runtime.
 
     Raises:
-        ModelError: It cannot be read, or is none of them.
+        ReportError: It cannot be read, or is none of them.
     """
     if _is_model(path):
         from memsched.commands.optimize.analysis import analyze
@@ -109,13 +109,15 @@ def load_report(path: str, target: str | None = None) -> Mapping[str, Any]:
     try:
         report: Any = json.loads(read_text(path))
     except OSError as error:
-        raise ModelError(f"{describe(path)} cannot be read: {error.strerror or error}", code="unreadable") from None
+        raise ReportError(
+            f"{describe(path)} cannot be read: {error.strerror or error}", code="report-unreadable"
+        ) from None
     except (ValueError, RecursionError):
-        raise ModelError(f"{describe(path)} is not a report of memsched: it is not JSON", code="not-json") from None
+        raise ReportError(f"{describe(path)} is not a report of memsched: it is not JSON", code="not-json") from None
     _check_command(report, path)
     if report.get("schema_version") != _SCHEMA_VERSION:
         version = str(report.get("schema_version"))[:20]
-        raise ModelError(
+        raise ReportError(
             f"{describe(path)} is a report of version {version}; this memsched reads {_SCHEMA_VERSION}",
             code="report-version",
         )
@@ -127,7 +129,7 @@ def _check_command(report: object, name: str) -> None:
     command = report.get("command") if isinstance(report, Mapping) else None
     if command not in (*_SINGLE, _BATCH):  # no set: a list in its place cannot be hashed
         what = f"it is the report of 'memsched {command}'" if isinstance(command, str) else "it names no command"
-        raise ModelError(
+        raise ReportError(
             f"{describe(name)} cannot be compared: {what}",
             code="other-report",
             action="give reports of optimize or analyze, or batch.json",
@@ -139,7 +141,7 @@ def _typed(report: Mapping[str, Any], name: str) -> Comparable:
     try:
         return converted(report, ComparedBatch) if report["command"] == _BATCH else converted(report, ComparedReport)
     except UnfitError as error:
-        raise ModelError(
+        raise ReportError(
             f"{describe(name)} is not a complete report of memsched: {worded(error.fault)}", code="report-field"
         ) from None
 
@@ -160,7 +162,7 @@ def compare_reports(
 
     Raises:
         UsageError: One is the report of a model, the other the summary of a batch.
-        ModelError: One of them lacks what such a file has.
+        ReportError: One of them lacks what such a file has.
     """
     for report, name in ((old, names[0]), (new, names[1])):
         _check_command(report, name)

@@ -30,6 +30,9 @@ DEFECTS: Final = "MEMSCHED_DEFECTS"
 """The environment variable that makes defects end the command if it is "raise"."""
 
 
+REPORT_IT: Final = "please report it"
+"""What messages on defects ask for."""
+
 _OF_THE_USER: Final = (BrokenPipeError, OutputError, RuntimeUnavailableError, TargetError, UsageError)
 """What no other candidate changes."""
 
@@ -53,7 +56,7 @@ class CandidateFailure(FrozenValue, frozen=True):
     def told(self) -> str:
         """Return what the user is told."""
         if self.defect:
-            return f"internal error in {self.what}, which was left out; please report it: {self.reason}"
+            return f"internal error in {self.what}, which was left out; {REPORT_IT}: {self.reason}"
         return f"{self.what} was left out: {self.reason}"
 
 

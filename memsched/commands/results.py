@@ -15,12 +15,20 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from memsched.base.arguments import checked
-from memsched.base.errors import BudgetError, OutputError, UsageError, VerificationError
+from memsched.base.errors import BudgetError, UsageError, VerificationError
 from memsched.base.frozen import FrozenValue
 from memsched.formats.capabilities import WeightFiles
 from memsched.formats.known import FORMATS, capability
 from memsched.formats.module import Module
-from memsched.formats.staging import STANDARD_STREAM, check_writable, is_regular, same_file, staged_files
+from memsched.formats.staging import (
+    STANDARD_STREAM,
+    check_apart,
+    check_writable,
+    is_regular,
+    overwrites,
+    same_file,
+    staged_files,
+)
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.report.c_array import model_array
 from memsched.report.dump import dump_report, report_pieces
@@ -278,20 +286,13 @@ def check_outputs(
         check_writable(model_path)
         _check_extension(source, model_path)
     if report_path is not None:
-        others = [other for other in (source, model_path) if other is not None and other != STANDARD_STREAM]
-        if is_regular(report_path) and any(same_file(report_path, other) for other in others):
-            raise UsageError(
-                f"the report would overwrite the model '{report_path}'",
-                code="would-overwrite",
-                action="name another file",
-            )
-        check_writable(report_path)
+        check_apart("report", report_path, (source, model_path))
     if header_path is not None:
         if header_path == STANDARD_STREAM:
             raise UsageError(
                 "--header names a file: standard output has no name to make an include guard from", code="needs-file"
             )
-        _check_apart("header", header_path, (source, model_path, report_path))
+        check_apart("header", header_path, (source, model_path, report_path))
     if html_path is not None:
         from memsched.report.page import check_page
 
@@ -301,24 +302,13 @@ def check_outputs(
                 code="needs-file",
             )
         check_page()
-        _check_apart("page", html_path, (source, model_path, report_path, header_path))
+        check_apart("page", html_path, (source, model_path, report_path, header_path))
     if array_path is not None:
         if array_path == STANDARD_STREAM:
             raise UsageError(
                 "--c-array names a file: standard output is for the model itself, with -o -", code="needs-file"
             )
-        _check_apart("array", array_path, (source, model_path, report_path, header_path, html_path))
-
-
-def _check_apart(what: str, path: str, others: tuple[str | None, ...]) -> None:
-    """Refuse a file that cannot be written, or that one of the others is."""
-    if is_regular(path):
-        for other in others:
-            if other is not None and other != STANDARD_STREAM and same_file(path, other):
-                raise UsageError(
-                    f"the {what} would overwrite '{path}'", code="would-overwrite", action="name another file"
-                )
-    check_writable(path)
+        check_apart("array", array_path, (source, model_path, report_path, header_path, html_path))
 
 
 def _check_extension(source: str, target: str) -> None:
@@ -338,8 +328,4 @@ def _check_extension(source: str, target: str) -> None:
 
 def _check_input(source: str, target: str | os.PathLike[str], *, force: bool) -> None:
     if source != STANDARD_STREAM and not force and same_file(source, target):
-        raise OutputError(
-            f"'{os.fspath(target)}' is the input",
-            code="would-overwrite",
-            action="give another name with -o, or --force to overwrite it",
-        )
+        raise overwrites(target, "the input", "give another name with -o, or --force to overwrite it")

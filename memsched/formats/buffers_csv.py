@@ -128,12 +128,14 @@ def read_bytes(source: str | os.PathLike[str]) -> bytes:
     except (OSError, ValueError) as error:
         number = error.errno if isinstance(error, OSError) else None
         if number == errno.ENOENT:
-            raise BuffersError(f"{_named(path)} does not exist", code="no-such-file", action="check the path") from None
+            raise BuffersError(
+                f"{_named(path)} does not exist", code="no-such-buffers", action="check the path"
+            ) from None
         if number == errno.EISDIR:
             action = "give the CSV file in it"
-            raise BuffersError(f"{_named(path)} is a folder", code="is-a-folder", action=action) from None
+            raise BuffersError(f"{_named(path)} is a folder", code="buffers-is-folder", action=action) from None
         reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise BuffersError(f"{_named(path)} cannot be read: {reason}", code="unreadable") from None
+        raise BuffersError(f"{_named(path)} cannot be read: {reason}", code="buffers-unreadable") from None
 
 
 def parse_table(data: bytes, path: str, *, alignment: int = 1) -> BufferTable:
@@ -163,7 +165,7 @@ def _table(text: str, path: str, alignment: int, byte_order_mark: bool) -> Buffe
     first = next(records, None)
     if first is None:
         action = f"give a CSV file with the columns {', '.join(_REQUIRED)}"
-        raise BuffersError(f"{_named(path)} is empty", code="empty-file", action=action)
+        raise BuffersError(f"{_named(path)} is empty", code="no-buffers", action=action)
     line, header = first
     columns = _columns(header, f"{_named(path)} line {line}")
     parser = _Parser(path, header, columns, alignment)
@@ -179,12 +181,12 @@ def _text(data: bytes, path: str) -> str:
         line = data.count(b"\n", 0, error.start) + 1
         where = f"{_named(path)} line {line}"
         raise BuffersError(
-            "this is not UTF-8 text", code="not-utf8", location=where, action="give a CSV file"
+            "this is not UTF-8 text", code="buffers-not-text", location=where, action="give a CSV file"
         ) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         where = f"{_named(path)} line {line}"
-        raise BuffersError("this is binary data", code="not-utf8", location=where, action="give a CSV file")
+        raise BuffersError("this is binary data", code="buffers-not-text", location=where, action="give a CSV file")
     return text
 
 
@@ -244,7 +246,7 @@ def _integer(text: str) -> int:
             raise BuffersError("it is empty", code="empty-field")
         raise BuffersError(f"'{text.strip()[:40]}' is not a whole number", code="not-a-number")
     if len(digits) > 19 or int(digits) > LARGEST:
-        raise BuffersError(f"{text.strip()[:40]} is too large: 2**62 is the limit", code="too-large")
+        raise BuffersError(f"{text.strip()[:40]} is too large: 2**62 is the limit", code="number-too-large")
     return -int(digits) if negative else int(digits)
 
 
@@ -284,7 +286,7 @@ class _Parser:
             meaning = "size"
             size = _integer(fields[self._columns["size"]])
             if size < 0:
-                raise BuffersError(f"{size} is negative", code="negative-size", action="give a number of bytes")
+                raise BuffersError(f"{size} is negative", code="buffer-below-zero", action="give a number of bytes")
         except BuffersError as error:
             raise error.at(self._place(line, meaning)) from None
         if len(self._columns) == len(_REQUIRED):
@@ -302,7 +304,7 @@ class _Parser:
         if name in self._line_of:
             known = self._line_of[name]
             raise BuffersError(
-                f"'{name}' is the buffer of line {known} already", code="name-twice", location=self._place(line, "id")
+                f"'{name}' is the buffer of line {known} already", code="buffer-twice", location=self._place(line, "id")
             )
         self._line_of[name] = line
 
@@ -344,7 +346,7 @@ class _Parser:
                     )
                 if offset % alignment:
                     raise BuffersError(
-                        f"{offset} is not a multiple of the alignment of {alignment} bytes", code="misaligned"
+                        f"{offset} is not a multiple of the alignment of {alignment} bytes", code="offset-misaligned"
                     )
         except BuffersError as error:
             raise error.at(self._place(line, meaning)) from None
@@ -399,7 +401,7 @@ def _parts(text: str, lower: int, upper: int, size: int, inclusive: int) -> tupl
     parts, time, last = [], lower, ""
     for begin, end, low, high, word in gaps:
         if begin < time:
-            raise BuffersError(f"the gaps '{last}' and '{word}' overlap", code="overlap")
+            raise BuffersError(f"the gaps '{last}' and '{word}' overlap", code="gaps-overlap")
         if time < begin:
             parts.append(BlockPart(time, begin, 0, size))
         if low < high:
@@ -416,7 +418,7 @@ def _check_sum(table: BufferTable) -> None:
     needed = given + sum([block.size + block.alignment for block in table.blocks])
     if needed > LARGEST:
         raise BuffersError(
-            "all sizes and alignments together are more than 2**62 bytes", code="too-large", location=table.name
+            "all sizes and alignments together are more than 2**62 bytes", code="number-too-large", location=table.name
         )
 
 
@@ -447,7 +449,7 @@ def _check_given(table: BufferTable) -> None:
                 raise BuffersError(
                     f"buffer '{table.ids[index]}' is given bytes that '{table.ids[other[2]]}' of line "
                     f"{table.lines[other[2]]} uses at the same time",
-                    code="overlap",
+                    code="offsets-overlap",
                     location=f"{table.name} line {table.lines[index]}, column '{column}'",
                 )
         active.insert(place, entry)

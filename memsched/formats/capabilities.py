@@ -86,7 +86,9 @@ class Stages(Capability, frozen=True):
         Raises:
             UsageError: Models of this format cannot be cut.
         """
-        raise UsageError(f"{self.title} models cannot be cut into stages", location=module.path, code="no-stages")
+        raise UsageError(
+            f"{self.title} models cannot be cut into stages", location=module.path, code="format-without-stages"
+        )
 
     def together(self, module: Module) -> tuple[tuple[int, ...], ...]:
         """Return groups of ops of the main graph that share one state, and so must be in one segment; by default none.

@@ -45,7 +45,7 @@ def check_fit(module: Module, segment: Segment, constants: Collection[str]) -> N
         missing = next((names[tensor] for tensor in graph.ops[op].inputs if names[tensor] not in there), None)
         if missing is not None:
             raise InternalError(
-                f"op '{graph.ops[op].name}' of a segment reads '{missing}' before it is there", code="read-too-early"
+                f"op '{graph.ops[op].name}' of a segment reads '{missing}' before it is there", code="read-before-made"
             )
         there.update(names[tensor] for tensor in graph.ops[op].outputs)
     for name in segment.outputs:

@@ -78,7 +78,7 @@ def _check_one(graph: Graph, segment: Segment, available: AbstractSet[str], wher
     names = [tensor.name for tensor in graph.tensors]
     for values in (segment.ops, segment.inputs, segment.outputs):
         if len(set(values)) < len(values):
-            raise InternalError(f"{where} names an op, an input or an output twice", code="name-twice")
+            raise InternalError(f"{where} names an op, an input or an output twice", code="segment-name-twice")
     local = {*segment.inputs, *(names[tensor] for tensor in graph.variables)}
     if missing := [name for name in segment.inputs if name not in available]:
         raise InternalError(f"{where} is given '{missing[0]}', which nothing before it hands out", code="not-given")
@@ -90,7 +90,7 @@ def _check_one(graph: Graph, segment: Segment, available: AbstractSet[str], wher
                 raise InternalError(
                     f"op '{graph.ops[op].name}' reads '{names[tensor]}', not there yet",
                     location=where,
-                    code="read-too-early",
+                    code="read-before-made",
                 )
         local.update(names[tensor] for tensor in graph.ops[op].outputs)
     computed = {names[tensor] for op in graph.ops for tensor in op.outputs} | {names[t] for t in graph.inputs}

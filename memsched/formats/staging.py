@@ -12,19 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from memsched.base.errors import OutputError
+from memsched.base.errors import OutputError, UsageError
 
 __all__ = [
     "STANDARD_STREAM",
     "TEMPORARY_PREFIX",
     "TEMPORARY_SUFFIX",
     "StagedFiles",
+    "check_apart",
     "check_new_files",
     "check_writable",
     "describe",
     "is_regular",
     "make_folder",
     "make_folders",
+    "overwrites",
     "reason",
     "remove_made",
     "same_file",
@@ -56,6 +58,33 @@ def is_regular(path: str) -> bool:
     return not os.path.exists(path) or os.path.isfile(path)  # noqa: PTH110, PTH113 - these never raise
 
 
+def overwrites(path: str | os.PathLike[str], given: str, action: str) -> OutputError:
+    """Return what is wrong with an output that would take the place of an input.
+
+    Args:
+        given: The input, in words.
+        action: What the user can do.
+    """
+    return OutputError(f"'{os.fspath(path)}' is {given}", code="would-overwrite", action=action)
+
+
+def check_apart(what: str, path: str, others: Iterable[str | None]) -> None:
+    """Refuse a file that cannot be written, or that one of the other files of a command is.
+
+    Args:
+        what: The output, such as "page".
+        others: None and "-" are no files.
+
+    Raises:
+        UsageError: It is one of the others.
+        OutputError: It cannot be written.
+    """
+    files = [other for other in others if other is not None and other != STANDARD_STREAM]
+    if is_regular(path) and any(same_file(path, other) for other in files):
+        raise UsageError(f"the {what} would overwrite '{path}'", code="same-file", action="name another file")
+    check_writable(path)
+
+
 def check_writable(target: str, *, within: str | None = None) -> None:
     """Check, without writing anything, that a file can probably be written to ``target``.
 
@@ -69,7 +98,9 @@ def check_writable(target: str, *, within: str | None = None) -> None:
         path = os.path.realpath(target)
         folder = Path(path).parent
         if Path(path).is_dir():
-            raise OutputError(f"'{target}' is a folder", code="is-a-folder", action="give the name of a file in it")
+            raise OutputError(
+                f"'{target}' is a folder", code="output-is-folder", action="give the name of a file in it"
+            )
         above = _check_folder(folder, within)
         if _mode(path) is not None and not os.access(above, os.W_OK):
             raise PermissionError(errno.EACCES, "its folder is write-protected")
@@ -122,11 +153,7 @@ def check_new_files(paths: Sequence[str], source: str, *, within: str | None = N
     for path in paths:
         own = _identities(path)
         if not own.isdisjoint(given):
-            raise OutputError(
-                f"'{path}' is the model itself",
-                code="would-overwrite",
-                action="give another folder with -o, or another --report",
-            )
+            raise overwrites(path, "the model itself", "give another folder with -o, or another --report")
         if not own.isdisjoint(known):
             raise OutputError(
                 f"'{path}' would be written twice", code="written-twice", action="name another file with --report"
@@ -209,7 +236,9 @@ class StagedFiles:
 
     def _write(self, target: str, path: str, data: bytes | Iterable[bytes], mode: int) -> str:
         if Path(path).is_dir():
-            raise OutputError(f"'{target}' is a folder", code="is-a-folder", action="give the name of a file in it")
+            raise OutputError(
+                f"'{target}' is a folder", code="output-is-folder", action="give the name of a file in it"
+            )
         make_folders(Path(path).parent, self._made)
         descriptor, temporary = tempfile.mkstemp(
             prefix=TEMPORARY_PREFIX, suffix=TEMPORARY_SUFFIX, dir=Path(path).parent

@@ -18,7 +18,8 @@ def view_distances(graph: Graph, op: Op) -> tuple[tuple[int, int, int], ...]:
     """
     if op.view_offsets and len(op.view_offsets) != len(op.views):
         raise GraphError(
-            f"op '{op.name}' has {len(op.views)} views, but {len(op.view_offsets)} offsets of views", code="view-count"
+            f"op '{op.name}' has {len(op.views)} views, but {len(op.view_offsets)} offsets of views",
+            code="view-offset-count",
         )
     result = []
     end: dict[int, int] = {}
@@ -30,7 +31,7 @@ def view_distances(graph: Graph, op: Op) -> tuple[tuple[int, int, int], ...]:
         inner, outer = (read, output) if whole else (output, read)
         if not 0 <= begin <= graph.tensors[outer].size - graph.tensors[inner].size:
             names = f"'{graph.tensors[inner].name}' does not lie inside '{graph.tensors[outer].name}'"
-            raise GraphError(f"{names} at byte {begin}", code="view-outside", location=f"op '{op.name}'")
+            raise GraphError(f"{names} at byte {begin}", code="view-past-end", location=f"op '{op.name}'")
         end[output] = begin + graph.tensors[read].size
         result.append((output, read, -begin if whole else begin))
     return tuple(result)
@@ -50,7 +51,7 @@ def own_range(graph: Graph, op: Op, output: int) -> tuple[int, int]:
             raise GraphError(
                 f"two pieces of '{graph.tensors[output].name}' overlap at byte {low}",
                 location=f"op '{op.name}'",
-                code="pieces-overlap",
+                code="views-overlap",
             )
         if low > end:
             free.append((end, low))
@@ -59,7 +60,7 @@ def own_range(graph: Graph, op: Op, output: int) -> tuple[int, int]:
         raise GraphError(
             f"what '{graph.tensors[output].name}' has beside its pieces is not one range",
             location=f"op '{op.name}'",
-            code="pieces-scattered",
+            code="views-scattered",
         )
     return free[0] if free else (end, end)
 

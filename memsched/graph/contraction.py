@@ -191,7 +191,7 @@ def _numbered(storage: Storage, groups: list[tuple[int, ...]]) -> tuple[tuple[in
         done: set[int] = set()
         for op in group:
             if any(task_of[before] == task_of[op] and before not in done for before in storage.preds[op]):
-                raise GraphError("a group of a contraction is not in execution order", code="order")
+                raise GraphError("a group of a contraction is not in execution order", code="group-order")
             done.add(op)
     preds = _task_predecessors(storage, groups, task_of)
     order = topological_order(preds, [min(group) for group in groups])

@@ -114,7 +114,7 @@ def validate(graph: Graph) -> None:
         if not 0 <= before < after < len(graph.ops):
             raise GraphError(
                 f"graph '{graph.name}' asks op {before} to come before op {after}, against its own order",
-                code="dependency",
+                code="dependency-backwards",
             )
 
 
@@ -130,7 +130,7 @@ def _check_tensors(graph: Graph) -> None:
         if not 0 <= index < len(graph.tensors):
             raise GraphError(
                 f"graph '{graph.name}' names tensor {index}, but it has only {len(graph.tensors)}",
-                code="no-such-tensor",
+                code="tensor-index",
             )
     if len(set(graph.inputs)) < len(graph.inputs):
         twice = next(index for place, index in enumerate(graph.inputs) if index in graph.inputs[:place])
@@ -151,7 +151,7 @@ def _check_ops(graph: Graph) -> None:
             if index not in tensors:
                 raise GraphError(
                     f"op '{op.name}' names tensor {index}, but there are only {len(graph.tensors)}",
-                    code="no-such-tensor",
+                    code="tensor-index",
                 )
         for index in op.outputs:
             if index in produced:

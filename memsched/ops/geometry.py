@@ -65,19 +65,19 @@ def described(graph: Graph, op: int) -> Geometry | Refusal:
     rule = OPERATORS.get(graph.ops[op].type)
     name = graph.ops[op].name
     if rule is None:
-        return Refusal(f"op '{name}' ({graph.ops[op].type}): there is no rule for this operator")
+        return Refusal(f"op '{name}' ({graph.ops[op].type}): there is no rule for this operator", "no-rule")
     if not graph.ops[op].effects.pure:
-        return Refusal(f"op '{name}' ({graph.ops[op].type}): {graph.ops[op].effects.words()}")
+        return Refusal(f"op '{name}' ({graph.ops[op].type}): {graph.ops[op].effects.words()}", "effects")
     if any(tensor in graph.variables for tensor in graph.ops[op].inputs):
-        return Refusal(f"op '{name}' ({graph.ops[op].type}): it reads a state")
+        return Refusal(f"op '{name}' ({graph.ops[op].type}): it reads a state", "state")
     try:
         found = rule.geometry(ShapedOp(graph, op))
         _check_lengths(found)
         return found
     except RefusedError as error:
-        return Refusal(f"op '{name}' ({graph.ops[op].type}): {error}")
+        return Refusal(f"op '{name}' ({graph.ops[op].type}): {error}", error.code)
     except (IndexError, ValueError, ZeroDivisionError):  # attributes and shapes that contradict each other
-        return Refusal(f"op '{name}' ({graph.ops[op].type}): its attributes do not fit its shapes")
+        return Refusal(f"op '{name}' ({graph.ops[op].type}): its attributes do not fit its shapes", "attributes")
 
 
 def _judged(geometry: Geometry, graph: Graph, op: int, refused: set[Verdict]) -> Geometry:
@@ -102,7 +102,9 @@ def _check_lengths(geometry: Geometry) -> None:
             if one.output >= 0:
                 given, made = geometry.shapes[position][axis], geometry.shape[one.output]
                 if not _fits(one.rule, given, made):
-                    raise RefusedError(f"length {made} of its axis {one.output} does not follow from {given}")
+                    raise RefusedError(
+                        f"length {made} of its axis {one.output} does not follow from {given}", "lengths-differ"
+                    )
 
 
 def _fits(rule: Rule, given: int, made: int) -> bool:

@@ -36,7 +36,7 @@ def _gather(layer: ShapedOp) -> Geometry:
     ranks = len(layer.output) - len(data) + 1  # of the indices, beside the shared axes
     shared = layer.number("batch_dims")
     if not 0 <= shared <= axis or ranks < 0:
-        raise RefusedError("its shared axes are counted from the end, or do not fit its axis")
+        raise RefusedError("its shared axes are counted from the end, or do not fit its axis", "shared-axes")
     maps = [AxisMap(at, POINTWISE) for at in range(axis)]
     maps += [_WHOLE, *(AxisMap(at - 1 + ranks, POINTWISE) for at in range(axis + 1, len(data)))]
     indices = [AxisMap(at if at < shared else axis + at - shared, POINTWISE) for at in range(ranks + shared)]

@@ -51,7 +51,7 @@ def _concat(layer: ShapedOp) -> Geometry:
         if position > max(layer.shapes):
             break
     if offset != layer.output[axis]:
-        raise RefusedError("the lengths of its inputs are not known")
+        raise RefusedError("the lengths of its inputs are not known", "unknown-shape")
     # Empty operands behind the last full one.
     for extra in sorted(layer.shapes):
         operands.setdefault(extra, (*same(rank)[:axis], AxisMap(axis, Shift(offset)), *same(rank)[axis + 1 :]))
@@ -72,7 +72,7 @@ def _transpose(layer: ShapedOp) -> Geometry:
     rank = len(layer.data)
     perm = layer.ints("perm", tuple(reversed(range(rank))) if layer.kind == "Transpose" else None)
     if sorted(perm) != list(range(rank)):
-        raise RefusedError("its permutation does not fit its input")
+        raise RefusedError("its permutation does not fit its input", "bad-axes")
     return layer.geometry({0: tuple(AxisMap(perm.index(axis), POINTWISE) for axis in range(rank))})
 
 
@@ -81,7 +81,7 @@ def _reshape(layer: ShapedOp) -> Geometry:
     layer.only(0)
     given, made = layer.data, layer.output
     if math.prod(given) != math.prod(made) or not math.prod(made):
-        raise RefusedError("it does not keep the number of its elements")
+        raise RefusedError("it does not keep the number of its elements", "elements-differ")
     maps: list[AxisMap] = [AxisMap(-1, FULL)] * len(given)
     fixed: dict[int, str] = {}
     for inputs, outputs in _equal_products(given, made):
@@ -127,12 +127,12 @@ def _expand(layer: ShapedOp) -> Geometry:
     layer.only(0)
     shift = len(layer.output) - len(layer.data)
     if shift < 0:
-        raise RefusedError("its input has more axes than its output")
+        raise RefusedError("its input has more axes than its output", "rank")
     maps = []
     for axis, size in enumerate(layer.data):
         equal = size == layer.output[axis + shift]
         if not equal and size != 1:
-            raise RefusedError("its shapes do not broadcast")
+            raise RefusedError("its shapes do not broadcast", "no-broadcast")
         maps.append(AxisMap(axis + shift, POINTWISE) if equal else AxisMap(-1, FULL))
     return layer.geometry({0: tuple(maps)})
 
@@ -153,7 +153,7 @@ def _blocks(layer: ShapedOp) -> tuple[int, tuple[int, int], int]:
     onnx = not layer.kind.isupper()
     size = layer.number("blocksize" if onnx else "block_size")
     if len(layer.data) != 4 or size < 1:
-        raise RefusedError("its input has no four axes or its block size is unknown")
+        raise RefusedError("its input has no four axes or its block size is unknown", "rank")
     return (size, (2, 3), 1) if onnx else (size, (1, 2), 3)
 
 
@@ -190,7 +190,7 @@ def _pad(layer: ShapedOp) -> Geometry:
     if layer.kind == "Pad":
         pads, mode = layer.ints("pads", layer.ints("paddings", ())), layer.text("mode", "constant")
         if 3 in layer.shapes and "axes" not in layer.op.attributes:
-            raise RefusedError("its axes are not constant")
+            raise RefusedError("its axes are not constant", "not-constant")
         axes = [layer.axis(axis) for axis in layer.ints("axes", tuple(range(rank)))]
         pairs = dict(zip(axes, zip(pads[: len(axes)], pads[len(axes) :], strict=False), strict=False))
     else:
@@ -198,7 +198,7 @@ def _pad(layer: ShapedOp) -> Geometry:
         mode = ("reflect", "symmetric")[layer.number("mode")] if layer.kind == "MIRROR_PAD" else "constant"
         pairs = {axis: (pads[2 * axis], pads[2 * axis + 1]) for axis in range(len(pads) // 2)}
     if not pads or len(pads) % 2:
-        raise RefusedError("its pads are not constant")
+        raise RefusedError("its pads are not constant", "not-constant")
     maps, fixed = same(rank), {}
     for axis, (before, after) in pairs.items():
         if (before, after) == (0, 0):
@@ -221,7 +221,7 @@ def _slice(layer: ShapedOp) -> Geometry:
     if (3 in layer.shapes and "axes" not in layer.op.attributes) or (
         4 in layer.shapes and "steps" not in layer.op.attributes
     ):
-        raise RefusedError("its axes or steps are not constant")
+        raise RefusedError("its axes or steps are not constant", "not-constant")
     axes = layer.ints("axes", tuple(range(len(starts))))
     steps = layer.ints("steps", (1,) * len(starts))
     maps = same(rank)
@@ -244,9 +244,9 @@ def _strided_slice(layer: ShapedOp) -> Geometry:
     layer.only(0)
     begins, steps = layer.ints("begin"), layer.ints("steps")
     if any(layer.number(f"{name}_mask") for name in ("ellipsis", "new_axis", "shrink_axis")):
-        raise RefusedError("it adds or removes axes")
+        raise RefusedError("it adds or removes axes", "rank")
     if len(begins) != len(layer.data):
-        raise RefusedError("it does not name all axes")
+        raise RefusedError("it does not name all axes", "bad-axes")
     maps = []
     for axis, (begin, step, length) in enumerate(zip(begins, steps, layer.data, strict=True)):
         start = begin + length if begin < 0 else begin
@@ -271,7 +271,7 @@ def _resize(layer: ShapedOp) -> Geometry:
     transformation = layer.text("coordinate_transformation_mode", "asymmetric" if legacy else "half_pixel")
     rounding = layer.text("nearest_mode", "simple" if legacy else "round_prefer_floor")
     if layer.number("antialias") or layer.text("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise RefusedError("it filters or keeps an aspect ratio")
+        raise RefusedError("it filters or keeps an aspect ratio", "filters")
     scales = _scales(layer, rank)
     maps, fixed = same(rank), {}
     for axis, scale in enumerate(scales):
@@ -315,7 +315,7 @@ def _scales(layer: ShapedOp, rank: int) -> list[Fraction]:
     sizes, scales = layer.reals("sizes"), layer.reals("scales")
     axes = [layer.axis(axis) for axis in layer.ints("axes", tuple(range(rank)))]
     if len(axes) != len(sizes or scales):
-        raise RefusedError("its scales are not constant")
+        raise RefusedError("its scales are not constant", "not-constant")
     result = [Fraction(1)] * rank
     for place, axis in enumerate(axes):
         result[axis] = ratio(layer.output[axis], layer.data[axis]) if sizes else _single(scales[place])
@@ -330,7 +330,7 @@ def _single(value: float) -> Fraction:
 def _tflite_resize(layer: ShapedOp) -> Geometry:
     layer.only(0)
     if len(layer.data) != 4:
-        raise RefusedError("its input has no four axes")
+        raise RefusedError("its input has no four axes", "rank")
     nearest = layer.kind == "RESIZE_NEAREST_NEIGHBOR"
     centred = bool(layer.number("half_pixel_centers"))
     maps, fixed = same(4), {}

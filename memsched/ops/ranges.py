@@ -131,18 +131,20 @@ def deduce(geometry: Geometry, op: Op, region: Region) -> PieceNeeds | Refusal:
     try:
         return _deduce(geometry, op, region)
     except RefusedError as error:
-        return Refusal(f"op '{op.name}' ({op.type}): {error}")
+        return Refusal(f"op '{op.name}' ({op.type}): {error}", error.code)
 
 
 def _deduce(geometry: Geometry, op: Op, region: Region) -> PieceNeeds:
     shape = geometry.shape
     if len(region.ranges) != len(shape):
-        raise RefusedError(f"a region of {len(region.ranges)} axes does not fit an output of {len(shape)}")
+        raise RefusedError(
+            f"a region of {len(region.ranges)} axes does not fit an output of {len(shape)}", "bad-region"
+        )
     for axis, (start, stop) in enumerate(region.ranges):
         if not 0 <= start < stop <= shape[axis]:
-            raise RefusedError(f"[{start}, {stop}) is no part of axis {axis} of length {shape[axis]}")
+            raise RefusedError(f"[{start}, {stop}) is no part of axis {axis} of length {shape[axis]}", "bad-region")
         if (start, stop) != (0, shape[axis]) and axis in geometry.fixed:
-            raise RefusedError(geometry.fixed[axis])
+            raise RefusedError(geometry.fixed[axis], "fixed-axis")
     spans = {position: _spans(geometry, position, maps, region) for position, maps in sorted(geometry.operands.items())}
     crop = [(0, 0)] * len(shape)
     for position, maps in geometry.operands.items():
@@ -158,7 +160,7 @@ def _deduce(geometry: Geometry, op: Op, region: Region) -> PieceNeeds:
             ranges = tuple((span.start, span.stop) for span in found)
             inputs.append(NeededInput(Region(ranges), tuple(span.pads for span in found)))
     if inputs and all(one.region is None for one in inputs):
-        raise RefusedError("this part of its output depends on constants alone")
+        raise RefusedError("this part of its output depends on constants alone", "reads-nothing")
     activations = frozenset(op.positions)
     weights = tuple(
         WeightSlice(position, axis, start, stop)
@@ -263,19 +265,19 @@ def _padded_span(rule: Rule, start: int, stop: int, length: int, out: int) -> _P
         return _transposed(rule, start, stop, length)
     if isinstance(rule, Resampling):
         return _scaled(rule, start, stop, length, out)
-    raise RefusedError(f"{type(rule).__name__} has no meaning for a part")
+    raise RefusedError(f"{type(rule).__name__} has no meaning for a part", "no-meaning")
 
 
 def _window(rule: Window, start: int, stop: int, length: int) -> _PaddedRange:
     low = start * rule.stride - rule.pad_before
     high = (stop - 1) * rule.stride - rule.pad_before + (rule.kernel - 1) * rule.dilation + 1
     if rule.bounded and high > length + rule.pad_after:
-        raise RefusedError("its last window reaches past the padding, which changes the divisor")
+        raise RefusedError("its last window reaches past the padding, which changes the divisor", "divisor")
     first, last = max(low, 0), min(high, length)
     if first >= last:
-        raise RefusedError("this part of its output lies in the padding alone")
+        raise RefusedError("this part of its output lies in the padding alone", "padding-alone")
     if rule.most_padding is not None and max(first - low, high - last) > rule.most_padding:
-        raise RefusedError(f"a piece would need more padding than its kernel of {rule.kernel} may have")
+        raise RefusedError(f"a piece would need more padding than its kernel of {rule.kernel} may have", "much-padding")
     return _PaddedRange(first, last, (first - low, high - last))
 
 
@@ -283,7 +285,7 @@ def _blocks(rule: Subdivision, start: int, stop: int) -> _PaddedRange:
     first, last = start // rule.size, -(-stop // rule.size)
     crop = (start - first * rule.size, last * rule.size - stop)
     if crop != (0, 0) and not rule.croppable:
-        raise RefusedError(f"[{start}, {stop}) does not begin and end at multiples of {rule.size}")
+        raise RefusedError(f"[{start}, {stop}) does not begin and end at multiples of {rule.size}", "not-aligned")
     return _PaddedRange(first, last, crop=crop)
 
 
@@ -291,7 +293,7 @@ def _grouped(rule: ChannelGroups, start: int, stop: int) -> _PaddedRange:
     first, last = start // rule.outputs, -(-stop // rule.outputs)
     aligned = start % rule.outputs == 0 and stop % rule.outputs == 0
     if not aligned and not (rule.divisible and last - first == 1):
-        raise RefusedError(f"[{start}, {stop}) cuts groups of {rule.outputs} channels")
+        raise RefusedError(f"[{start}, {stop}) cuts groups of {rule.outputs} channels", "cuts-groups")
     return _PaddedRange(first * rule.inputs, last * rule.inputs)
 
 
@@ -320,7 +322,7 @@ def _transposed(rule: TransposedWindow, start: int, stop: int, length: int, *, w
     if widest:
         first, last = 0, length
     if first >= last:
-        raise RefusedError("this part of its output depends on no input")
+        raise RefusedError("this part of its output depends on no input", "reads-nothing")
     after = (last - 1) * rule.stride + reach - high
     return _PaddedRange(first, last, (low - first * rule.stride, max(0, after)), extra=max(0, -after))
 
@@ -343,7 +345,7 @@ def _scaled(rule: Resampling, start: int, stop: int, length: int, out: int) -> _
     last = min(length, end * grid_in + ends)
     made = out if last == length else end * grid_out + ends
     if made < stop:
-        raise RefusedError("its output is longer than its scale says")
+        raise RefusedError("its output is longer than its scale says", "scale")
     return _PaddedRange(first, last, crop=(start - block * grid_out, made - stop))
 
 
@@ -368,7 +370,7 @@ def _nearest(rounding: str, at: Fraction) -> int:
         return math.ceil(at - Fraction(1, 2))
     if rounding == "round_prefer_ceil":
         return math.floor(at + Fraction(1, 2))
-    raise RefusedError(f"its rounding '{rounding}' is unknown")
+    raise RefusedError(f"its rounding '{rounding}' is unknown", "rounding")
 
 
 def _check_exact(rule: Resampling, start: int, stop: int) -> None:
@@ -382,14 +384,18 @@ def _check_exact(rule: Resampling, start: int, stop: int) -> None:
     if _is_power(scale.numerator) and _is_power(scale.denominator):
         return
     if rule.rounding == "linear":
-        raise RefusedError(f"its scale {_shown(scale)} is no power of two: its pieces would round otherwise")
+        raise RefusedError(
+            f"its scale {_shown(scale)} is no power of two: its pieces would round otherwise", "rounds-otherwise"
+        )
     exact = rule.divides and _is_power(scale.denominator) and scale.numerator < 1 << 24
     edge = Fraction(1, 2) if rule.rounding.startswith("round") else Fraction(0)
     for index in range(start, stop):
         at = (index + rule.centre) / scale - rule.back - edge
         distance = abs(at - round(at))
         if distance <= (abs(at) + 1) / (1 << 20) and not (exact and distance == 0):
-            raise RefusedError(f"its scale {_shown(scale)} puts elements halfway: its pieces would round otherwise")
+            raise RefusedError(
+                f"its scale {_shown(scale)} puts elements halfway: its pieces would round otherwise", "rounds-otherwise"
+            )
 
 
 def _is_power(number: int) -> bool:

@@ -50,13 +50,28 @@ __all__ = [
 
 
 class Refusal(FrozenValue, frozen=True):
-    """Why something cannot be tiled; one clause without a capital or a full stop."""
+    """Why something cannot be tiled.
+
+    Attributes:
+        reason: One clause without a capital or a full stop.
+        code: Which reason it is, in words joined by hyphens.
+    """
 
     reason: str
+    code: str = "refused"
 
 
 class RefusedError(Exception):
     """A `Refusal` on its way up; public functions of the package return the refusal instead of raising it."""
+
+    def __init__(self, reason: str, code: str = "refused") -> None:
+        super().__init__(reason)
+        self.code = code
+
+    @property
+    def refusal(self) -> Refusal:
+        """What is returned in place of the error."""
+        return Refusal(str(self), self.code)
 
 
 class WholeAxis(FrozenValue, frozen=True):
@@ -303,12 +318,12 @@ class ShapedOp:
     def __init__(self, graph: Graph, index: int) -> None:
         op = graph.ops[index]
         if len(op.outputs) != 1:
-            raise RefusedError(f"it has {len(op.outputs)} outputs")
+            raise RefusedError(f"it has {len(op.outputs)} outputs", "output-count")
         if op.attributes.get("hybrid"):
-            raise RefusedError("it quantises its input by the range of the whole tensor")
+            raise RefusedError("it quantises its input by the range of the whole tensor", "whole-range")
         output = graph.tensors[op.outputs[0]]
         if output.shape is None:
-            raise RefusedError(f"the shape of '{output.name}' is unknown")
+            raise RefusedError(f"the shape of '{output.name}' is unknown", "unknown-shape")
         self.op = op
         self.kind = op.type
         self.output: tuple[int, ...] = output.shape
@@ -319,9 +334,9 @@ class ShapedOp:
         for position, tensor in zip(op.positions, op.inputs, strict=True):
             shape = graph.tensors[tensor].shape
             if position < 0:
-                raise RefusedError("it executes another graph")
+                raise RefusedError("it executes another graph", "executes-graph")
             if shape is None:
-                raise RefusedError(f"the shape of '{graph.tensors[tensor].name}' is unknown")
+                raise RefusedError(f"the shape of '{graph.tensors[tensor].name}' is unknown", "unknown-shape")
             self.shapes[position] = shape
         self.data = self.shapes.get(0, ())
 
@@ -330,13 +345,15 @@ class ShapedOp:
         known = frozenset(positions)  # an op may read a million times
         for position in self.op.positions:
             if position not in known:
-                raise RefusedError(f"its input {position} is computed at run time")
+                raise RefusedError(f"its input {position} is computed at run time", "run-time-input")
 
     def shape(self, position: int, rank: int | None = None) -> tuple[int, ...]:
         """Return the shape of the operand at ``position``."""
         found = self.shapes.get(position)
         if found is None or (rank is not None and len(found) != rank):
-            raise RefusedError(f"the shape of its input {position} is {'unknown' if found is None else list(found)}")
+            raise RefusedError(
+                f"the shape of its input {position} is {'unknown' if found is None else list(found)}", "unknown-shape"
+            )
         return found
 
     def ints(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
@@ -344,7 +361,7 @@ class ShapedOp:
         value = self.op.attributes.get(name)
         if value is None:
             if default is None:
-                raise RefusedError(f"its {name} are not constant")
+                raise RefusedError(f"its {name} are not constant", "not-constant")
             return default
         return tuple(int(entry) for entry in _tuple(value))
 
@@ -368,7 +385,7 @@ class ShapedOp:
         """Return an axis as a number from 0, of the first operand where no rank is given."""
         rank = len(self.data) if rank is None else rank
         if not -rank <= value < rank:
-            raise RefusedError(f"its axis {value} does not exist")
+            raise RefusedError(f"its axis {value} does not exist", "bad-axes")
         return value % rank
 
     def geometry(
@@ -378,7 +395,7 @@ class ShapedOp:
         self.only(*operands)
         for position, maps in operands.items():
             if len(maps) != len(self.shape(position)):
-                raise RefusedError(f"its input {position} has another rank than the operator wants")
+                raise RefusedError(f"its input {position} has another rank than the operator wants", "rank")
         return Geometry(
             self.output, self.shapes, MappingProxyType(operands), MappingProxyType(dict(fixed or {})), group
         )
@@ -401,5 +418,5 @@ def whole(rank: int) -> tuple[AxisMap, ...]:
 def ratio(numerator: int, denominator: int) -> Fraction:
     """Return a ratio of two lengths, of which the lower may not be 0."""
     if not denominator:
-        raise RefusedError("one of its axes has length 0")
+        raise RefusedError("one of its axes has length 0", "empty-axis")
     return Fraction(numerator, denominator)

@@ -28,12 +28,12 @@ def _broadcast(layer: ShapedOp, position: int) -> tuple[AxisMap, ...]:
     shape = layer.shape(position)
     shift = len(layer.output) - len(shape)
     if shift < 0:
-        raise RefusedError("one of its inputs has more axes than its output")
+        raise RefusedError("one of its inputs has more axes than its output", "rank")
     maps = []
     for axis, size in enumerate(shape):
         equal = size == layer.output[axis + shift]
         if not equal and size != 1:
-            raise RefusedError("the shapes of its inputs do not broadcast")
+            raise RefusedError("the shapes of its inputs do not broadcast", "no-broadcast")
         maps.append(AxisMap(axis + shift, POINTWISE) if equal and size != 1 else AxisMap(-1, FULL))
     return tuple(maps)
 
@@ -45,11 +45,11 @@ def _elementwise(layer: ShapedOp) -> Geometry:
 def _unary(layer: ShapedOp) -> Geometry:
     """One data input; every other input is a scalar that configures the op."""
     if layer.data != layer.output:
-        raise RefusedError("its output has another shape than its input")
+        raise RefusedError("its output has another shape than its input", "shapes-differ")
     operands: Operands = {0: tuple(same(len(layer.data)))}
     for position in layer.op.positions:
         if position and layer.shape(position) not in {(), (1,)}:
-            raise RefusedError(f"its input {position} is computed at run time")
+            raise RefusedError(f"its input {position} is computed at run time", "run-time-input")
         if position:
             operands[position] = whole(len(layer.shape(position)))
     return layer.geometry(operands)
@@ -57,7 +57,7 @@ def _unary(layer: ShapedOp) -> Geometry:
 
 def _select(layer: ShapedOp) -> Geometry:
     if any(shape != layer.output for shape in layer.shapes.values()):
-        raise RefusedError("its inputs have different shapes")
+        raise RefusedError("its inputs have different shapes", "shapes-differ")
     return _elementwise(layer)
 
 
@@ -72,9 +72,9 @@ def _along(layer: ShapedOp, operands: Operands, positions: tuple[int, ...], axis
 
 def _batch_normalization(layer: ShapedOp) -> Geometry:
     if layer.number("training_mode") or layer.number("spatial", 1) != 1 or layer.op.attributes.get("is_test") == 0:
-        raise RefusedError("it computes statistics of the whole batch")
+        raise RefusedError("it computes statistics of the whole batch", "whole-range")
     if len(layer.data) < 2:
-        raise RefusedError("its input has no channels")
+        raise RefusedError("its input has no channels", "rank")
     operands: Operands = {0: tuple(same(len(layer.data)))}
     _along(layer, operands, (1, 2, 3, 4), 1, layer.data[1])
     return layer.geometry(operands)
@@ -84,7 +84,7 @@ def _linear_quantization(layer: ShapedOp) -> Geometry:
     """QuantizeLinear and DequantizeLinear: one scale, one per channel, or one per block."""
     operands: Operands = {0: tuple(same(len(layer.data)))}
     if layer.number("block_size") or len(layer.shapes.get(1, ())) > 1:
-        raise RefusedError("it has a scale per block")
+        raise RefusedError("it has a scale per block", "scale-per-block")
     if layer.shapes.get(1, ()) not in {(), (1,)}:
         axis = layer.axis(layer.number("axis", 1))
         _along(layer, operands, (1, 2), axis, layer.data[axis])
@@ -160,10 +160,10 @@ def _reduction(layer: ShapedOp) -> Geometry:
     """Without axes, ONNX's reductions reduce all."""
     layer.only(0)
     if "axes" not in layer.op.attributes and 1 in layer.shapes:
-        raise RefusedError("its axes are not constant")
+        raise RefusedError("its axes are not constant", "not-constant")
     axes = _stated_axes(layer, ())
     if not axes and layer.number("noop_with_empty_axes"):
-        raise RefusedError("it reduces nothing")
+        raise RefusedError("it reduces nothing", "bad-axes")
     return _reduced(layer, axes or set(range(len(layer.data))), bool(layer.number("keepdims", 1)))
 
 
@@ -197,7 +197,7 @@ def _reduced(layer: ShapedOp, axes: set[int], keep: bool) -> Geometry:
             maps.append(AxisMap(out, POINTWISE))
             out += 1
     if out != len(layer.output):
-        raise RefusedError("its output has another rank than its axes say")
+        raise RefusedError("its output has another rank than its axes say", "rank")
     return layer.geometry({0: tuple(maps)})
 
 
@@ -211,7 +211,7 @@ def _factors(layer: ShapedOp, right: int, transposed: tuple[str, str] = ("", "")
     for side, position in enumerate((0, right)):
         shape = layer.shape(position)
         if len(shape) < 2 or len(shape) > rank:
-            raise RefusedError("one of its factors is a vector")
+            raise RefusedError("one of its factors is a vector", "rank")
         shift = rank - len(shape)
         maps = []
         for axis, size in enumerate(shape[:-2]):
@@ -244,7 +244,7 @@ def _quantized_product(
 ) -> Geometry:
     operands, rank = _factors(layer, right), len(layer.output)
     if any(len(layer.shapes.get(position, ())) > 1 for position in (*rows, *columns, *others)):
-        raise RefusedError("it has zero points per matrix")
+        raise RefusedError("it has zero points per matrix", "zero-points")
     _along(layer, operands, rows, rank - 2, layer.output[-2])
     _along(layer, operands, columns, rank - 1, layer.output[-1])
     _along(layer, operands, others, 0, -1)
@@ -267,7 +267,7 @@ def _fully_connected(layer: ShapedOp) -> Geometry:
     outputs, inputs = layer.shape(1, 2)
     rank, made = len(layer.data), len(layer.output)
     if layer.text("weights_format") or not rank or layer.output[-1] != outputs:
-        raise RefusedError("its weights are not laid out as (out, in)")
+        raise RefusedError("its weights are not laid out as (out, in)", "weights-layout")
     fixed: dict[int, str] = {}
     if rank == made and layer.data[:-1] == layer.output[:-1] and layer.data[-1] == inputs:
         maps = (*same(rank)[:-1], AxisMap(-1, FULL))

@@ -36,7 +36,7 @@ def _windows(layer: ShapedOp, kernel: tuple[int, ...], spatial: range) -> list[W
     """Return an ONNX layer's window per spatial axis, padding resolved."""
     rank = len(kernel)
     if len(spatial) != rank or not rank:
-        raise RefusedError("its kernel has another rank than its input")
+        raise RefusedError("its kernel has another rank than its input", "rank")
     ones = (1,) * rank
     strides, dilations = layer.ints("strides", ones), layer.ints("dilations", ones)
     pads = layer.ints("pads", (0,) * (2 * rank))
@@ -50,7 +50,7 @@ def _windows(layer: ShapedOp, kernel: tuple[int, ...], spatial: range) -> list[W
         elif auto == "VALID":
             pair = (0, 0)
         elif auto != "NOTSET":
-            raise RefusedError(f"its auto_pad '{auto}' is unknown")
+            raise RefusedError(f"its auto_pad '{auto}' is unknown", "auto-pad")
         result.append(Window(kernel[place], strides[place], dilations[place], *pair))
     return result
 
@@ -64,7 +64,7 @@ def _convolution(weights: int, per_channel: tuple[int, ...]) -> Callable[[Shaped
         kernel = layer.shape(weights, rank)
         groups = layer.number("group", 1)
         if groups < 1 or kernel[0] % groups or kernel[1] * groups != layer.data[1]:
-            raise RefusedError("its groups do not divide its channels")
+            raise RefusedError("its groups do not divide its channels", "channel-groups")
         windows = _windows(layer, kernel[2:], range(2, rank))
         channels = AxisMap(-1, FULL) if groups == 1 else AxisMap(1, ChannelGroups(kernel[1], kernel[0] // groups))
         operands: Operands = {
@@ -91,7 +91,7 @@ def _fused(layer: ShapedOp) -> Geometry:
     """FusedConv: a convolution, a sum with an input of the output's shape, and an activation."""
     geometry = _convolution(1, (2,))(layer) if 3 not in layer.shapes else None
     if geometry is None:
-        raise RefusedError("it adds another input")
+        raise RefusedError("it adds another input", "more-inputs")
     return geometry
 
 
@@ -113,7 +113,7 @@ def _transposed(layer: ShapedOp) -> Geometry:
         total = full + 1 - layer.output[place + 2]
         if auto in {"SAME_UPPER", "SAME_LOWER"} or "output_shape" in layer.op.attributes:
             if total < 0:
-                raise RefusedError("its output is larger than what it computes")
+                raise RefusedError("its output is larger than what it computes", "output-larger")
             before = total // 2 if auto == "SAME_UPPER" else total - total // 2
         elif auto == "VALID":
             before = 0
@@ -132,7 +132,7 @@ def _pool(layer: ShapedOp) -> Geometry:
     rank = len(layer.data)
     if layer.text("auto_pad", "NOTSET").startswith("SAME") and set(layer.ints("dilations", ())) - {1}:
         # Such padding may be wider than the kernel, and runtimes take no pool that states it.
-        raise RefusedError("it is dilated, and its padding is left to the runtime (auto_pad)")
+        raise RefusedError("it is dilated, and its padding is left to the runtime (auto_pad)", "auto-pad")
     windows = _windows(layer, layer.ints("kernel_shape"), range(2, rank))
     bounded = layer.kind == "AveragePool" and bool(layer.number("count_include_pad"))
     maps: list[AxisMap] = []
@@ -153,7 +153,7 @@ def _plane(layer: ShapedOp, kernel: tuple[int, ...], dilations: tuple[int, ...])
     strides = layer.ints("strides")
     padding = layer.text("padding")
     if padding not in {"SAME", "VALID"}:
-        raise RefusedError("its padding is unknown")
+        raise RefusedError("its padding is unknown", "auto-pad")
     maps = []
     for place in range(2):
         one = (kernel[place], strides[place], dilations[place])
@@ -164,13 +164,13 @@ def _plane(layer: ShapedOp, kernel: tuple[int, ...], dilations: tuple[int, ...])
 
 def _conv_2d(layer: ShapedOp) -> Geometry:
     if len(layer.data) != 4:
-        raise RefusedError("its input has no four axes")
+        raise RefusedError("its input has no four axes", "rank")
     layer.only(0, 1, 2)
     outputs, height, width, channels = layer.shape(1, 4)
     plane = _plane(layer, (height, width), layer.ints("dilations", (1, 1)))
     groups = layer.data[3] // channels if channels else 0
     if not groups or groups * channels != layer.data[3] or outputs % groups:
-        raise RefusedError("its groups do not divide its channels")
+        raise RefusedError("its groups do not divide its channels", "channel-groups")
     last = AxisMap(-1, FULL) if groups == 1 else AxisMap(3, ChannelGroups(channels, outputs // groups))
     operands: Operands = {0: (AxisMap(0, POINTWISE), *plane, last), 1: (AxisMap(3, POINTWISE), *whole(3))}
     _vectors(layer, operands, (2,), 3)
@@ -179,13 +179,13 @@ def _conv_2d(layer: ShapedOp) -> Geometry:
 
 def _depthwise(layer: ShapedOp) -> Geometry:
     if len(layer.data) != 4:
-        raise RefusedError("its input has no four axes")
+        raise RefusedError("its input has no four axes", "rank")
     layer.only(0, 1, 2)
     one, height, width, outputs = layer.shape(1, 4)
     plane = _plane(layer, (height, width), layer.ints("dilations", (1, 1)))
     inputs = layer.data[3]
     if one != 1 or not inputs or outputs % inputs:
-        raise RefusedError("its multiplier does not divide its channels")
+        raise RefusedError("its multiplier does not divide its channels", "channel-groups")
     # depth_multiplier is not stored reliably; the shapes say it. A piece keeps the multiplier: whole input channels.
     last = AxisMap(3, ChannelGroups(1, outputs // inputs, divisible=False)) if inputs > 1 else AxisMap(-1, FULL)
     operands: Operands = {0: (AxisMap(0, POINTWISE), *plane, last), 1: (*whole(3), AxisMap(3, POINTWISE))}
@@ -204,7 +204,7 @@ def _transpose_conv(layer: ShapedOp) -> Geometry:
         before = same_padding(out, kernel, stride)[0] if padding == "SAME" else 0
         expected = -(-out // stride) if padding == "SAME" else (out + stride - kernel) // stride
         if padding not in {"SAME", "VALID"} or expected != length:
-            raise RefusedError("its output's length does not follow from its input's")
+            raise RefusedError("its output's length does not follow from its input's", "lengths-differ")
         maps.append(AxisMap(place + 1, TransposedWindow(kernel, stride, 1, before)))
     operands: Operands = {
         2: (AxisMap(0, POINTWISE), *maps, AxisMap(-1, FULL)),
@@ -218,7 +218,7 @@ def _pool_2d(layer: ShapedOp) -> Geometry:
     layer.only(0)
     kernel = layer.ints("kernel")
     if len(layer.data) != 4 or len(kernel) != 2:
-        raise RefusedError("its input has no four axes")
+        raise RefusedError("its input has no four axes", "rank")
     return layer.geometry({0: (AxisMap(0, POINTWISE), *_plane(layer, kernel, (1, 1)), AxisMap(3, POINTWISE))})
 
 

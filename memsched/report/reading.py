@@ -50,7 +50,7 @@ def parse_report(data: bytes, name: str) -> OptimizeReport:
             f"{name} is not JSON, or was cut off: {what} in {where}", code="not-json", action="write the report again"
         ) from None
     except UnicodeDecodeError:
-        raise ReportError(f"{name} is not a report: it is not text in UTF-8", code="not-utf8") from None
+        raise ReportError(f"{name} is not a report: it is not text in UTF-8", code="report-not-text") from None
     except ValueError as error:
         raise ReportError(f"{name} is not a report: {error}", code="bad-number") from None
     except RecursionError:

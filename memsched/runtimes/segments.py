@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from memsched.formats.module import Module
 from memsched.runtimes.child import TIMEOUT, ChildResult, run_in_child
@@ -13,6 +13,8 @@ from memsched.runtimes.special import compared_on, worth_trying
 from memsched.runtimes.values import Verification, short_reason
 
 __all__ = ["run_in_a_row"]
+
+EQUAL_TOO: Final = ", outputs are equal bit by bit too"
 
 
 def run_in_a_row(
@@ -89,7 +91,7 @@ def _judged(runtime: str, mode: str, answer: Mapping[str, Any], runs: int) -> Ve
     if other["failed"] is not None:
         notes.append(_shorten(f"{mode}, not everything runs: {other['message']}"))
     elif other["equal"]:
-        notes.append(f"{mode}, outputs are equal bit by bit too")
+        notes.append(f"{mode}{EQUAL_TOO}")
     else:
         notes.append(f"{mode}, which segments leave less to merge, outputs differ by up to {other['max_abs_error']:g}")
     equal, error = bool(plain["equal"]), float(plain["max_abs_error"])

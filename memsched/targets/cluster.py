@@ -243,22 +243,22 @@ def _text(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(LONGEST_FILE + 1)
     except FileNotFoundError:
-        raise ClusterError("no such cluster file", code="no-such-file", location=str(path)) from None
+        raise ClusterError("no such cluster file", code="no-such-cluster-file", location=str(path)) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no path of a file"
         raise ClusterError(
-            f"it cannot be read: {reason}", code="unreadable", location=str(path).replace("\0", "?")
+            f"it cannot be read: {reason}", code="cluster-unreadable", location=str(path).replace("\0", "?")
         ) from None
     if len(data) > LONGEST_FILE:
         raise ClusterError(
             f"it is larger than a cluster file can be ({LONGEST_FILE:,} bytes)",
-            code="file-too-large",
+            code="cluster-too-large",
             location=str(path),
         )
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        raise ClusterError("it is not UTF-8 text", code="not-utf8", location=str(path)) from None
+        raise ClusterError("it is not UTF-8 text", code="cluster-not-text", location=str(path)) from None
 
 
 def parse_cluster(text: str, path: str, *, default_name: str = "cluster") -> Cluster:
@@ -270,7 +270,7 @@ def parse_cluster(text: str, path: str, *, default_name: str = "cluster") -> Clu
     try:
         values = parse_toml(text)
     except ValueError as error:
-        raise ClusterError(f"not valid TOML: {error}", code="not-toml", location=path) from None
+        raise ClusterError(f"not valid TOML: {error}", code="cluster-not-toml", location=path) from None
     if isinstance(values, dict) and values.get("devices") == []:
         raise ClusterError(
             "there are no devices", code="no-devices", location=path, action="add a [[devices]] table for each"

@@ -77,7 +77,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
         here = path.resolve()
     except (OSError, RuntimeError, ValueError):
         raise TargetError(
-            "it is not the path of a file", code="unreadable", location=str(path).replace("\0", "?")
+            "it is not the path of a file", code="target-unreadable", location=str(path).replace("\0", "?")
         ) from None
     if here in seen:
         chain = " -> ".join(p.name for p in (*seen[seen.index(here) :], here))
@@ -88,18 +88,20 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
         if len(data) > LONGEST_FILE:
             raise TargetError(
                 f"it is larger than a target file can be ({LONGEST_FILE:,} bytes)",
-                code="file-too-large",
+                code="target-too-large",
                 location=str(path),
             )
         values = parse_toml(data.decode("utf-8"))
     except FileNotFoundError:
-        raise TargetError("no such target file", code="no-such-file", location=str(path)) from None
+        raise TargetError("no such target file", code="no-such-target-file", location=str(path)) from None
     except (OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError):
-            raise TargetError(f"it cannot be read: {error.strerror}", code="unreadable", location=str(path)) from None
-        raise TargetError("it is not UTF-8 text", code="not-utf8", location=str(path)) from None
+            raise TargetError(
+                f"it cannot be read: {error.strerror}", code="target-unreadable", location=str(path)
+            ) from None
+        raise TargetError("it is not UTF-8 text", code="target-not-text", location=str(path)) from None
     except ValueError as error:
-        raise TargetError(f"not valid TOML: {error}", code="not-toml", location=str(path)) from None
+        raise TargetError(f"not valid TOML: {error}", code="target-not-toml", location=str(path)) from None
     base = values.pop(_EXTENDS, None)
     if base is None:
         return values
@@ -114,9 +116,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     elif base.endswith(".toml"):
         parent = path.parent / base
     else:
-        raise TargetError(
-            f"key 'extends': {_unknown(base)}", code="no-such-target", location=str(path), action=_known()
-        )
+        raise TargetError(f"key 'extends': {_unknown(base)}", code="no-such-base", location=str(path), action=_known())
     inherited = _read(parent, (*seen, here))
     # A target that only changes another's rules is another target: its name must not pass for the base's.
     inherited.pop("name", None)

@@ -84,7 +84,7 @@ EXPECTED = {
     "the sender does not hold it": ("not-held", "step 1", "device 2", "'conv1'"),
     "it is no input": ("no-such-input", "step 1", "'conv1'"),
     "there is no such sender": ("not-held", "step 1", "device 9", "'conv1'"),
-    "there is no such target": ("no-such-device", "step 1", "device 9"),
+    "there is no such target": ("device-outside-plan", "step 1", "device 9"),
     "it is sent to nobody": ("part-targets", "step 1", "'conv1'", "[]"),
     "the size is wrong": ("part-size", "step 1", "'conv1'", "1 bytes"),
     "the region is none": ("no-part", "step 1", "((0, 1), (0, 2), (0, 9), (0, 1))", "'conv1'"),
@@ -95,7 +95,7 @@ EXPECTED = {
     "a step is missing": ("op-count", "3 of 4"),
     "results are missing": ("output-incomplete", "device 0", "'add4'"),
     "outputs end elsewhere": ("output-incomplete", "device 1", "'add4'"),
-    "the home does not exist": ("no-such-device",),
+    "the home does not exist": ("device-outside-plan",),
     "memory is wrong": ("memory-claim", "device 0", "216 bytes", "not 215"),
     "latency is wrong": ("latency-claim", "22.0 s", f"{PLAN.latency * 1.001} s"),
     "the bound is above it": ("bound", "22.0 s", f"{PLAN.latency * 1.001} s"),
@@ -369,9 +369,9 @@ def test_a_piece_is_as_large_as_whole_bytes_hold_it() -> None:
 
 
 REFUSED = {
-    "no device": (replace(ALONE, devices=0, home=0, memory=()), ("no-such-device",)),
-    "a home below 0": (replace(TWO, home=-1), ("no-such-device",)),
-    "memory of one device": (replace(TWO, memory=(38,)), ("no-such-device",)),
+    "no device": (replace(ALONE, devices=0, home=0, memory=()), ("device-outside-plan",)),
+    "a home below 0": (replace(TWO, home=-1), ("device-outside-plan",)),
+    "memory of one device": (replace(TWO, memory=(38,)), ("device-outside-plan",)),
     "a bound below 0": (replace(TWO, lower_bound=-0.5), ("bound", "1.0 s", "-0.5 s")),
     "a bound above it": (replace(TWO, lower_bound=1.1), ("bound", "1.0 s", "1.1 s")),
     "no end": (replace(TWO, latency=float("inf")), ("bound", "inf s", "1.0 s")),
@@ -434,8 +434,8 @@ REFUSED = {
     "to nobody": (exchanged(targets=()), ("part-targets", "step 1", "'a'", "[]")),
     "to one twice": (exchanged(targets=(0, 0)), ("part-targets", "step 1", "'a'", "[0, 0]")),
     "to itself": (exchanged(targets=(0, 1)), ("part-targets", "step 1", "'a'", "[0, 1]")),
-    "to device 2": (exchanged(targets=(2,)), ("no-such-device", "step 1", "device 2")),
-    "to device -1": (exchanged(targets=(-1,)), ("no-such-device", "step 1", "device -1")),
+    "to device 2": (exchanged(targets=(2,)), ("device-outside-plan", "step 1", "device 2")),
+    "to device -1": (exchanged(targets=(-1,)), ("device-outside-plan", "step 1", "device -1")),
     "what it was sent before": (
         given(targets=(0, 1), region=ALL, size=16),
         ("held-already", "step 0", "device 1", "'x'"),

@@ -199,7 +199,7 @@ BAD_ALLOCATIONS: dict[str, tuple[Callable[[Allocation], Allocation], tuple[str, 
     "no alignment": (lambda a: replace(a, alignment=0), ("alignment", "0")),
     "a tensor without address": (moved(1, tensors=()), ("no-address", "'c'")),
     "a tensor with two addresses": (moved(1, tensors=(4, 2)), ("two-addresses",)),
-    "a tensor that does not exist": (moved(1, tensors=(4, 99)), ("no-such-tensor", "99")),
+    "a tensor that does not exist": (moved(1, tensors=(4, 99)), ("tensor-outside-graph", "99")),
     "too small": (moved(1, size=19), ("outgrown-buffer",)),
     "begins too late": (moved(1, first_step=4), ("outgrown-buffer",)),
     "ends too early": (moved(0, last_step=3), ("outgrown-buffer",)),
@@ -367,7 +367,7 @@ def test_the_checker_shares_no_code_with_what_it_checks() -> None:
 
 def test_a_tensor_behind_the_last_one_does_not_exist() -> None:
     bad = replace(good_allocation().placements[0], tensors=(0, 1, 2, 3, 7))
-    with fails("no-such-tensor", "tensor 7"):
+    with fails("tensor-outside-graph", "tensor 7"):
         check_allocation(
             example(), good_schedule(), replace(good_allocation(), placements=(bad, *good_allocation().placements[1:]))
         )

@@ -27,7 +27,7 @@ from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
 from tests.cli.written import names
 from tests.failures import fails
-from tests.outcomes import refused
+from tests.outcomes import line_with, refused
 
 SCHEMA = jsonschema.Draft202012Validator(json_schema("allocate"))
 CLI = [sys.executable, "-m", "memsched"]
@@ -119,7 +119,7 @@ def test_nothing_that_fits_is_found_in_time(run: Run, buffers: Path, monkeypatch
     monkeypatch.setattr("memsched.commands.allocate.pack", stacked)
     done = run("allocate", buffers, "--capacity", 30)
     assert done.code == 3
-    assert "does not exclude" in done.out
+    assert line_with(done.out, " 30 B ", " 100 B", " 25 ")
     assert names(buffers.parent) == ["in.csv"]
     with fails("budget-missed", "keep_best"):
         memsched.allocate_buffers(buffers, capacity=30).save(buffers.with_name("out.csv"))
@@ -188,7 +188,7 @@ def test_minimize_goes_on_below_the_capacity(run: Run, buffers: Path) -> None:
         (["--time-limit", "-1"], "option-range", "--time-limit"),
         (["--workers", "0"], "option-range", "--workers"),
         (["-o", "-", "--json"], "stdout-twice", "--report"),
-        (["--report", "in.csv"], "would-overwrite", "in.csv"),
+        (["--report", "in.csv"], "same-file", "in.csv"),
         (["--frobnicate"], "no-such-option", "--frobnicate"),
     ],
 )
@@ -207,11 +207,11 @@ def test_standard_input_needs_a_name_for_the_output(run: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "about"),
     [
-        ("", "empty-file", ["in.csv"]),
-        ("id,lower,upper,size\na,0,1,-1\n", "negative-size", ["in.csv", "line 2", "'size'"]),
+        ("", "no-buffers", ["in.csv"]),
+        ("id,lower,upper,size\na,0,1,-1\n", "buffer-below-zero", ["in.csv", "line 2", "'size'"]),
         ("id,lower,upper,size\na,0,1,x\x1b[31m\n", "not-a-number", ["line 2"]),
         ("id,lower,upper,size,offset\na,0,1,4,1022\n", "above-capacity", ["line 2", "'offset'", "1024"]),
-        ("id,lower,upper,size,offset\na,0,2,4,4\nb,1,3,4,6\n", "overlap", ["line 3", "'offset'", "line 2"]),
+        ("id,lower,upper,size,offset\na,0,2,4,4\nb,1,3,4,6\n", "offsets-overlap", ["line 3", "'offset'", "line 2"]),
     ],
 )
 def test_bad_files(run: Run, buffers: Path, text: str, code: str, about: list[str]) -> None:
@@ -224,10 +224,10 @@ def test_bad_files(run: Run, buffers: Path, text: str, code: str, about: list[st
 
 def test_paths_that_are_none(run: Run, buffers: Path) -> None:
     folder = buffers.parent
-    refused(run("allocate", folder / "no.csv"), "no-such-file", "no.csv")
-    refused(run("allocate", folder), "is-a-folder", str(folder))
+    refused(run("allocate", folder / "no.csv"), "no-such-buffers", "no.csv")
+    refused(run("allocate", folder), "buffers-is-folder", str(folder))
     refused(run("allocate", buffers, "-o", buffers / "out.csv"), "not-a-folder", "in.csv")
-    refused(run("allocate", buffers, "-o", folder), "is-a-folder", str(folder))
+    refused(run("allocate", buffers, "-o", folder), "output-is-folder", str(folder))
     refused(run("allocate", buffers, "--report", buffers / "r.json"), "not-a-folder", "in.csv")
     assert names(folder) == ["in.csv"]
 

@@ -17,6 +17,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from memsched.base.errors import ModelError
+from memsched.cli.main import INTERNAL
+from memsched.formats.staging import describe
 from tests import small_models
 from tests.cli.conftest import Outcome, Run
 from tests.formats import tflite_builder
@@ -42,7 +44,7 @@ def refused_by_process(done: subprocess.CompletedProcess[str], *about: str) -> N
     """The same, of a command in another process, whose error is not at hand."""
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
     assert done.stderr.startswith("memsched: error: ")
-    assert "internal error" not in done.stderr
+    assert INTERNAL not in done.stderr
     assert [one for one in about if one not in done.stderr] == []
 
 
@@ -123,8 +125,8 @@ MODELS: dict[str, tuple[Callable[[], bytes], str, tuple[str, ...]]] = {
         "read-too-early",
         (),
     ),
-    "TFLite tensor that does not exist": (lambda: tflite_graph(O("EXP", [77], [3])), "no-such-tensor", ("77",)),
-    "TFLite two producers": (lambda: tflite_graph(O("EXP", [0], [3]), O("ABS", [0], [3])), "two-producers", ("t3",)),
+    "TFLite tensor that does not exist": (lambda: tflite_graph(O("EXP", [77], [3])), "stored-tensor-index", ("77",)),
+    "TFLite two producers": (lambda: tflite_graph(O("EXP", [0], [3]), O("ABS", [0], [3])), "stored-twice", ("t3",)),
     "TFLite without subgraphs": (tflite_builder.build, "no-subgraph", ()),
     "TFLite negative dimension": (
         lambda: tflite_builder.build(Sub([T("a", (1, -8)), T("b", (1, -8))], [O("EXP", [0], [1])], [0], [1])),
@@ -243,15 +245,15 @@ OUTPUTS: dict[str, tuple[list[str], str, tuple[str, ...]]] = {
     "an output without an ending": (["-o", "out"], "file-ending", (".onnx",)),
     "a budget of half a byte": (["--budget", "0.5"], "fraction-of-byte", ("--budget", "0.5M")),
     "a target of another format": (["--target", "tflm"], "other-format", ("TFLite", "--target onnxruntime")),
-    "output is a folder": (["-o", "folder"], "is-a-folder", ("'folder'",)),
-    "report is a folder": (["--report", "folder"], "is-a-folder", ("'folder'",)),
+    "output is a folder": (["-o", "folder"], "output-is-folder", ("'folder'",)),
+    "report is a folder": (["--report", "folder"], "output-is-folder", ("'folder'",)),
     "output below a file": (["-o", "net.onnx/out.onnx"], "not-a-folder", ("net.onnx'",)),
     "output far below a file": (["-o", "net.onnx/new/out.onnx"], "not-a-folder", ("net.onnx'",)),
     "output is the input": (["-o", "net.onnx"], "would-overwrite", ("--force",)),
     "output in another format": (["-o", "out.tflite"], "other-format", ("out.tflite", ".onnx")),
     "output is the input by another name": (["-o", "folder/../net.onnx"], "would-overwrite", ("--force",)),
-    "report is the input": (["--report", "net.onnx", "--force"], "would-overwrite", ("net.onnx",)),
-    "report is the output": (["-o", "a.onnx", "--report", "a.onnx"], "would-overwrite", ("a.onnx",)),
+    "report is the input": (["--report", "net.onnx", "--force"], "same-file", ("net.onnx",)),
+    "report is the output": (["-o", "a.onnx", "--report", "a.onnx"], "same-file", ("a.onnx",)),
     "both to standard output": (["-o", "-", "--json"], "stdout-twice", ("-o", "--report")),
     "both to standard output by name": (["-o", "-", "--report", "-"], "stdout-twice", ("-o", "--report")),
     "output name too long": (["-o", "a" * 300], "unwritable", ()),
@@ -278,8 +280,8 @@ OPTIONS: dict[str, tuple[list[str], str, tuple[str, ...]]] = {
     "unknown option": (["net.onnx", "--bugdet", "1"], "no-such-option", ("--bugdet", "--budget")),
     "unknown solver": (["net.onnx", "--solver", "magic"], "bad-parameter", ("--solver", "magic", "cpsat")),
     "unknown target": (["net.onnx", "--target", "onnxruntme"], "no-such-target", ("'onnxruntme'", "'onnxruntime'?")),
-    "target file missing": (["net.onnx", "--target", "none.toml"], "no-such-file", ("none.toml",)),
-    "target file broken": (["net.onnx", "--target", "broken.toml"], "not-toml", ("broken.toml",)),
+    "target file missing": (["net.onnx", "--target", "none.toml"], "no-such-target-file", ("none.toml",)),
+    "target file broken": (["net.onnx", "--target", "broken.toml"], "target-not-toml", ("broken.toml",)),
     "budget no size": (["net.onnx", "--budget", "lots"], "bad-budget", ("--budget", "'lots'", "256KB", "50%")),
     "budget negative": (["net.onnx", "--budget", "-5"], "bad-budget", ("--budget", "'-5'", "256KB")),
     "time limit negative": (["net.onnx", "--time-limit", "-1"], "option-range", ("--time-limit",)),
@@ -328,7 +330,7 @@ def test_bad_standard_input(tmp_path: Path, data: bytes) -> None:
         [*CLI, "optimize", "-", "-o", "out.onnx"], input=data, capture_output=True, cwd=tmp_path, check=False
     )
     texts = (done.stdout.decode(), done.stderr.decode())
-    refused_by_process(subprocess.CompletedProcess(done.args, done.returncode, *texts), "standard input")
+    refused_by_process(subprocess.CompletedProcess(done.args, done.returncode, *texts), describe("-"))
     assert not snapshot(tmp_path)
 
 

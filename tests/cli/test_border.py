@@ -13,6 +13,7 @@ import pytest
 from tests.bordered_nets import bordered
 from tests.cli.conftest import Run
 from tests.commands.optimize.test_border import BOTH, onnx_net, plain_net
+from tests.outcomes import line_with
 
 GIVE = "clamp(round(transpose(x, [0, 2, 3, 1]) / 0.05) - 1, -128, 127)"
 WAS = "(q - 3) * 0.06"
@@ -29,19 +30,20 @@ def test_the_caller_is_told_all(run: Run, model: Path) -> None:
     header = model.with_name("net.h")
     done = run("optimize", model, "--target", "tflm", "--allow", "reorder,inplace,io", "--header", header)
     assert done.code == 0
+    section = json.loads(model.with_name("net_memsched.json").read_text())["io"]
     lines = done.out.splitlines()
-    begin = next(number for number, line in enumerate(lines) if line.startswith("the caller has to change: "))
-    given, now = (
-        json.loads(model.with_name("net_memsched.json").read_text())["io"][name] for name in ("given_bytes", "bytes")
-    )
-    assert lines[begin] == (f"the caller has to change: 1 input and 1 output in another form, {given:,} -> {now:,} B")
-    assert lines[begin + 2] == ("    float32 [1, 3, 16, 16] -> int8 [1, 16, 16, 3], scale 0.05, zero point -1")
-    assert lines[begin + 3] == f"    give {GIVE}; round takes halves away from zero"
-    assert lines[begin + 5] == "    float32 [1, 16, 16, 8] -> int8 [1, 16, 16, 8], scale 0.06, zero point 3"
-    assert lines[begin + 6] == f"    what it was: {WAS}"
+    told = [
+        ("1 input and 1 output", f"{section['given_bytes']:,} -> {section['bytes']:,} B"),
+        ("float32 [1, 3, 16, 16] -> int8 [1, 16, 16, 3]", " 0.05,", " -1"),
+        (GIVE, section["changed"][0]["halves"]),
+        ("float32 [1, 16, 16, 8] -> int8 [1, 16, 16, 8]", " 0.06,", " 3"),
+        (WAS,),
+    ]
+    places = [lines.index(line_with(done.out, *about)) for about in told]
+    assert places == sorted(places)
     text = header.read_text()
-    assert f"for its x give {GIVE}; round takes halves away from zero. */" in text
-    assert f"of this q it is {WAS}. */" in text
+    assert line_with(text, GIVE, section["changed"][0]["halves"])
+    assert line_with(text, WAS)
     assert "#define NET_INPUT_0_BYTES ((size_t)768u) /* int8[1][16][16][3] x */" in text
     assert "#define NET_INPUT_0_SCALE 0.05f\n#define NET_INPUT_0_ZERO_POINT (-1)" in text
     assert "#define NET_OUTPUT_0_SCALE 0.06f\n#define NET_OUTPUT_0_ZERO_POINT (3)" in text
@@ -93,7 +95,7 @@ def test_analyze_offers_it_and_cannot_do_it(run: Run, model: Path) -> None:
 
 
 def test_no_offer_where_a_budget_is_met(run: Run, model: Path) -> None:
-    assert "what helps" not in run("optimize", model, "--target", "tflm", "--budget", "100%", "--no-verify").out
+    assert "--allow" not in run("optimize", model, "--target", "tflm", "--budget", "100%", "--no-verify").out
     missed = run("optimize", model, "--target", "tflm", "--budget", "6KB", "--no-verify")
     assert missed.code == 3
     assert missed.out.splitlines()[-1].endswith("--allow reorder,inplace,io")
@@ -107,8 +109,8 @@ def test_both_models_are_compared_through_the_border(run: Run, model: Path, runt
     written = model.with_name("net_memsched.tflite")
     done = run("verify", model, written, "--runtime", runtime)
     assert done.code == 0
-    assert f"fed with {GIVE}, x being that of A" in done.out
-    assert f"compared as {WAS}, q being that of B" in done.out
+    assert line_with(done.out, GIVE, " A")
+    assert line_with(done.out, WAS, " B")
     assert "PASSED" in done.out
     turned = run("verify", written, model, "--runtime", runtime)
     turned.failed("wrong-way-round", str(written))

@@ -135,7 +135,7 @@ def test_values_of_other_types(run: Run, reports: Path) -> None:
 
 
 def test_mistakes(run: Run, reports: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run("diff", "best.json", "none.json").failed("unreadable", "none.json")
+    run("diff", "best.json", "none.json").failed("report-unreadable", "none.json")
     run("diff", "-", "-").failed("stdin-twice")
     run("diff", "best.json", "worst.json", "--fail-on-regression", "much").failed("bad-parameter", "much")
     stream = io.TextIOWrapper(io.BytesIO(Path("worst.json").read_bytes()))

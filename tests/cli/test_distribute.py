@@ -268,7 +268,7 @@ def test_memory_that_no_single_device_has(run: Run, folder: Path) -> None:
         (("[[devices]]", "[[gadgets]]"), "unknown-key", "'gadgets'"),
         (("1e8", "-1"), "value-range", "'bandwidth_bytes_per_second'"),
         (('"1MB"', "0"), "value-range", "'memory_bytes'"),
-        (("[router]", "[router"), "not-toml", "cluster.toml"),
+        (("[router]", "[router"), "cluster-not-toml", "cluster.toml"),
     ],
 )
 def test_bad_clusters_are_one_line(run: Run, folder: Path, change: tuple[str, str], code: str, about: str) -> None:
@@ -292,7 +292,7 @@ def test_a_cluster_without_devices(run: Run, folder: Path) -> None:
         (("-", "--cluster", "cluster.toml"), "no-output-name", "-o"),
         (("net.onnx", "--cluster", "cluster.toml", "-o", "net.onnx"), "not-a-folder", "net.onnx"),
         (("net.onnx", "--cluster", "cluster.toml", "-o", "net.onnx/deep"), "not-a-folder", "net.onnx/deep"),
-        (("net.onnx", "--cluster", "nowhere.toml"), "no-such-file", "nowhere.toml"),
+        (("net.onnx", "--cluster", "nowhere.toml"), "no-such-cluster-file", "nowhere.toml"),
         (("missing.onnx", "--cluster", "cluster.toml"), "no-such-file", "missing.onnx"),
         (("net.tflite", "--cluster", "cluster.toml"), "executes-graphs", "IF"),
         (("net.onnx", "--cluster", "cluster.toml", "--home", "9" * 5000), "no-such-device", "two boards"),

@@ -29,7 +29,7 @@ def test_every_command_ends_with_examples_and_exit_codes(run: Run, name: str) ->
     text = run(name, "--help").out
     assert EXAMPLES[name][0][1] in text
     assert "Examples:" in text
-    assert "Exit codes: 0 done" in " ".join(text.split())
+    assert re.search(r"Exit codes: 0 ", " ".join(text.split()))
 
 
 def test_the_entry_s_examples(run: Run) -> None:
@@ -145,4 +145,4 @@ def test_options_of_optimize_are_in_groups(run: Run) -> None:
 def test_an_option_in_no_group_comes_last(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.setattr(GroupedCommand, "groups", {"What to write": ("output",)})
     text = run("optimize", "--help").out
-    assert text.index("What to write:") < text.index("--output") < text.index("Other options:") < text.index("--report")
+    assert re.search(r"^What to write:$.*--output.*^[A-Z][a-z ]+:$.*--report", text, re.DOTALL | re.MULTILINE)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -15,7 +17,7 @@ import pytest
 from onnx import numpy_helper
 
 import memsched
-from memsched.cli.main import main
+from memsched.cli.main import INTERRUPTED, main
 from memsched.report.schema import json_schema
 from memsched.targets.load import builtin_targets, load_target
 from tests import small_models
@@ -73,7 +75,6 @@ def test_help(run: Run) -> None:
 def test_without_arguments_help_is_shown_and_the_exit_code_says_that_nothing_was_done(run: Run) -> None:
     done, asked = run(), run("--help")
     assert (done.code, done.out, done.err) == (2, "", asked.out)
-    assert "Usage: memsched" in done.err
     assert done.err.count("\n") > 20
 
 
@@ -125,13 +126,13 @@ def test_a_budget_in_percent_is_of_what_the_file_as_given_requires(run: Run, mod
 
 def test_data_that_end_too_early_are_no_interrupt(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ends(*_: object, **__: object) -> None:
-        raise EOFError("marshal data too short")
+        raise EOFError("short")
 
     monkeypatch.setattr("memsched.commands.optimize.analysis.load_module", ends)
     done = run("analyze", model)
     assert done.code == 1
-    assert "interrupted" not in done.err
-    assert "marshal data too short" in done.err
+    assert INTERRUPTED not in done.err
+    assert "EOFError: short" in done.err
 
 
 def test_version(run: Run) -> None:
@@ -181,7 +182,7 @@ def test_standard_output_that_is_full(model: Path) -> None:
             [*CLI, "analyze", str(model), "--json", "-q"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert done.returncode == 1
-    assert "No space left" in done.stderr
+    assert os.strerror(errno.ENOSPC) in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stderr.count("\n") == 1
 
@@ -219,12 +220,10 @@ def test_sixty_columns(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(model.parent)
     lines = run("optimize", "net.onnx", "--no-verify").out.splitlines()
     table = lines[1:7]
-    assert [line.split("  ")[0] for line in table][2:] == [
-        "file order",
-        "reverse post-order",
-        "runtime's own order",
-        "memsched",
-    ]
+    report = json.loads((model.parent / "net_memsched.json").read_text())
+    orders = [*report["baselines"].values(), report["result"]]
+    peaks = [f"{one['peak_bytes']:,}" for one in orders]
+    assert [peak in line for peak, line in zip(peaks, table[2:], strict=True)] == [True] * 4
     assert max(map(len, table)) <= 60
     assert not any("…" in line for line in lines)
 
@@ -245,12 +244,11 @@ sys.exit(os.waitstatus_to_exitcode(status))
         check=False,
     )
     assert done.returncode == 0
-    assert "reading the model" in done.stdout or "bound" in done.stdout
+    assert "\x1b[2K" in done.stdout
     verbose = subprocess.run(
         [*CLI, "optimize", str(model), "--no-verify", "-v"], capture_output=True, text=True, check=True
     )
-    assert "cheap orders" in verbose.stderr
-    assert "pass cheap orders" in verbose.stdout
+    assert re.search(r"[\d,]+ B, bound [\d,]+", verbose.stderr)
 
 
 def test_analyze(run: Run, model: Path) -> None:
@@ -300,10 +298,10 @@ def test_verify(run: Run, model: Path) -> None:
     good = model.parent / "net_memsched.onnx"
     done = run("verify", model, good, "--runs", "2")
     assert done.code == 0
-    assert "PASSED: outputs bit-equal on 2 random inputs" in done.out
-    assert done.out.count("measured peak") == 2
-    values = json.loads(run("verify", model, good, "--json").out)
-    assert values["passed"] is True
+    values = json.loads(run("verify", model, good, "--runs", "2", "--json").out)
+    assert (values["passed"], values["runs"]) == (True, 2)
+    for side in ("before", "after"):
+        assert f"{values[f'measured_peak_{side}_bytes']:,} B" in done.out
     assert values["measured_peak_after_bytes"] < values["measured_peak_before_bytes"]
 
 
@@ -319,9 +317,7 @@ def test_verify_finds_a_difference_and_tolerates_one(run: Run, model: Path, tmp_
     done = run("verify", model, wrong)
     assert done.code == 4
     assert "FAILED" in done.out
-    near = run("verify", model, wrong, "--atol", "0.001")
-    assert near.code == 0
-    assert "within the tolerance" in near.out
+    assert run("verify", model, wrong, "--atol", "0.001").code == 0
     assert run("verify", model, wrong, "--rtol", "0.5", "--atol", "0.5").code == 0
     assert json.loads(run("verify", model, wrong, "--json").out)["passed"] is False
 

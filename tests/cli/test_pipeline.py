@@ -108,7 +108,7 @@ def test_the_same_bytes_twice(run: Run, model: Path, tmp_path: Path) -> None:
     ("arguments", "code", "about"),
     [
         (["--stages", "0"], "bad-parameter", "--stages"),
-        (["--stages", "99"], "no-such-stages", "99"),
+        (["--stages", "99"], "too-many-stages", "99"),
         (["--stages", "2", "--cut-at", "add9"], "no-such-operator", "'add9'"),
         (["--stages", "2", "-o", __file__], "needs-folder", "-o"),
         (["--stages", "2", "--target", "litert"], "no-pipeline", "'litert'"),

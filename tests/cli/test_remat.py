@@ -182,7 +182,7 @@ def test_ctrl_c_shows_the_frontier_so_far(run: Run, tmp_path: Path, monkeypatch:
         (("--time-limit", "3"), ("no-effect", "--time-limit", "--frontier")),
         (("--max-extra-macs", "3"), ("no-effect", "--max-extra-macs", "--frontier")),
         (("--frontier", "--plot", "a.pdf"), ("file-ending", "a.pdf", ".svg", ".png")),
-        (("--frontier", "--plot", "a.svg", "--report", "a.svg"), ("would-overwrite", "a.svg")),
+        (("--frontier", "--plot", "a.svg", "--report", "a.svg"), ("same-file", "a.svg")),
         (("--frontier", "--time-limit", "-1"), ("option-range", "--time-limit")),
         (("--frontier", "--max-extra-macs", "x"), ("bad-parameter", "--max-extra-macs", "'x'")),
         (("--frontier", "--allow", "order"), ("bad-parameter", "--allow", "'order'", "remat")),

@@ -135,13 +135,13 @@ def test_nothing_is_searched_where_pages_cannot_be_made(
 @pytest.mark.parametrize(
     ("name", "content", "code"),
     [
-        ("missing.json", None, "no-such-file"),
+        ("missing.json", None, "no-such-report"),
         ("empty.json", "", "not-json"),
         ("cut.json", '{"schema_version": 1, "comm', "not-json"),
         ("other.json", '{"a": 1}', "not-a-report"),
         ("newer.json", '{"schema_version": 7}', "report-version"),
         ("hand.json", '{"schema_version": 1, "command": "analyze", "model": 3}', "report-field"),
-        (".", None, "is-a-folder"),
+        (".", None, "report-is-folder"),
     ],
 )
 def test_what_is_no_report(run: Run, tmp_path: Path, name: str, content: str | None, code: str) -> None:

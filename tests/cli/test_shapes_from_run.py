@@ -24,5 +24,5 @@ def test_the_command_line(tmp_path: Path, run: Run) -> None:
     assert f"on the inputs in {given}" in " ".join(done.out.split())
     for path in (broken, tmp_path / "none.npz"):
         done = run("analyze", str(model), "--shapes-from-run", str(path))
-        done.failed("not-run", path.name)
+        done.failed("fails-at-inputs", path.name)
         assert len(done.err.splitlines()) == 1

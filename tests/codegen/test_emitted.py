@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def test_the_program_computes_and_moves_what_it_should(model: bytes, size: int, 
     wanted = in_runtime(model, case, inputs)
     assert not differences(case, found, wanted)
     assert not differences(case, by_the_plan(case, inputs), wanted)
-    assert " 0 bytes while computing" not in said
+    assert re.findall(r"\d+", said)[-1] != "0"
 
 
 @needs_compiler
@@ -61,7 +62,7 @@ def test_filters_that_come_one_by_one_take_two_places_in_turn(tmp_path: Path) ->
     assert not differences(case, found, in_runtime(model, case, inputs))
     # All but the first filter of each piece of the channels.
     (group,) = case.found.groups
-    assert f" {(6 - group.tile.channels) * 80_000} bytes while computing" in said
+    assert re.findall(r"\d+", said)[-1] == str((6 - group.tile.channels) * 80_000)
 
 
 def test_a_tensor_that_is_read_twice() -> None:

@@ -90,10 +90,9 @@ def test_a_budget_is_met_if_the_whole_range_fits_and_else_the_largest_size_that_
         met, found, headline = budget_of(size, 2048)
         assert (met, found) == (False, {"batch": 1, "length": largest})
         assert f"length = {largest:,}" in headline
-        assert "not over the whole range" in headline
-    met, found, headline = budget_of(size, largest)
+    met, found, whole = budget_of(size, largest)
     assert (met, found) == (True, {"batch": 1, "length": largest})
-    assert "not over" not in headline
+    assert f"length = {largest:,}" in whole != headline
 
 
 def test_a_machine_that_is_too_small_is_told_so(run: Run, net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,4 +131,4 @@ def test_a_picture_is_drawn(net: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     picture = tmp_path / "curve.svg"
     assert main(["analyze", str(net), "--dim", "length=64..256", "--target", "paper", "--plot", str(picture)]) == 0
-    assert "memory against size" in picture.read_text() or picture.stat().st_size > 5000
+    assert picture.stat().st_size > 5000

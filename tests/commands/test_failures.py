@@ -9,11 +9,10 @@ import pytest
 
 import memsched
 from memsched.base.errors import InternalError, ModelError, UsageError
-from memsched.commands.failures import DEFECTS, Failures
+from memsched.commands.failures import DEFECTS, REPORT_IT, Failures
 from memsched.commands.optimize import finish, placing, session, tile, trials
 from memsched.commands.optimize.tile import TileRewrite
 from memsched.report.values.optimize import OptimizeReport
-from memsched.report.values.shared import FailureRow
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.values import Verification
 from tests.commands.optimize.test_choose import convolutions, skip_connection
@@ -42,11 +41,9 @@ def test_a_defect_of_one_rewrite_leaves_that_one_out(goes_on: pytest.MonkeyPatch
     goes_on.setattr(*step, fails)
     report = report_of(convolutions(), level=3)
     assert report.output is not None
-    assert (
-        FailureRow(what="layers in pieces (tile)", reason="IndexError: tuple index out of range", defect=True)
-        in report.failures
-    )
-    assert any("layers in pieces (tile)" in note and "report it" in note for note in report.notes)
+    (failure,) = [one for one in report.failures if one.what.endswith("(tile)") and one.defect]
+    assert failure.reason.startswith("IndexError")
+    assert any(failure.what in note and REPORT_IT in note for note in report.notes)
 
 
 def test_a_defect_ends_the_run_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +66,7 @@ def test_what_cannot_be_placed_is_left_out(goes_on: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("wrong_ones", [0, 1])
 def test_the_next_best_file_that_holds_is_written(goes_on: pytest.MonkeyPatch, wrong_ones: int) -> None:
     """Repetitions, then the order alone."""
-    wrong = Verification("onnxruntime 0", 3, False, 0.5, None, None, None, "outputs differ", relative_error=0.25)
+    wrong = Verification("onnxruntime 0", 3, False, 0.5, None, None, None, "wrong", relative_error=0.25)
     right = Verification("onnxruntime 0", 3, True, 0.0, None, None, None, None, relative_error=0.0)
     answers = [wrong] * wrong_ones + [right] * 4
     goes_on.setattr(finish, "verify_written", lambda *_, **__: (answers.pop(0), ()))
@@ -79,7 +76,7 @@ def test_the_next_best_file_that_holds_is_written(goes_on: pytest.MonkeyPatch, w
     )
     report: OptimizeReport = result.report.values
     assert len(report.failures) == wrong_ones
-    assert all(one.defect and "outputs differ" in one.reason for one in report.failures)
+    assert all(one.defect and "wrong" in one.reason for one in report.failures)
     assert (report.remat is not None and report.remat.applied) == (wrong_ones == 0)
     assert (result.model == data) == (wrong_ones > 0)
     assert report.verification is None or report.verification.outputs_equal
@@ -108,15 +105,15 @@ def test_what_only_the_user_can_change_is_passed_on(goes_on: pytest.MonkeyPatch)
     with pytest.raises(KeyboardInterrupt), failures.left_out("one"):
         raise KeyboardInterrupt
     with failures.left_out("two"):
-        raise ModelError("too large")
+        raise ModelError("large")
     with failures.left_out("two"):
-        raise ModelError("too large")
-    assert [(one.what, one.reason, one.defect) for one in failures.found] == [("two", "too large", False)]
+        raise ModelError("large")
+    assert [(one.what, one.reason, one.defect) for one in failures.found] == [("two", "large", False)]
 
 
 @pytest.mark.parametrize("fault", ["refuted", "unwritable"])
 def test_a_session_graph_that_fails_leaves_the_file_as_it_is(goes_on: pytest.MonkeyPatch, fault: str) -> None:
-    wrong = Verification("onnxruntime 0", 3, False, 0.5, None, None, None, "outputs differ", relative_error=0.25)
+    wrong = Verification("onnxruntime 0", 3, False, 0.5, None, None, None, "wrong", relative_error=0.25)
 
     def run(*_: Any, **__: Any) -> Any:
         if fault == "unwritable":

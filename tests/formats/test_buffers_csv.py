@@ -92,7 +92,7 @@ def test_line_ends_mark_and_quotes_of_other_programs() -> None:
 
 
 def test_a_field_over_two_lines_does_not_shift_the_count() -> None:
-    refused('id,lower,upper,size\n"a\nb",0,1,1\nc,0,1,-1\n', "negative-size", "line 4, column 'size'")
+    refused('id,lower,upper,size\n"a\nb",0,1,1\nc,0,1,-1\n', "buffer-below-zero", "line 4, column 'size'")
 
 
 def test_what_was_quoted_is_quoted_again_where_it_must_be() -> None:
@@ -126,8 +126,8 @@ ALL = "id,lower,upper,size,alignment,hint,gaps,offset\n"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", ["empty-file", "id, lower, upper, size"]),
-        ("\n  \n\n", ["empty-file"]),
+        ("", ["no-buffers", "id, lower, upper, size"]),
+        ("\n  \n\n", ["no-buffers"]),
         ("id,lower,size\na,0,4\n", ["no-such-column", "line 1", "'upper'"]),
         ("a;b;c\n", ["no-such-column", "line 1", "'id', 'lower', 'upper', 'size'", "a;b;c"]),
         ("id,lower,begin,upper,size\n", ["column-twice", "line 1", "'lower' and 'begin'"]),
@@ -136,9 +136,9 @@ ALL = "id,lower,upper,size,alignment,hint,gaps,offset\n"
         ("id,lower,upper,size,Offset,offset\n", ["column-twice", "'Offset' and 'offset'"]),
         (GOOD + "b,0,5\n", ["field-count", "line 3", "3 fields", "4"]),
         (GOOD + "b,0,5,4,\n", ["field-count", "line 3", "5 fields"]),
-        (GOOD + "a,0,5,4\n", ["name-twice", "line 3, column 'id'", "'a'", "line 2"]),
+        (GOOD + "a,0,5,4\n", ["buffer-twice", "line 3, column 'id'", "'a'", "line 2"]),
         (GOOD + ",0,5,4\n", ["empty-field", "line 3, column 'id'"]),
-        (GOOD + "b,0,5,-4\n", ["negative-size", "line 3, column 'size'"]),
+        (GOOD + "b,0,5,-4\n", ["buffer-below-zero", "line 3, column 'size'"]),
         (GOOD + "b,0,5,4.0\n", ["not-a-number", "line 3, column 'size'", "'4.0'"]),
         (GOOD + "b,0,5,1_000\n", ["not-a-number", "column 'size'"]),
         (GOOD + "b,0,5,٣\n", ["not-a-number", "column 'size'"]),
@@ -147,10 +147,10 @@ ALL = "id,lower,upper,size,alignment,hint,gaps,offset\n"
         (GOOD + "b,5,5,4\n", ["empty-lifetime", "line 3, column 'upper'", "[5, 5)"]),
         (GOOD + "b,6,5,4\n", ["empty-lifetime", "line 3, column 'upper'", "[6, 5)"]),
         ("buffer_id,start,end,size\nb,6,5,4\n", ["empty-lifetime", "line 2, column 'end'"]),
-        (GOOD + f"b,0,5,{2**62 + 1}\n", ["too-large", "line 3, column 'size'", "2**62"]),
-        (GOOD + f"b,{-(2**70)},5,1\n", ["too-large", "line 3, column 'lower'", "2**62"]),
-        (GOOD + "b,0,5," + "9" * 5000 + "\n", ["too-large", "line 3, column 'size'", "2**62"]),
-        (GOOD + f"b,0,5,{2**62}\n", ["too-large", "2**62"]),
+        (GOOD + f"b,0,5,{2**62 + 1}\n", ["number-too-large", "line 3, column 'size'", "2**62"]),
+        (GOOD + f"b,{-(2**70)},5,1\n", ["number-too-large", "line 3, column 'lower'", "2**62"]),
+        (GOOD + "b,0,5," + "9" * 5000 + "\n", ["number-too-large", "line 3, column 'size'", "2**62"]),
+        (GOOD + f"b,0,5,{2**62}\n", ["number-too-large", "2**62"]),
         (ALL + "a,0,5,4,0,,,\n", ["bad-alignment", "line 2, column 'alignment'"]),
         (ALL + "a,0,5,4,-8,,,\n", ["bad-alignment", "column 'alignment'"]),
         (ALL + "a,0,5,4,x,,,\n", ["not-a-number", "column 'alignment'"]),
@@ -161,19 +161,19 @@ ALL = "id,lower,upper,size,alignment,hint,gaps,offset\n"
         (ALL + "a,0,5,4,,,3-3,\n", ["empty-gap", "column 'gaps'"]),
         (ALL + "a,0,5,4,,,3-6,\n", ["gap-outside", "column 'gaps'", "[0, 5)"]),
         (ALL + "a,2,5,4,,,1-3,\n", ["gap-outside", "column 'gaps'", "[2, 5)"]),
-        (ALL + "a,0,5,4,,,2-4 1-3,\n", ["overlap", "column 'gaps'", "'1-3' and '2-4'"]),
+        (ALL + "a,0,5,4,,,2-4 1-3,\n", ["gaps-overlap", "column 'gaps'", "'1-3' and '2-4'"]),
         (ALL + "a,0,5,4,,,1-2@0:5,\n", ["gap-outside", "column 'gaps'", "4 bytes"]),
         (ALL + "a,0,5,4,,,1-2@-1:4,\n", ["gap-outside", "column 'gaps'", "4 bytes"]),
         (ALL + "a,0,5,4,,,1-2@3:2,\n", ["empty-gap", "column 'gaps'"]),
         (ALL + "a,0,5,4,,,,-1\n", ["bad-address", "column 'offset'"]),
-        (ALL + "a,0,5,4,8,,,12\n", ["misaligned", "column 'offset'", "12", "8"]),
-        (ALL + "a,0,5,4,,,,4\nb,5,9,4,,,,4\nc,4,6,4,,,,7\n", ["overlap", "line 4, column 'offset'", "'c'"]),
+        (ALL + "a,0,5,4,8,,,12\n", ["offset-misaligned", "column 'offset'", "12", "8"]),
+        (ALL + "a,0,5,4,,,,4\nb,5,9,4,,,,4\nc,4,6,4,,,,7\n", ["offsets-overlap", "line 4, column 'offset'", "'c'"]),
         ('id,lower,upper,size\n"a,0,5,4\n', ["not-csv", "line 2"]),
         ('id,lower,upper,size\n"a"x,0,5,4\n', ["not-csv", "line 2"]),
-        (b"id,lower,upper,size\na,0,5,\xff\n", ["not-utf8", "line 2"]),
-        (b"id,lower,upper,size\na,0,5,4\n\0\0", ["not-utf8", "line 3"]),
-        (bytes(range(256)) * 4, ["not-utf8"]),
-        ("id,lower,upper,size\n".encode("utf-16"), ["not-utf8"]),
+        (b"id,lower,upper,size\na,0,5,\xff\n", ["buffers-not-text", "line 2"]),
+        (b"id,lower,upper,size\na,0,5,4\n\0\0", ["buffers-not-text", "line 3"]),
+        (bytes(range(256)) * 4, ["buffers-not-text"]),
+        ("id,lower,upper,size\n".encode("utf-16"), ["buffers-not-text"]),
     ],
 )
 def test_what_cannot_be_is_refused_with_file_line_and_column(text: str | bytes, expected: list[str]) -> None:
@@ -183,11 +183,11 @@ def test_what_cannot_be_is_refused_with_file_line_and_column(text: str | bytes, 
 def test_given_addresses_may_share_bytes_that_are_not_in_use_together() -> None:
     rows = "a,0,9,8,,,2-4 6-7@0:4,0\nb,2,4,8,,,,0\nc,6,7,4,,,,4\nd,9,12,8,,,,0\n"
     assert len(table_of(ALL + rows).blocks) == 4
-    refused(ALL + rows + "e,6,7,1,,,,3\n", "overlap", "'e'")
+    refused(ALL + rows + "e,6,7,1,,,,3\n", "offsets-overlap", "'e'")
 
 
 def test_the_alignment_that_rows_leave_open_binds_given_addresses() -> None:
-    refused(ALL + "a,0,5,4,,,,12\n", "misaligned", "12", "8", alignment=8)
+    refused(ALL + "a,0,5,4,,,,12\n", "offset-misaligned", "12", "8", alignment=8)
     assert table_of(ALL + "a,0,5,4,4,,,12\n", alignment=8).blocks[0].alignment == 4
 
 
@@ -199,7 +199,11 @@ def test_a_given_address_above_the_capacity() -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    for path, code in (tmp_path / "no.csv", "no-such-file"), (tmp_path, "is-a-folder"), ("nul\0.csv", "unreadable"):
+    for path, code in (
+        (tmp_path / "no.csv", "no-such-buffers"),
+        (tmp_path, "buffers-is-folder"),
+        ("nul\0.csv", "buffers-unreadable"),
+    ):
         with fails(code, str(path)):
             read_bytes(path)
 

@@ -78,7 +78,7 @@ def test_without_a_capability_there_is_nothing_to_do() -> None:
 
 
 def test_commands_that_cannot_go_on_refuse_the_format_by_name() -> None:
-    with fails("no-stages", "Plain", module().path):
+    with fails("format-without-stages", "Plain", module().path):
         capability(PLAIN, Stages).cutter(module())
     with fails("no-shards", "Plain", module().path):
         capability(PLAIN, Shards).part_writer(module())

@@ -11,7 +11,7 @@ import pytest
 
 from memsched.formats.files import read_source
 from memsched.formats.known import format_in
-from memsched.formats.staging import check_new_files, check_writable, is_regular, same_file, staged_files
+from memsched.formats.staging import check_new_files, check_writable, describe, is_regular, same_file, staged_files
 from tests.failures import fails
 
 
@@ -28,7 +28,7 @@ def test_read_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_source(b"xyz") == (b"xyz", "-")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\x08in")))
     assert read_source("-") == (b"\x08in", "-")
-    with fails("empty-file", "standard input"):
+    with fails("empty-file", describe("-")):
         read_source("-")
 
 
@@ -92,7 +92,7 @@ def test_pipes_are_written_to(tmp_path: Path) -> None:
 def test_refusals(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     for target, code in (
-        (tmp_path, "is-a-folder"),
+        (tmp_path, "output-is-folder"),
         (tmp_path / "file" / "none" / "a", "not-a-folder"),
         (tmp_path / "file" / "a", "not-a-folder"),
         (tmp_path / ("a" * 300), "unwritable"),

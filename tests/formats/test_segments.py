@@ -50,14 +50,14 @@ def test_a_whole_is_accepted() -> None:
         ([FIRST, FIRST, SECOND], ("op-twice", "'a'")),
         ([SECOND, FIRST], ("not-given", "'a'")),
         ([replace(FIRST, outputs=()), SECOND], ("not-given", "'a'")),
-        ([FIRST, replace(SECOND, inputs=())], ("read-too-early", "'b'", "'a'")),
-        ([FIRST, replace(SECOND, ops=(2, 1))], ("read-too-early", "'y'", "'b'")),
+        ([FIRST, replace(SECOND, inputs=())], ("read-before-made", "'b'", "'a'")),
+        ([FIRST, replace(SECOND, ops=(2, 1))], ("read-before-made", "'y'", "'b'")),
         ([FIRST, replace(SECOND, outputs=("b",))], ("output-missing", "'y'")),
         ([replace(FIRST, outputs=("a", "b")), SECOND], ("not-held", "'b'")),
         ([FIRST, replace(SECOND, ops=(1, 2, 3))], ("no-such-op", "op 3")),
         ([FIRST, replace(SECOND, ops=(1, -1, 2))], ("no-such-op", "op -1")),
-        ([FIRST, replace(SECOND, ops=(1, 2, 2))], ("name-twice",)),
-        ([replace(FIRST, inputs=("x", "x")), SECOND], ("name-twice",)),
+        ([FIRST, replace(SECOND, ops=(1, 2, 2))], ("segment-name-twice",)),
+        ([replace(FIRST, inputs=("x", "x")), SECOND], ("segment-name-twice",)),
     ],
 )
 def test_what_is_no_whole_is_refused(segments: list[Segment], expected: tuple[str, ...]) -> None:

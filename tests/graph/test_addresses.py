@@ -84,11 +84,11 @@ def test_only_the_outermost_concatenation_must_be_aligned() -> None:
 @pytest.mark.parametrize(
     ("op", "change", "codes", "about"),
     [
-        (5, {"view_offsets": (8,)}, ("view-outside", "view-outside"), ("'s'", "'c'")),
-        (5, {"view_offsets": (-1,)}, ("view-outside", "view-outside"), ("'s'", "'c'")),
-        (2, {"view_offsets": (0,)}, ("view-count", "view-count"), ("2 views", "1 offsets")),
+        (5, {"view_offsets": (8,)}, ("view-outside", "view-past-end"), ("'s'", "'c'")),
+        (5, {"view_offsets": (-1,)}, ("view-outside", "view-past-end"), ("'s'", "'c'")),
+        (2, {"view_offsets": (0,)}, ("view-count", "view-offset-count"), ("2 views", "1 offsets")),
         (2, {"view_offsets": (0, 3)}, ("pieces-overlap", "views-conflict"), ()),
-        (2, {"view_offsets": (0, 5)}, ("pieces-outside", "view-outside"), ("'c'",)),
+        (2, {"view_offsets": (0, 5)}, ("pieces-outside", "view-past-end"), ("'c'",)),
     ],
 )
 def test_views_that_contradict_each_other_are_rejected_by_both(
@@ -106,7 +106,7 @@ def test_views_that_contradict_each_other_are_rejected_by_both(
 def test_a_piece_of_two_concatenations_has_no_address() -> None:
     ops = [*OPS[:3], Op("d", "Concat", (2, 1), (5,), views=((5, 2), (5, 1)))]
     graph = graph_of({**SIZES, "d": 10}, ops, ["x"], ["c", "d"])
-    with fails("pieces-misplaced", "'d'"):
+    with fails("pieces-unplaceable", "'d'"):
         allocate(graph, scheduled(graph), alignment=1)
 
 
@@ -120,7 +120,7 @@ def test_what_a_concatenation_has_beside_its_pieces_is_one_range() -> None:
     own = next(p for p in found.placements if p.tensors == (3,))
     assert (own.offset - (where[3] or 0), own.size) == (4, 3)
     wide = graph_of({"x": 1, "a": 4, "b": 6, "c": 14}, [*OPS[:2], op], ["x"], ["c"])
-    with fails("pieces-scattered"):
+    with fails("views-scattered"):
         allocate(wide, scheduled(wide), alignment=1)
 
 
@@ -153,9 +153,9 @@ def test_the_bytes_beside_the_pieces_are_found() -> None:
         assert own_range(graph, replace(op, view_offsets=offsets), 3) == free
     full = graph_of({"x": 1, "a": 4, "b": 6, "c": 10}, OPS[:2], ["x"], ["a", "b"])
     assert own_range(full, op, 3) == (10, 10)
-    with fails("pieces-overlap", "op 'c'", "byte 3"):
+    with fails("views-overlap", "op 'c'", "byte 3"):
         own_range(graph, replace(op, view_offsets=(0, 3)), 3)
-    with fails("pieces-scattered", "op 'c'"):
+    with fails("views-scattered", "op 'c'"):
         own_range(graph, replace(op, view_offsets=(1, 5)), 3)
 
 

@@ -191,7 +191,7 @@ def test_what_lives_and_dies_inside_a_task_is_in_its_excess_only() -> None:
         ([(0,), (1,), (2,), (3,), (3,)], "not-a-partition"),
         ([(0,), (1,), (2,), (4,)], "not-a-partition"),
         ([(0, 1, 2, 3), ()], "not-a-partition"),
-        ([(1, 0), (2,), (3,)], "order"),
+        ([(1, 0), (2,), (3,)], "group-order"),
         ([(0, 3), (1,), (2,)], "cycle"),
     ],
 )

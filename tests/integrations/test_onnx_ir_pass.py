@@ -105,7 +105,7 @@ def test_what_it_ensures_is_checked() -> None:
     first = model.graph[0]
     model.graph.remove(first)
     model.graph.append(first)
-    with pytest.raises(ir.passes.PostconditionError, match="is read before it is computed"):
+    with pytest.raises(ir.passes.PostconditionError, match=f"'{first.outputs[0].name}'"):
         least.ensures(model)
 
 

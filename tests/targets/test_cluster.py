@@ -163,8 +163,8 @@ BAD = {
         "[compute.c.Conv]",
         "'seconds_per_flop'",
     ),
-    "no TOML": ("[router", "not-toml"),
-    "deep nesting": ("a = " + "[" * 100_000, "not-toml"),
+    "no TOML": ("[router", "cluster-not-toml"),
+    "deep nesting": ("a = " + "[" * 100_000, "cluster-not-toml"),
 }
 
 
@@ -183,14 +183,18 @@ def test_bad_clusters_are_refused_in_one_line(what: str) -> None:
 def test_bad_files(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "large.toml").write_bytes(b"#" * (1 << 21))
-    codes = {"absent.toml": "no-such-file", "binary.toml": "not-utf8", "large.toml": "file-too-large"}
+    codes = {
+        "absent.toml": "no-such-cluster-file",
+        "binary.toml": "cluster-not-text",
+        "large.toml": "cluster-too-large",
+    }
     for name, code in codes.items():
         with fails(code, name):
             load_cluster(str(tmp_path / name))
-    with fails("unreadable", "?.toml"):
+    with fails("cluster-unreadable", "?.toml"):
         load_cluster(str(tmp_path) + "/\0.toml")
     (tmp_path / "folder.toml").mkdir()
-    with fails("unreadable", "folder.toml"):
+    with fails("cluster-unreadable", "folder.toml"):
         load_cluster(str(tmp_path / "folder.toml"))
     with fails("no-such-cluster", "'pi4x5'", "'pi4x4'?"):
         load_cluster("pi4x5")

@@ -231,7 +231,7 @@ BAD_FILES = {
         "number 2",
         "'input'",
     ),
-    'extends = "\\u0000.toml"': ("unreadable",),
+    'extends = "\\u0000.toml"': ("target-unreadable",),
     '[[in_place]]\nops = ["A"]\ninputs = 0': ("value-type", "[[in_place]] number 1", "'inputs'"),
     '[[in_place]]\nops = ["A"]\ninputs = [-1]': ("value-range", "[[in_place]] number 1", "'inputs'"),
     '[[in_place]]\nops = ["A"]\nmatch = "name"': ("value-choice", "[[in_place]] number 1", "'match'"),
@@ -271,11 +271,11 @@ BAD_FILES = {
     "alignment_bytes = 0x8" + "0" * 5000: ("value-range", "'alignment_bytes'", "1,125,899,906,842,624"),
     "alignment_bytes = 0x100000000": ("contradiction", "'alignment_bytes'", "1,073,741,824", "4294967296"),
     "extends = 3": ("value-type", "'extends'"),
-    'extends = "idael"': ("no-such-target", "'extends'", "'idael'", "'ideal'"),
-    'extends = "nowhere.toml"': ("no-such-file",),
+    'extends = "idael"': ("no-such-base", "'extends'", "'idael'", "'ideal'"),
+    'extends = "nowhere.toml"': ("no-such-target-file",),
     'extends = "own.toml"': ("extends-circle", "'extends'", "own.toml"),
-    "alignment_bytes": ("not-toml", "'='"),
-    "alignment_bytes = 1\nalignment_bytes = 2": ("not-toml",),
+    "alignment_bytes": ("target-not-toml", "'='"),
+    "alignment_bytes = 1\nalignment_bytes = 2": ("target-not-toml",),
 }
 
 
@@ -297,21 +297,21 @@ def test_a_circle_through_another_file_is_named(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with fails("no-such-file", "none.toml"):
+    with fails("no-such-target-file", "none.toml"):
         load_target(str(tmp_path / "none.toml"))
     (tmp_path / "folder.toml").mkdir()
-    with fails("unreadable", "folder.toml"):
+    with fails("target-unreadable", "folder.toml"):
         load_target(str(tmp_path / "folder.toml"))
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
-    with fails("not-utf8", "bytes.toml"):
+    with fails("target-not-text", "bytes.toml"):
         load_target(str(tmp_path / "bytes.toml"))
     (tmp_path / "deep.toml").write_text("views = " + "[" * 100_000, encoding="utf-8")
-    with fails("not-toml", "deep.toml"):
+    with fails("target-not-toml", "deep.toml"):
         load_target(str(tmp_path / "deep.toml"))
     if os.geteuid():
         (tmp_path / "secret.toml").write_text("", encoding="utf-8")
         (tmp_path / "secret.toml").chmod(0)
-        with fails("unreadable", "secret.toml"):
+        with fails("target-unreadable", "secret.toml"):
             load_target(str(tmp_path / "secret.toml"))
 
 

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 
-from memsched.base.errors import ModelError, OutputError
+from memsched.base.errors import ModelError
 from memsched.base.frozen import FrozenValue
+from memsched.formats.staging import overwrites
 
 __all__ = ["EXTENSIONS", "BatchModel", "check_apart", "find_models", "read_list"]
 
@@ -132,7 +133,7 @@ def check_apart(models: Sequence[BatchModel], folder: str, others: Iterable[str]
     for name in (*names, *others):
         path = Path(folder, name)
         if _identity(path) in inputs:
-            raise OutputError(f"'{path}' is an input", code="would-overwrite", action="name another folder with -o")
+            raise overwrites(path, "an input", "name another folder with -o")
 
 
 def _identity(path: str | Path) -> tuple[int, int] | str:

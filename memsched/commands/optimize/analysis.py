@@ -48,7 +48,7 @@ __all__ = ["Source", "analyze", "budget_in_bytes", "on_chip"]
 _ANALYZE_POOLS_EFFORT = 3.0
 """For each search that places the buffers of the model as it stands in a target's pools."""
 
-_FRONTIER_ENDED = (
+FRONTIER_ENDED = (
     "the search for the frontier was ended early: a longer --time-limit, or --effort, may find better steps"
 )
 
@@ -113,7 +113,7 @@ def analyze(source: Source, options: AnalyzeOptions = _READ_ONLY, hooks: Hooks =
         found.plans,
         found.allocation,
         found.budget,
-        notes=(*found.notes, *(() if frontier is None or frontier.finished else (_FRONTIER_ENDED,))),
+        notes=(*found.notes, *(() if frontier is None or frontier.finished else (FRONTIER_ENDED,))),
         interrupted=frontier is not None and run.stop(),
         tflm=facts,
         pools=pools,

@@ -33,6 +33,8 @@ from memsched.runtimes.slowdown import most_times
 
 __all__ = ["finished", "guarantee_of"]
 
+NO_BRANCH: Final = "large values stay where they are: no branch took less of the process, with the same bits"
+
 _GAIN: Final = 0.97
 """Share of the process that a file may take at most of what it takes without a branch."""
 
@@ -130,8 +132,7 @@ def _in_branch(found: FinishedModel, asked: FinishRequest, slowdown: float | Non
             if row.process_bytes is not None and row.process_bytes < least and quick and _same(found, data, asked):
                 least, best = row.process_bytes, (data, row)
     if best is None:
-        told = "large values stay where they are: no branch took less of the process, with the same bits"
-        return _noted(dataclasses.replace(found, sessions=(given, plain)), told)
+        return _noted(dataclasses.replace(found, sessions=(given, plain)), NO_BRANCH)
     model, row = best
     written = dataclasses.replace(found.written, model=model, unchanged=False)
     verification, _ = verify_written(

@@ -194,6 +194,7 @@ def _finished(final: FinalModel, asked: FinishRequest) -> FinishedModel:
     return dataclasses.replace(done, verification=verification, notes=notes, seconds=seconds, ended=ended)
 
 
+VERIFICATION_INTERRUPTED: Final = "the verification was interrupted"
 _NOT_RUN: Final = "the time limit ended: the file as given, which is the result, was not run"
 _COPIED: Final = "no file that memsched made could be used: the file as given was copied, and nothing was run"
 
@@ -246,7 +247,7 @@ def _run_both(
     except KeyboardInterrupt:
         if not asked.may_end:
             raise
-        return None, ("the verification was interrupted",), True
+        return None, (VERIFICATION_INTERRUPTED,), True
     return verification, notes, False
 
 

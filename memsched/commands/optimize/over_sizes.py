@@ -77,7 +77,7 @@ _COMPARED_VALUE: Final = 64 << 20
 
 _KERNELS: Final = "attention by ONNX Runtime's own operators is not tried: permit it with --allow reorder,inplace,fuse"
 _SUMS: Final = "sums over blocks are not tried: permit them with --allow reorder,inplace,algebra,reassociate"
-_NOTHING_GROWS: Final = "nothing grows with these dimensions so that loops over blocks are worth it"
+NOTHING_GROWS: Final = "nothing grows with these dimensions so that loops over blocks are worth it"
 
 
 class RangeRequest(FrozenValue, frozen=True):
@@ -246,7 +246,7 @@ def _measure(
         every = opened.points()
     most = _SPARE_WORK * most_at_sizes(asked.command.max_slowdown)[0]
     points = [point for point in every if point.work <= most and _permitted(point, asked)]
-    notes = [] if every else [_NOTHING_GROWS]
+    notes = [] if every else [NOTHING_GROWS]
     notes += [_KERNELS] if "fuse" not in asked.command.permitted and any(point.kernels for point in every) else []
     notes += (
         [_SUMS] if "reassociate" not in asked.command.permitted and any(point.reassociates for point in every) else []

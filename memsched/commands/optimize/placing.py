@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from memsched.base.errors import InternalError, ModelError
 from memsched.base.frozen import FrozenValue
+from memsched.commands.failures import REPORT_IT
 from memsched.commands.optimize.final_model import FinalModel, slower
 from memsched.commands.optimize.place import ModulePlan, Request, as_stored, place, prepare_again
 from memsched.commands.optimize.rewrite import Candidate, RewriteBase
@@ -156,7 +157,7 @@ def _reason(base: RewriteBase, candidate: Candidate, way: tuple[Any, ...], reque
 
 def _said(error: InternalError | ModelError) -> str:
     """Return why a model cannot be written; whose fault it is, too."""
-    return f"a defect of memsched, please report it: {error}" if isinstance(error, InternalError) else str(error)
+    return f"a defect of memsched, {REPORT_IT}: {error}" if isinstance(error, InternalError) else str(error)
 
 
 def fewer(final: FinalModel, base: RewriteBase, request: Request) -> Iterator[FinalModel]:

@@ -65,7 +65,7 @@ _SPARE_BYTES: Final = 4 << 20
 _LEEWAY: Final = 2.0
 """How many times as far as the model as given a file may be from what that computes without the runtime's rewrites."""
 
-_BUSY_NOTE: Final = "other programs used the processor: times are what sessions with one thread computed"
+BUSY_NOTE: Final = "other programs used the processor: times are what sessions with one thread computed"
 
 
 class GivenFile(FrozenValue, frozen=True):
@@ -228,7 +228,7 @@ def try_points(
                     notes.append(f"not written {point.name}: {found}")
         except ChildEndedError:
             notes.append(ENDED)
-    notes += [_BUSY_NOTE] if trial.busy else []
+    notes += [BUSY_NOTE] if trial.busy else []
     return RangedTrials(sizes, max(trial.large, trial.mixed, key=_peak), trial.short[0], best, tuple(notes))
 
 
@@ -393,7 +393,7 @@ def _even_runs(trial: _PointTrial, path: Path, feeds: Path) -> tuple[Measured, M
     folder = trial.given.folder
     found, given = (trial.given.runner.run_on(one, feeds, folder=folder, even=True) for one in (path, trial.given.path))
     if isinstance(found, str) or isinstance(given, str):
-        raise UsageError(found if isinstance(found, str) else str(given), code="not-run")
+        raise UsageError(found if isinstance(found, str) else str(given), code="fails-at-inputs")
     return found, given
 
 
@@ -490,5 +490,5 @@ def _ran(runner: RangedRunner, path: Path, sizes: Mapping[str, int], feeds: Path
 def _checked(found: Measured | str, sizes: Mapping[str, int]) -> Measured:
     if isinstance(found, str):
         told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-        raise UsageError(f"the model as given does not run at {told}: {found}", code="not-run")
+        raise UsageError(f"the model as given does not run at {told}: {found}", code="fails-at-inputs")
     return found

@@ -27,6 +27,8 @@ __all__ = ["in_best_order"]
 _RowsByPoint = Mapping[SessionPoint, SessionRow]
 """What sessions took, by how they are opened."""
 
+WEIGHTS_FIRST: Final = "large weights are first in the file"
+
 _GAIN: Final = 0.97
 """Share of the process that a file may take at most of what it takes in the order that it has."""
 
@@ -48,7 +50,7 @@ def in_best_order(found: FinishedModel, asked: FinishRequest) -> FinishedModel:
     gain = _gain(before, _by_point(after))
     if gain is None or not compare(found.written.model, data, asked.options, VerifyOptions(runs=1)).same:
         return found
-    told = f"large weights are first in the file: ONNX Runtime then takes {format_size(gain)} less to open it"
+    told = f"{WEIGHTS_FIRST}: ONNX Runtime then takes {format_size(gain)} less to open it"
     given = [row for row in found.sessions if row.file == "given"]
     written = dataclasses.replace(found.written, model=data, unchanged=False)
     return dataclasses.replace(found, written=written, sessions=(*given, *after), notes=(*found.notes, told))

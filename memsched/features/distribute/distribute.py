@@ -107,7 +107,7 @@ class DeviceModels:
         """
         model = self.steps[device][step]
         if model is None:
-            raise UsageError(f"device {device} computes nothing in step {step}", code="no-such-file")
+            raise UsageError(f"device {device} computes nothing in step {step}", code="idle-device")
         metadata = {"memsched_device": str(device), "memsched_step": str(step), "memsched_version": __version__}
         part = self.writer.write(model.graph, model.parts, metadata)
         digest = hashlib.sha256(part.data).hexdigest()

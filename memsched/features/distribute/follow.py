@@ -253,14 +253,16 @@ class _OpResolver:
         complete = not value.outputs or one.region == whole_of(graph, value.outputs[0])
         if isinstance(geometry, Refusal):
             if not complete:
-                raise ModelError(f"the plan divides what cannot be divided: {geometry.reason}", code="not-divisible")
+                raise ModelError(
+                    f"the plan divides what cannot be divided: {geometry.reason}", code="plan-not-divisible"
+                )
             return None, None, everything
         if value.type == self._dialect.concat_type and not complete:
             return self._concatenation(one, geometry)
         found = run_of(value, one.op, geometry, one.region, self._dialect, padded=True)
         if isinstance(found, Refusal):
             if not complete:
-                raise ModelError(f"the plan divides what cannot be divided: {found.reason}", code="not-divisible")
+                raise ModelError(f"the plan divides what cannot be divided: {found.reason}", code="plan-not-divisible")
             return None, None, everything
         reads = list(zip(value.inputs, found.reads, strict=True))
         if complete and reads == everything:
@@ -274,7 +276,7 @@ class _OpResolver:
         needed = deduce(geometry, value, one.region)
         if isinstance(needed, Refusal) or len(geometry.operands) > len(value.positions):
             reason = needed.reason if isinstance(needed, Refusal) else f"op '{value.name}' joins constants"
-            raise ModelError(f"the plan divides what cannot be divided: {reason}", code="not-divisible")
+            raise ModelError(f"the plan divides what cannot be divided: {reason}", code="plan-not-divisible")
         maps = geometry.operands[value.positions[0]]
         axis = next(place for place, entry in enumerate(maps) if isinstance(entry.rule, Shift))
         pairs = zip(value.inputs, needed.inputs, strict=True)

@@ -49,7 +49,7 @@ def plan_in(
         space.division(position, share)
         if len(share.bounds) != count + 1:
             problem = f"a share of op {share.op} is for {len(share.bounds) - 1} devices, not {count}"
-            raise UsageError(problem, code="device-count")
+            raise UsageError(problem, code="bounds-count")
     if not 0 <= home < count:
         raise UsageError(f"device {home} cannot get the outputs: there are {count}", code="no-such-device")
     blocks = tuple((place, place + 1) for place in range(len(shares))) if blocks is None else blocks

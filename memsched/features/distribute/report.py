@@ -24,6 +24,7 @@ from memsched.formats.staging import (
     TEMPORARY_PREFIX,
     TEMPORARY_SUFFIX,
     check_writable,
+    overwrites,
     same_file,
     staged_files,
 )
@@ -357,7 +358,7 @@ def check_folder(folder: str | os.PathLike[str], *, force: bool) -> dict[str, st
         known = _earlier(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise OutputError(f"'{folder}' cannot be looked into: {reason}", code="unreadable") from None
+        raise OutputError(f"'{folder}' cannot be looked into: {reason}", code="folder-unreadable") from None
     own = {*known, PLAN_FILE} if known else set()
     foreign = [name for name in names if name not in own and not _is_temporary(name)]
     if foreign and not force:
@@ -424,8 +425,7 @@ def _write(distributed: DistributedNetwork, folder: Path, earlier: dict[str, str
                     continue
                 name = file_name(source, distributed.module.format, device, step)
                 if source != STANDARD_STREAM and same_file(folder / name, source):
-                    action = "name another folder with -o"
-                    raise OutputError(f"'{folder / name}' is the input", code="would-overwrite", action=action)
+                    raise overwrites(folder / name, "the input", "name another folder with -o")
                 files.add(folder / name, distributed.models.file(device, step))
                 written.add(name)
         report = report_of(distributed)

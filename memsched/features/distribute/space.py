@@ -200,7 +200,7 @@ def _check(graph: Graph) -> None:
             code="order-unkept",
         )
     if not graph.ops:
-        raise DistributionError(f"graph '{graph.name}' has no ops to distribute", code="no-operators")
+        raise DistributionError(f"graph '{graph.name}' has no ops to distribute", code="nothing-to-distribute")
     for op in graph.ops:
         if op.effects.captures:
             problem = f"op '{op.name}' ({op.type}) executes another graph, which is not distributed"
@@ -223,7 +223,7 @@ def _lifetimes(
     place = {op: position for position, op in enumerate(order)}
     preds = dag.predecessors(graph)
     if any(place[before] > place[op] for op in range(len(order)) for before in preds[op]):
-        raise UsageError("an order executes an op before what it reads is there", code="read-too-early")
+        raise UsageError("an order executes an op before what it reads is there", code="order-reads-early")
     ops = tuple(replace(op, views=(), view_offsets=(), in_place=()) for op in graph.ops)
     storage = Storage.of(replace(graph, ops=ops))
     first, last = [-1] * len(graph.tensors), [-1] * len(graph.tensors)

@@ -31,6 +31,8 @@ from memsched.search.run import Run
 __all__ = ["choices_of", "diagnose", "pareto"]
 
 _File = Literal["given", "written"]
+ON_PARETO_SET: Final = "on the Pareto set, too"
+
 _BARE: Final = SessionPoint(reuse=False, pattern=False)
 _DEFAULTS: Final = DoctorOptions()
 
@@ -139,7 +141,7 @@ def _measured(data: bytes, files: Mapping[_File, Path], options: DoctorOptions, 
                 found.append(_RanSession(file, point, shown))
             elif required:
                 raise ModelError(
-                    f"a session without options does not run: {shown}", code="not-run", location=str(files[file])
+                    f"a session without options does not run: {shown}", code="session-fails", location=str(files[file])
                 )
             else:
                 failed.append(f"{options_text(session_row(file, point))}, file {file}: {shown}")
@@ -202,7 +204,7 @@ def choices_of(rows: Sequence[DoctorRow], max_slowdown: float) -> tuple[SessionC
             "the least with the file as given and options that every language has, at that speed",
             lambda row: row.session.file == "given" and cpp_lines(row.session) is not None and row.cpu_ratio <= slowest,
         ),
-        ("on the Pareto set, too", lambda row: row.pareto),
+        (ON_PARETO_SET, lambda row: row.pareto),
         ("needs less than a session without options", lambda row: _ALIKE * _process(row) < _process(rows[0])),
     ]
     chosen: dict[int, str] = {}

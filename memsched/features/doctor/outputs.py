@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memsched.base.errors import UsageError
 from memsched.commands.results import Report
-from memsched.formats.staging import check_writable, same_file, staged_files
+from memsched.formats.staging import check_apart, staged_files
 from memsched.report.values.doctor import DoctorReport
 
 __all__ = ["check_doctor_outputs", "save_doctor"]
@@ -23,18 +22,10 @@ def check_doctor_outputs(sources: Sequence[str | None], report: str | None, html
         from memsched.report.page import check_page
 
         check_page()
-    known = [source for source in sources if source is not None]
-    for path in (report, html):
-        if path is None:
-            continue
-        if any(same_file(path, other) for other in known):
-            raise UsageError(
-                f"'{path}' would overwrite another file of this command",
-                code="would-overwrite",
-                action="give another name",
-            )
-        check_writable(path)
-        known.append(path)
+    if report is not None:
+        check_apart("report", report, sources)
+    if html is not None:
+        check_apart("page", html, (*sources, report))
 
 
 def save_doctor(report: Report[DoctorReport], path: str | None, html: str | None) -> None:

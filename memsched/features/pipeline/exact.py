@@ -81,9 +81,9 @@ def schedule(
         UsageError: No schedule respects ``constraints``.
     """
     started = time.monotonic()
-    reason = explain(network, constraints)
-    if reason is not None:
-        raise UsageError(reason, code="no-such-stages")
+    error = explain(network, constraints)
+    if error is not None:
+        raise error
     deadline = math.inf if limits.time_limit is None else started + limits.time_limit
     condensed = condense(network, constraints)
     if balance in {"params", "macs"}:

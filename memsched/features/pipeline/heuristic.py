@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Sequence
 
-from memsched.base.errors import UsageError
 from memsched.features.pipeline.condense import Condensation, condense, parameters_of
 from memsched.features.pipeline.possible import explain
 from memsched.graph.stages import Constraints, Network, StageSchedule
@@ -24,9 +23,9 @@ def schedule(network: Network, constraints: Constraints) -> StageSchedule:
         UsageError: No schedule respects ``constraints``.
     """
     started = time.monotonic()
-    reason = explain(network, constraints)
-    if reason is not None:
-        raise UsageError(reason, code="no-such-stages")
+    error = explain(network, constraints)
+    if error is not None:
+        raise error
     condensed = condense(network, constraints)
     loads = parameters_of(network, condensed)
     stages = even_split(condensed, loads.weights, constraints.stages)

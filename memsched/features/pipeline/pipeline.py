@@ -318,8 +318,8 @@ def _check_request(network: Network, constraints: Constraints, options: Pipeline
     if options.scheduler != "exact" and options.balance != "params":
         problem = f"--scheduler {options.scheduler} balances parameters alone: --balance {options.balance} needs exact"
         raise UsageError(problem, code="option-conflict")
-    if (reason := explain(network, constraints)) is not None:
-        raise UsageError(reason, code="no-such-stages")
+    if (error := explain(network, constraints)) is not None:
+        raise error
 
 
 def _schedule(asked: _CutRequest, limits: Limits, cost: StageMemory) -> StageSchedule:

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Sequence
 
-from memsched.base.errors import UsageError
 from memsched.features.pipeline.condense import Condensation, Loads, condense, parameters_of
 from memsched.features.pipeline.heuristic import even_split
 from memsched.features.pipeline.possible import explain
@@ -38,9 +37,9 @@ def schedule(network: Network, constraints: Constraints, *, limits: Limits = _DE
         RuntimeUnavailableError: onnxruntime is not installed.
     """
     started = time.monotonic()
-    reason = explain(network, constraints)
-    if reason is not None:
-        raise UsageError(reason, code="no-such-stages")
+    error = explain(network, constraints)
+    if error is not None:
+        raise error
     condensed = condense(network, constraints)
     loads = parameters_of(network, condensed)
     deadline = math.inf if limits.time_limit is None else started + limits.time_limit

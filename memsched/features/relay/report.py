@@ -34,7 +34,7 @@ from memsched.report.values.runtime import ByPointer
 
 __all__ = ["RelayNames", "relay_names", "relay_report", "save_relay"]
 
-_ENDED_EARLY = "the search was ended early: the best found so far was written"
+ENDED_EARLY = "the search was ended early: the best found so far was written"
 
 
 class RelayNames(FrozenValue, frozen=True):
@@ -224,5 +224,5 @@ def _verification(model: RelayModel) -> RelayVerification | None:
 
 
 def _notes(model: RelayModel) -> tuple[str, ...]:
-    ended = [f"the search was ended early: {WITHHELD}" if model.withheld else _ENDED_EARLY] if model.interrupted else []
+    ended = [f"the search was ended early: {WITHHELD}" if model.withheld else ENDED_EARLY] if model.interrupted else []
     return (*model.module.notes, *model.notes, *ended)

@@ -92,7 +92,7 @@ def check_names(scopes: Sequence[Scope]) -> None:
                     f"{times} nodes of graph '{scope.graph.name}' have the name '{name}', and ONNX permits each name "
                     "once in a graph",
                     action="rename them",
-                    code="name-twice",
+                    code="node-twice",
                 )
 
 

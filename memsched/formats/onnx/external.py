@@ -97,7 +97,7 @@ def _is_there(source: Path, target: Path) -> bool:
     raise OutputError(
         f"{target} exists and is not the model's external data",
         action="choose another folder or remove it",
-        code="would-overwrite",
+        code="other-file-there",
     )
 
 

@@ -43,7 +43,7 @@ def calls_functions(model: ModelProto) -> bool:
         domain = "" if function.domain == "ai.onnx" else function.domain
         key = (domain, function.name, function.overload)
         if key in functions:
-            raise ModelError(f"two model-local functions are called '{function.name}'", code="name-twice")
+            raise ModelError(f"two model-local functions are called '{function.name}'", code="function-twice")
         nodes = list(nodes_of(function.node))
         functions[key] = [_identifier(node) for node in nodes]
         sizes[key] = len(nodes)

@@ -126,7 +126,9 @@ class NodeFactory:
             if name in op.attributes:
                 value = op.attributes[name]
                 if not isinstance(value, tuple):
-                    raise InternalError(f"op '{op.name}': '{name}' must be a list of numbers", code="bad-attribute")
+                    raise InternalError(
+                        f"op '{op.name}': '{name}' must be a list of numbers", code="attribute-unchangeable"
+                    )
                 inputs.append(constants.integers(value))
         own: dict[str, Any] = {name: value for name, value in op.attributes.items() if name not in by_input.values()}
         return helper.make_node(op.type, inputs, [made], op.name, **own)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Shapes", "infer"]
 
+OF_ONE_RUN: Final = "sizes that nothing in the file tells are those of one run on"
+
 _ROUNDS: Final = 16
 _MOST_NODES: Final = 1_000_000
 """Nodes whose outputs are inferred in all rounds together, where `_ROUNDS` take fewer: every layer may want some."""
@@ -294,8 +296,7 @@ class _Inference:
         if filled:
             names = _listed(list(dict.fromkeys(filled)))
             self.shapes.notes.append(
-                f"sizes that nothing in the file tells are those of one run on {sizes.source}: {names}; "
-                "where data decide them, other inputs may need more"
+                f"{OF_ONE_RUN} {sizes.source}: {names}; where data decide them, other inputs may need more"
             )
 
     def _longest_vector(self) -> int:

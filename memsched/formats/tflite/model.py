@@ -206,7 +206,7 @@ def _subgraph(
 
 def _check_index(tensor: int, count: int, who: str) -> None:
     if not -1 <= tensor < count:
-        raise ModelError(f"{who} tensor {tensor}, but there are only {count}", code="no-such-tensor")
+        raise ModelError(f"{who} tensor {tensor}, but there are only {count}", code="stored-tensor-index")
 
 
 def _tensor(number: int, table: FlatbufferTable, buffers: tuple[FileBuffer, ...]) -> FileTensor:

@@ -91,7 +91,7 @@ class Source(FrozenValue, frozen=True):
             return []
         named = [found[1].number(slot, "int32") for slot in _tensor_slots(found[0])]
         if any(one >= len(self.tensors[subgraph]) for one in named):
-            raise ModelError("a quantisation names tensors that do not exist", code="no-such-tensor")
+            raise ModelError("a quantisation names tensors that do not exist", code="stored-tensor-index")
         return [one for one in named if one >= 0]
 
     def details(self, subgraph: int, tensor: int) -> tuple[str, FlatbufferTable] | None:

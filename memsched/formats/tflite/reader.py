@@ -7,6 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Final
 
 from memsched.base.errors import GraphError, ModelError, UsageError
 from memsched.base.frozen import FrozenValue
@@ -26,6 +27,10 @@ from memsched.ops.macs import macs_of
 from memsched.ops.table import families
 
 __all__ = ["GraphMapping", "TfliteNative", "read"]
+
+COMPUTES_SHAPES: Final = ", and it computes shapes, so that it may take far more"
+UNUSED: Final = "no operator refers to"
+"""Parts of notes that tell them from others."""
 
 _NAMES_SHOWN = 5
 _INDEXED = frozenset(CONSTANT_INPUTS) | families("expansion", "reshape")
@@ -133,7 +138,7 @@ def _check_producers(subgraph: FileSubgraph, index: int) -> None:
                     f"operators {producer[tensor]} and {number} both produce tensor {tensor} "
                     f"'{subgraph.tensors[tensor].name}'",
                     location=f"subgraph {index}",
-                    code="two-producers",
+                    code="stored-twice",
                 )
             producer[tensor] = number
 
@@ -387,7 +392,7 @@ def _notes(
     dynamic = [names[tensor] for tensor in tensors if subgraph.tensors[tensor].dynamic]
     if dynamic:
         # What converters store of a shape that the model computes is often 1 along each axis.
-        more = ", and it computes shapes, so that it may take far more" if _computes_shapes(graph) else ""
+        more = COMPUTES_SHAPES if _computes_shapes(graph) else ""
         notes.append(f"{where}dynamic shapes are counted as the file stores them{more}: {_list(dynamic)}")
     constant_outputs = [names[tensor] for tensor in subgraph.outputs if tensor >= 0 and constants[tensor]]
     if constant_outputs:
@@ -396,7 +401,7 @@ def _notes(
     if dead:
         size = sum(subgraph.tensors[tensor].size for tensor in dead)
         notes.append(
-            f"{where}no operator refers to {_list([names[tensor] for tensor in dead])} ({size} bytes in all, "
+            f"{where}{UNUSED} {_list([names[tensor] for tensor in dead])} ({size} bytes in all, "
             "not counted; TensorFlow Lite Micro allocates them all the same)"
         )
     return tuple(notes)

@@ -322,7 +322,7 @@ class GraphRewriter:
             inputs[places[name]] = self._constants.like(inputs[places[name]], value)
         else:
             raise InternalError(
-                f"op '{op.name}': attribute '{name}' cannot be changed to {value}", code="bad-attribute"
+                f"op '{op.name}': attribute '{name}' cannot be changed to {value}", code="attribute-unchangeable"
             )
 
     def _helper(self, op: Op) -> Item:
@@ -492,5 +492,5 @@ def _with_options(op: Op, table: FlatbufferTable, changes: Mapping[str, str | in
     if op.type == "STRIDED_SLICE":
         return {OperatorSlot.OPTIONS: with_masks(options, op.attributes)}
     if options is None:
-        raise InternalError(f"op '{op.name}' has no options to change", code="bad-attribute")
+        raise InternalError(f"op '{op.name}' has no options to change", code="attribute-unchangeable")
     return {OperatorSlot.OPTIONS: with_changes(op.type, options, changes)}

@@ -31,7 +31,7 @@ MACS_PER_BYTE: Final = 1
 Scope = Literal["all", "order", "groups", ""]
 CostStatus = Literal["optimal", "least_for_order", "least_for_groups", "feasible"]
 
-_PROOFS: Final[dict[Scope, str]] = {
+PROOFS: Final[dict[Scope, str]] = {
     "all": "all orders and all repetitions",
     "order": "this order of first executions, with two executions per op or as many as here",
     "groups": "sequences that execute groups of ops as one",
@@ -100,7 +100,7 @@ class RematPoint(FrozenValue, frozen=True):
     @property
     def proof(self) -> str:
         """What ``cost_bound`` holds for, in words; "" where nothing was proven."""
-        return _PROOFS[self.scope]
+        return PROOFS[self.scope]
 
     @property
     def status(self) -> CostStatus:

@@ -146,7 +146,7 @@ class CompiledPieces:
         if status == _FOREIGN:
             return None
         if status == _REFUSED:
-            return Refusal("it cannot be cut so, or takes more extra work than is permitted")
+            return Refusal("it cannot be cut so, or takes more extra work than is permitted", "much-work")
         return PieceFigures(self._found[0], self._found[1], tuple(self._found[2 : 2 + len(group.ops)]))
 
     def evaluate(self) -> WrittenFigures | None:

@@ -202,7 +202,7 @@ class Intervals:
         if least >= interval.peak or any(
             one.peak <= least and one.extra_macs <= least_extra and one.kept <= least_kept for one in rivals
         ):
-            return Refusal("another way needs less")
+            return Refusal("another way needs less", "needs-more")
         if core is not None and planned:
             found = core.evaluate()
             if found is not None and (self._prices is None or self._prices.uniform or not found.cuts_last_axis):

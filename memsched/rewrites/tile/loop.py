@@ -66,7 +66,7 @@ def plan_loop(
     try:
         return _LoopPlanner(graph, group, dialect, geometries or {}, readers).plan()
     except RefusedError as error:
-        return Refusal(str(error))
+        return error.refusal
 
 
 def loop_of(graph: Graph, group: LoopGroup, dialect: Dialect) -> Loop:
@@ -93,25 +93,25 @@ class _LoopPlanner:
         self._graph, self._group, self._dialect = graph, group, dialect
         members = members_of(graph, group.ops, readers)
         if not members.inputs:
-            raise RefusedError("a loop reads something")
+            raise RefusedError("a loop reads something", "reads-nothing")
         if not members.outputs:
-            raise RefusedError("a loop makes something")
+            raise RefusedError("a loop makes something", "makes-nothing")
         words = dialect.loop
         if len(members.outputs) > 1 and (words is None or words.unrolled):
-            raise RefusedError(f"an op for each tile has one output, not {len(members.outputs)}")
+            raise RefusedError(f"an op for each tile has one output, not {len(members.outputs)}", "output-count")
         self._inputs, self._output, self._readers = members.inputs, members.outputs[-1], readers
         self._side_outputs = members.outputs[:-1]
         if graph.ops[group.ops[-1]].outputs != (self._output,):
-            raise RefusedError("its output is not made last")
+            raise RefusedError("its output is not made last", "output-not-last")
         ends = [graph.tensors[tensor] for tensor in (*self._inputs, *members.outputs)]
         if len({one.dtype for one in ends}) > 1 or not all(one.sized and one.shape is not None for one in ends):
-            raise RefusedError("what it reads and what it makes are of different types")
+            raise RefusedError("what it reads and what it makes are of different types", "types-differ")
         tied = {op for pair in graph.dependencies for op in pair}
         if tied & set(group.ops) or {*self._inputs, *members.outputs} & set(graph.variables):
-            raise RefusedError("an op of the group works on a state")
+            raise RefusedError("an op of the group works on a state", "state")
         self._geometries = {op: self._geometry(op, geometries) for op in group.ops}
         if any(self._shows(op) and graph.ops[op].outputs[0] in members.outputs for op in group.ops):
-            raise RefusedError("its output is padding, or a part of a tensor")
+            raise RefusedError("its output is padding, or a part of a tensor", "output-not-made")
         # Per tensor what its readers need of it: a begin per cut axis and an end, at one stride.
         self._needs: dict[int, list[LoopPart]] = {}
         self._windowed: set[int] = set()
@@ -119,21 +119,25 @@ class _LoopPlanner:
     def _geometry(self, op: int, known: Mapping[int, Geometry | Refusal]) -> Geometry:
         found = known[op] if op in known else describe(self._graph, op)
         if isinstance(found, Refusal):
-            raise RefusedError(found.reason)
+            raise RefusedError(found.reason, found.code)
         value = self._graph.ops[op]
         if value.type in SHAPED or len(value.outputs) != 1:
-            raise RefusedError(f"op '{value.name}' ({value.type}): it is not written into loops")
+            raise RefusedError(f"op '{value.name}' ({value.type}): it is not written into loops", "not-in-loops")
         if self._pads(op) and any(
             not isinstance(one.rule, Pointwise)
             for axis, one in enumerate(found.operands[0])
             if axis not in self._group.axes
         ):
-            raise RefusedError(f"op '{value.name}' ({value.type}): it pads along an axis that is not cut")
+            raise RefusedError(
+                f"op '{value.name}' ({value.type}): it pads along an axis that is not cut", "pads-uncut-axis"
+            )
         if value.type in RANGED and any(
             axis not in self._group.axes and found.shape[axis] != found.shapes[0][axis]
             for axis in range(len(found.shape))
         ):
-            raise RefusedError(f"op '{value.name}' ({value.type}): it takes a part of an axis that is not cut")
+            raise RefusedError(
+                f"op '{value.name}' ({value.type}): it takes a part of an axis that is not cut", "takes-uncut-axis"
+            )
         return found
 
     def plan(self) -> Loop:
@@ -143,7 +147,7 @@ class _LoopPlanner:
             axis >= len(shape) or not 0 < size <= shape[axis]
             for axis, size in zip(group.axes, group.sizes, strict=True)
         ):
-            raise RefusedError("its tiles do not fit its output")
+            raise RefusedError("its tiles do not fit its output", "bad-tiles")
         ones, zeros = (1,) * len(group.axes), (0,) * len(group.axes)
         self._needs[self._output] = [LoopPart(ones, zeros, group.sizes)]
         parts: dict[int, LoopPart] = {}
@@ -153,23 +157,23 @@ class _LoopPlanner:
             if tensor in self._side_outputs and tensor not in self._needs:
                 self._needs[tensor] = [self._in_step(tensor)]
             if tensor not in self._needs:
-                raise RefusedError("an op of the group makes what nothing reads")
+                raise RefusedError("an op of the group makes what nothing reads", "not-read")
             parts[tensor] = _hull(self._needs[tensor])
             reads[op] = self._reads(op, parts[tensor])
         for tensor in self._inputs:
             parts[tensor] = _hull(self._needs[tensor]) if tensor in self._needs else LoopPart(zeros, zeros, zeros)
         if any(len(self._shape(tensor)) != len(shape) for tensor in parts):
-            raise RefusedError("its tensors have different numbers of axes")
+            raise RefusedError("its tensors have different numbers of axes", "rank")
         return self._loop(parts, reads)
 
     def _in_step(self, tensor: int) -> LoopPart:
         """Return the part of a tensor that is made for what follows alone: as much of it as a tile is of the output."""
         made, shape = self._shape(tensor), self._shape(self._output)
         if len(made) != len(shape):
-            raise RefusedError("its tensors have different numbers of axes")
+            raise RefusedError("its tensors have different numbers of axes", "rank")
         lengths = [(made[axis], shape[axis]) for axis in self._group.axes]
         if any(length % tiles for length, tiles in lengths):
-            raise RefusedError("what it makes beside its output has other lengths")
+            raise RefusedError("what it makes beside its output has other lengths", "lengths-differ")
         paces = tuple(length // tiles for length, tiles in lengths)
         sizes = tuple(pace * size for pace, size in zip(paces, self._group.sizes, strict=True))
         return LoopPart(paces, (0,) * len(paces), sizes)
@@ -203,15 +207,19 @@ class _LoopPlanner:
         for op in group.ops:
             if self._takes_range(op) and any(map(any, everything.outside(graph.ops[op].outputs[0]))):
                 # There the tensor that it is a part of has other elements.
-                raise RefusedError(f"op '{graph.ops[op].name}' ({graph.ops[op].type}): a layer pads what it takes")
+                raise RefusedError(
+                    f"op '{graph.ops[op].name}' ({graph.ops[op].type}): a layer pads what it takes", "pads-taken"
+                )
         given = self._first(loop)
         others = tuple(tensor for tensor in self._inputs if tensor != given)
         loop = replace(loop, input=given, side_inputs=others, side_outputs=self._side_outputs)
         if not all(map(loop.covers, self._side_outputs)):
-            raise RefusedError("its tiles do not cover what it makes beside its output")
+            raise RefusedError("its tiles do not cover what it makes beside its output", "not-covered")
         for step in steps:
             if step.window is not None and any(map(any, loop.outside(step.output))):
-                raise RefusedError(f"op '{step.name}': what it makes is padded, and so is what it reads")
+                raise RefusedError(
+                    f"op '{step.name}': what it makes is padded, and so is what it reads", "padded-twice"
+                )
         inner = [step.output for step in steps if step.output != self._output]
         masked = tuple(tensor for tensor in inner if tensor in self._windowed and any(map(any, loop.outside(tensor))))
         pads = list(loop.outside(given))
@@ -223,10 +231,10 @@ class _LoopPlanner:
         """Return the input that is padded; where none is, one that is gone afterwards, and of those the largest."""
         candidates = [tensor for tensor in self._inputs if tensor in self._needs]
         if not candidates:
-            raise RefusedError("layers that pad by themselves read all that it reads")
+            raise RefusedError("layers that pad by themselves read all that it reads", "all-pad")
         padded = [tensor for tensor in candidates if any(map(any, loop.outside(tensor)))]
         if len(padded) > 1:
-            raise RefusedError("a loop pads one of its inputs at most")
+            raise RefusedError("a loop pads one of its inputs at most", "two-padded")
         if padded:
             return padded[0]
         graph, last = self._graph, self._group.ops[-1]
@@ -308,7 +316,7 @@ class _LoopPlanner:
             stride, offset, size = part.strides[place], part.offsets[place], part.sizes[place]
             if one is None or one.output != axis:
                 raise RefusedError(
-                    f"op '{op.name}' ({op.type}): axis {axis} of what it reads is not that of its output"
+                    f"op '{op.name}' ({op.type}): axis {axis} of what it reads is not that of its output", "axis-moved"
                 )
             if isinstance(one.rule, Window):
                 self._check_window(op, one.rule)
@@ -321,28 +329,32 @@ class _LoopPlanner:
                 stride, offset = stride * one.rule.step, offset * one.rule.step + one.rule.begin
                 size = (size - 1) * one.rule.step + 1
             elif not isinstance(one.rule, Pointwise):
-                raise RefusedError(f"op '{op.name}' ({op.type}): it is no layer with a window or on single elements")
+                raise RefusedError(
+                    f"op '{op.name}' ({op.type}): it is no layer with a window or on single elements", "no-window"
+                )
             strides.append(stride)
             offsets.append(offset)
             sizes.append(size)
         if any(other.output in self._group.axes and axis not in self._group.axes for axis, other in enumerate(maps)):
-            raise RefusedError(f"op '{op.name}' ({op.type}): it moves an axis that is cut")
+            raise RefusedError(f"op '{op.name}' ({op.type}): it moves an axis that is cut", "axis-moved")
         return LoopPart(tuple(strides), tuple(offsets), tuple(sizes))
 
     def _check_window(self, op: Op, rule: Window) -> None:
         if op.type in POOLS and (rule.pad_before or rule.pad_after):
-            raise RefusedError(f"op '{op.name}' ({op.type}): a pool's padding is no value")
+            raise RefusedError(f"op '{op.name}' ({op.type}): a pool's padding is no value", "pool-padding")
 
     def _check_constants(self, op: Op, geometry: Geometry) -> None:
         given = set(op.positions)
         for position, maps in geometry.operands.items():
             if position not in given and any(one.output in self._group.axes for one in maps):
-                raise RefusedError(f"op '{op.name}' ({op.type}): a constant of it varies along an axis that is cut")
+                raise RefusedError(
+                    f"op '{op.name}' ({op.type}): a constant of it varies along an axis that is cut", "constant-varies"
+                )
 
     def _shape(self, tensor: int) -> tuple[int, ...]:
         shape = self._graph.tensors[tensor].shape
         if shape is None:
-            raise RefusedError(f"the shape of '{self._graph.tensors[tensor].name}' is unknown")
+            raise RefusedError(f"the shape of '{self._graph.tensors[tensor].name}' is unknown", "unknown-shape")
         return shape
 
 
@@ -368,7 +380,7 @@ def _hull(needs: Sequence[LoopPart]) -> LoopPart:
     """Return the smallest part that holds all of ``needs``."""
     strides = needs[0].strides
     if any(one.strides != strides for one in needs):
-        raise RefusedError("its readers move through a tensor at different paces")
+        raise RefusedError("its readers move through a tensor at different paces", "paces-differ")
     axes = range(len(strides))
     offsets = tuple(min(one.offsets[axis] for one in needs) for axis in axes)
     ends = [max(one.offsets[axis] + one.sizes[axis] for one in needs) for axis in axes]

@@ -148,7 +148,7 @@ def plan_pieces(
             most_macs
         )
     except RefusedError as error:
-        return Refusal(str(error))
+        return error.refusal
 
 
 def hull(first: Region, second: Region) -> Region:
@@ -173,7 +173,7 @@ class _PiecePlanner:
         for op in group.ops:
             found = geometries[op] if op in geometries else describe(graph, op)
             if isinstance(found, Refusal):
-                raise RefusedError(found.reason)
+                raise RefusedError(found.reason, found.code)
             self._geometries[op] = found
         self._outputs = set(self._members.outputs)
         self._macs = 0
@@ -181,7 +181,7 @@ class _PiecePlanner:
     def plan(self, most_macs: int | None) -> Pieces:
         tied = {op for pair in self._graph.dependencies for op in pair}
         if tied & set(self._group.ops):
-            raise RefusedError("an op of the group works on a state")
+            raise RefusedError("an op of the group works on a state", "state")
         before: dict[int, Region] = {}
         pieces = []
         for index in itertools.product(*(range(count) for count in self._group.counts)):
@@ -189,7 +189,7 @@ class _PiecePlanner:
             before = {**before, **piece.needed}
             pieces.append(piece)
             if most_macs is not None and self._macs > most_macs:
-                raise RefusedError("it takes more extra work than is permitted")
+                raise RefusedError("it takes more extra work than is permitted", "much-work")
         return Pieces(self._group, self._members, tuple(pieces), self._macs)
 
     def _contributions(self, index: Sequence[int]) -> dict[int, Region]:
@@ -202,7 +202,7 @@ class _PiecePlanner:
             for place, axis, count in zip(index, self._group.axes, self._group.counts, strict=True):
                 if axis >= min(len(shape), len(main)) or min(shape[axis], main[axis]) < count:
                     name = self._graph.tensors[tensor].name
-                    raise RefusedError(f"'{name}' cannot be cut into {count} pieces along axis {axis}")
+                    raise RefusedError(f"'{name}' cannot be cut into {count} pieces along axis {axis}", "many-pieces")
                 ends = [main[axis] * at // count * shape[axis] // main[axis] for at in (place, place + 1)]
                 ranges[axis] = (ends[0], shape[axis] if place + 1 == count else ends[1])
             result[tensor] = Region(tuple(ranges))
@@ -211,7 +211,7 @@ class _PiecePlanner:
     def _shape(self, tensor: int) -> tuple[int, ...]:
         shape = self._graph.tensors[tensor].shape
         if shape is None:
-            raise RefusedError(f"the shape of '{self._graph.tensors[tensor].name}' is unknown")
+            raise RefusedError(f"the shape of '{self._graph.tensors[tensor].name}' is unknown", "unknown-shape")
         return shape
 
     def _piece(self, index: Sequence[int], before: Mapping[int, Region]) -> Piece:
@@ -261,7 +261,7 @@ class _PiecePlanner:
                 self._graph.ops[op], op, self._geometries[op], wanted, self._dialect, padded=op in self._group.padded
             )
             if isinstance(found, Refusal):
-                raise RefusedError(found.reason)
+                raise RefusedError(found.reason, found.code)
             self._known[key] = found
         run = self._known[key]
         self._macs += run.macs

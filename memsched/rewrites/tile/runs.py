@@ -58,15 +58,17 @@ def run_of(
     try:
         return _run_of(value, number, geometry, wanted, dialect, padded)
     except RefusedError as error:
-        return Refusal(str(error))
+        return error.refusal
 
 
 def _run_of(value: Op, number: int, geometry: Geometry, wanted: Region, dialect: Dialect, padded: bool) -> OpPiece:
     needed = deduce(geometry, value, wanted)
     if isinstance(needed, Refusal):
-        raise RefusedError(needed.reason)
+        raise RefusedError(needed.reason, needed.code)
     if any(one.region is None for one in needed.inputs):
-        raise RefusedError(f"op '{value.name}' ({value.type}): a piece would not read all of its inputs")
+        raise RefusedError(
+            f"op '{value.name}' ({value.type}): a piece would not read all of its inputs", "reads-nothing"
+        )
     run = _Words(value, number, geometry, dialect, padded).run(wanted, needed)
     attributes = {**run.attributes, **_parts_of_constants(value, needed)}
     macs = _macs(geometry, value.macs, needed, run.computed) if value.macs else 0
@@ -102,7 +104,9 @@ class _Words(FrozenValue, frozen=True):
         reads = tuple(one.region for one in needed.inputs if one.region is not None)
         shape = tuple(stop - start for start, stop in computed.ranges)
         if _drops_all_ones(value) and any(size == 1 < given for size, given in zip(shape, geometry.shape, strict=True)):
-            raise RefusedError(f"op '{value.name}' ({value.type}): of a piece of one row it would drop that axis, too")
+            raise RefusedError(
+                f"op '{value.name}' ({value.type}): of a piece of one row it would drop that axis, too", "drops-axis"
+            )
         attributes = {**value.attributes, **needed.attributes, **shape_attributes(value.type, value.attributes, shape)}
         own_words = self._other_words(wanted, needed)
         if own_words is not None:
@@ -123,7 +127,9 @@ class _Words(FrozenValue, frozen=True):
             if found is not None:
                 return OpPiece(op, wanted, found[1], (found[0], *reads[1:]), (), attributes)
         if bare is None or not padable:
-            raise RefusedError(f"op '{value.name}' ({value.type}): its padding cannot be expressed in a piece")
+            raise RefusedError(
+                f"op '{value.name}' ({value.type}): its padding cannot be expressed in a piece", "padding-inexpressible"
+            )
         return OpPiece(op, wanted, computed, reads, needed.inputs[0].pads, {**bare, **needed.attributes})
 
     def _other_words(self, wanted: Region, needed: PieceNeeds) -> Attributes | None:
@@ -144,7 +150,10 @@ class _Words(FrozenValue, frozen=True):
             return self.dialect.pad_attributes(needed.inputs[0].pads)
         # Other formats state them as constants of another form, or by the size of the output.
         if value.type not in {"ConvTranspose", "Pad"} or "axes" in value.attributes:
-            raise RefusedError(f"op '{value.name}' ({value.type}): a piece would need padding or a shape of its own")
+            raise RefusedError(
+                f"op '{value.name}' ({value.type}): a piece would need padding or a shape of its own",
+                "shape-of-its-own",
+            )
         pads = needed.inputs[0].pads[2 if value.type == "ConvTranspose" else 0 :]
         name = "paddings" if "paddings" in value.attributes else "pads"
         own: Attributes = {name: (*(before for before, _ in pads), *(after for _, after in pads))}

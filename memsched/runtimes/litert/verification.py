@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -22,6 +23,13 @@ from memsched.runtimes.tflite_runner import BEFORE_AND_AFTER, ModelWords
 from memsched.runtimes.values import LISTED_REASON, SAME_SEEDS, OtherSize, Verification, short_reason
 
 __all__ = ["try_other_sizes", "verify"]
+
+PLAIN: Final = "LiteRT without delegates"
+DEFAULT_SESSION: Final = "with its default delegates, as Interpreter(path) opens it, LiteRT's own arena"
+OTHER_ORDER: Final = (
+    "with its default delegates LiteRT executes another order: metadata model_control_dependencies keeps it"
+)
+ARENA_UNSEEN: Final = "LiteRT's arena could not be measured (several subgraphs, or tensors outside of it)"
 
 _OTHER_SIZES = "memsched.runtimes.litert.sizes:execute"
 _SESSION = "memsched.runtimes.litert.session:run"
@@ -150,7 +158,7 @@ def _failed(
 def _judge(runtime: str, answers: ModeAnswers, tolerance: float, words: ModelWords) -> Verification:
     """Make one verdict of what both modes showed."""
     plain, default = answers.plain, answers.default
-    modes = {"LiteRT without delegates": plain, "LiteRT with its default delegates": default}
+    modes = {PLAIN: plain, "LiteRT with its default delegates": default}
     for mode, found in modes.items():
         if found.after_error is not None:
             return _refuted(
@@ -180,7 +188,7 @@ def _judge(runtime: str, answers: ModeAnswers, tolerance: float, words: ModelWor
         notes=tuple(notes),
         relative_error=max(found.relative_error for found in ran),
         outputs_vary=ran[0].vary,
-        default_session="with its default delegates, as Interpreter(path) opens it, LiteRT's own arena",
+        default_session=DEFAULT_SESSION,
         default_peak_before_bytes=default.arena_before,
         default_peak_after_bytes=default.arena_after,
     )
@@ -198,14 +206,12 @@ def _order(answers: ModeAnswers, notes: list[str]) -> tuple[bool | None, str | N
     """Return whether the file's order is executed without delegates, and why that or the arena could not be seen."""
     plain, default = answers.plain.order_after, answers.default.order_after
     if default is not None and default != tuple(range(len(default))):
-        notes.append(
-            "with its default delegates LiteRT executes another order: metadata model_control_dependencies keeps it"
-        )
+        notes.append(OTHER_ORDER)
     unseen = []
     if plain is None:
         unseen.append("the order that LiteRT executes could not be seen")
     if answers.plain.arena_after is None or answers.plain.arena_before is None:
-        unseen.append("LiteRT's arena could not be measured (several subgraphs, or tensors outside of it)")
+        unseen.append(ARENA_UNSEEN)
     return None if plain is None else plain == tuple(range(len(plain))), "; ".join(unseen) or None
 
 

@@ -61,7 +61,7 @@ def run_text(file: DecoderFile, past: int, steps: Sequence[int], *, seed: int) -
     found = measure(TextOpener(_told(file), past, tuple(steps), seed), passes, timeout=_TIMEOUT)
     if isinstance(found, str):
         problem = f"'{file.path.name}' does not run {steps[0]} tokens behind {past}: {found}"
-        raise UsageError(problem, code="not-run")
+        raise UsageError(problem, code="fails-at-inputs")
     return found
 
 
@@ -78,7 +78,7 @@ def race_texts(
     )
     found = race_two(one, other, _TURNS, timeout=_TIMEOUT)
     if isinstance(found, str):
-        raise UsageError(f"the model does not run behind {past} tokens: {found}", code="not-run")
+        raise UsageError(f"the model does not run behind {past} tokens: {found}", code="fails-at-inputs")
     least = found.quickest
     return least[0].clock, least[1].clock
 
@@ -99,7 +99,7 @@ def compare_texts(
     request = _comparison((first, second), prompts, chunk, further, seed)
     result = run_in_child(f"{_PROCESS}:compare_files", request, _TIMEOUT)
     if not result.ok:
-        raise UsageError(f"the model does not run from an empty past: {_line(result.reason)}", code="not-run")
+        raise UsageError(f"the model does not run from an empty past: {_line(result.reason)}", code="fails-at-inputs")
     return f"onnxruntime {result.value['version']}", tuple(TextComparison(**one) for one in result.value["rows"])
 
 

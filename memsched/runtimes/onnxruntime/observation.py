@@ -50,11 +50,11 @@ def observe(
     source = "random inputs" if feeds is None else f"'{feeds}'"
     if not result.ok:
         problem = f"the model does not run on {source}: {_line(result.reason)}"
-        raise UsageError(problem, code="not-run", location=option)
+        raise UsageError(problem, code="fails-at-inputs", location=option)
     if result.value["failed"] is not None:
         problem = _line(result.value["failed"])
         action = OTHER_INPUTS if feeds is None else ""
-        raise UsageError(problem, code="not-run", location=f"{option}: {source}", action=action)
+        raise UsageError(problem, code="fails-at-inputs", location=f"{option}: {source}", action=action)
     values = {
         scope: {name: (element, tuple(dims)) for name, element, dims in rows}
         for scope, rows in result.value["values"].items()

@@ -35,7 +35,7 @@ def draw_at(path: Path, sizes: Mapping[str, int], file: Path, *, seed: int) -> N
     result = run_in_child(_DRAW, request, _TIMEOUT)
     if not result.ok:
         problem = f"the model has no random inputs at {dict(sizes)}: {_line(result.reason)}"
-        raise UsageError(problem, code="no-random-inputs")
+        raise UsageError(problem, code="no-inputs-at-size")
 
 
 def run_on(
@@ -143,11 +143,11 @@ def compare_at(
     result = run_in_child(_COMPARE, request, _TIMEOUT)
     if not result.ok:
         problem = f"the model does not run at these sizes: {' '.join((result.reason or '').split())}"
-        raise UsageError(problem, code="not-run")
+        raise UsageError(problem, code="fails-at-inputs")
     rows = result.value["rows"]
     said = [row["given"] for row in rows if row["given"] is not None]
     if len(said) == len(rows):
-        raise UsageError(f"the model does not run at any of these sizes: {said[0]}", code="not-run")
+        raise UsageError(f"the model does not run at any of these sizes: {said[0]}", code="fails-at-inputs")
     return f"onnxruntime {result.value['version']}", [[AtSize(**one) for one in row["others"]] for row in rows]
 
 

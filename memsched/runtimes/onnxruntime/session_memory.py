@@ -101,7 +101,7 @@ def draw_feeds(data: bytes, folder: Path | None, options: LoadOptions, file: Pat
     said = result.reason if not result.ok else result.value["failed"]
     if said is not None:
         problem = f"the model cannot be run on random inputs: {' '.join(said.split())}"
-        raise UsageError(problem, code="not-run")
+        raise UsageError(problem, code="fails-at-inputs")
 
 
 def measure_session(

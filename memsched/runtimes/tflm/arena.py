@@ -206,7 +206,7 @@ def finish(
         added = new_refusals(_native(given).model, parse(written.model))
         if added:
             problem = f"TensorFlow Lite Micro refuses {added[0].type} '{added[0].name}' that was written"
-            raise InternalError(problem, code="operator-refused")
+            raise InternalError(problem, code="new-operator-refused")
         first = analyzed_plan(given, target)
         kept = replace(facts, file_head=first.file_head, refusals=first.refusals, plan_fault=first.plan_fault)
         return written, kept
@@ -262,7 +262,7 @@ def _finish(
 def _native(module: Module) -> TfliteNative:
     if not isinstance(module.native, TfliteNative):
         raise InternalError(
-            "a model that was not read from TFLite has no memory plan for TensorFlow Lite Micro", code="not-tflite"
+            "a model that was not read from TFLite has no memory plan for TensorFlow Lite Micro", code="needs-tflite"
         )
     return module.native
 

@@ -41,7 +41,7 @@ def check_plan(data: bytes, target: Target, scratch: Scratch, given: FileModel |
     added = () if given is None else new_refusals(given, model)
     if added:
         problem = f"the plan is for {added[0].type} '{added[0].name}', which is refused: {added[0].reason}"
-        raise InternalError(problem, code="operator-refused")
+        raise InternalError(problem, code="new-operator-refused")
     plan = given_plan(model)
     if plan is None:
         raise InternalError("the written file holds no memory plan", code="no-memory-plan")

@@ -142,7 +142,7 @@ class _Replay:
             if not same:
                 self._refuse(key, self._holder(key, start + low, value, begin), start + low)
         problem = f"{_name(self._model, key)} is read before anything is written to it"
-        raise InternalError(problem, code="read-too-early")
+        raise InternalError(problem, code="read-before-made")
 
     def _holder(self, key: _Key, place: int, value: int, begin: int) -> _Key | None:
         """Return a tensor that should hold at an address what is there: who wrote it, if that lies there."""

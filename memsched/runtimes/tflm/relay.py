@@ -160,7 +160,7 @@ def _native(module: Module) -> FileModel:
     native = module.native
     if not isinstance(native, TfliteNative):
         raise InternalError(
-            "only a file for TensorFlow Lite Micro is executed in one block of memory", code="not-tflite"
+            "only a file for TensorFlow Lite Micro is executed in one block of memory", code="needs-tflite"
         )
     return native.model
 

@@ -210,7 +210,8 @@ class _Groups:
         elif between:
             name = self._graph.tensors[tensor].name
             raise GraphError(
-                f"the pieces of '{name}' cannot lie inside it: other views fix other distances", code="pieces-misplaced"
+                f"the pieces of '{name}' cannot lie inside it: other views fix other distances",
+                code="pieces-unplaceable",
             )
 
 

@@ -126,7 +126,8 @@ def check_given(blocks: Sequence[Block]) -> None:
     for number, block, offset in zip(numbers, fixed, given, strict=True):
         if offset < 0 or offset % block.alignment:
             raise UsageError(
-                f"block {number} must lie at {offset}, which is no multiple of {block.alignment}", code="misaligned"
+                f"block {number} must lie at {offset}, which is no multiple of {block.alignment}",
+                code="fixed-misaligned",
             )
     conflicts = conflicts_of(fixed)
     for index, offset in enumerate(given):
@@ -135,5 +136,5 @@ def check_given(blocks: Sequence[Block]) -> None:
             if low < offset - given[other] < high:
                 pair = f"{numbers[index]} and {numbers[other]}"
                 raise UsageError(
-                    f"blocks {pair} must lie at {offset} and {given[other]}, where they overlap", code="overlap"
+                    f"blocks {pair} must lie at {offset} and {given[other]}, where they overlap", code="fixed-overlap"
                 )

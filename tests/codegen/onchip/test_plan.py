@@ -231,8 +231,8 @@ def test_an_op_without_a_rule_ends_a_group_with_a_reason() -> None:
     strange = net.add("Mystery", [net.relu(0)], 2, 4, 4)
     net.relu(strange)
     found = plan(net.graph(), chip(100), LIMITS, method="greedy")
-    reasons = [group.refusal for group in found.groups if group.refusal]
-    assert reasons == ["op 'op2' (Mystery): there is no rule for this operator"]
+    (reason,) = [group.refusal for group in found.groups if group.refusal]
+    assert "'op2' (Mystery)" in reason
     assert found.groups[-1].refusal is None
 
 

@@ -245,7 +245,8 @@ def test_a_process_that_is_killed(zoo: Path, tmp_path: Path) -> None:
     pid = children_of(os.getpid())
     os.kill(pid, signal.SIGKILL)
     thread.join(300)
-    assert caught == ["its process was killed by SIGKILL: out of memory?"]
+    (said,) = caught
+    assert "SIGKILL" in said
     processes.cancel()
     with pytest.raises(ProcessDiedError):
         processes.run(job, lambda _: None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -147,7 +148,7 @@ def test_a_shared_input_stays_and_says_why() -> None:
     (kept,) = section["kept"]
     name = graph.tensors[graph.inputs[0]].name.decode()
     assert kept["tensor"] == name
-    assert kept["reason"] == f"'{name}' is read by EXP 'e', too"
+    assert re.findall(r"'[^']*'|[A-Z]{2,}", kept["reason"]) == [f"'{name}'", "EXP", "'e'"]
 
 
 def edge(ops: Sequence[O], tensors: Sequence[T], inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
@@ -418,7 +419,8 @@ def test_onnx_scales_of_each_channel_stay() -> None:
     x, z = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4, 8]) for name in "xz")
     _, report = run(model_of(nodes, [x], [z], constants), "onnxruntime")
     (kept,) = report["io"]["kept"]
-    assert kept == {"tensor": "x", "reason": "QuantizeLinear 'q' has other scales than one constant for all elements"}
+    assert kept["tensor"] == "x"
+    assert "QuantizeLinear 'q'" in kept["reason"]
 
 
 # The checker.

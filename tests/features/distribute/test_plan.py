@@ -248,7 +248,7 @@ def test_another_order_of_execution() -> None:
     plan = plan_of(graph, shares, cluster())
     assert [share.op for share in plan.shares] == [0, 2, 1, 3]
     check_plan(graph, plan, cluster())
-    with fails("read-too-early"):
+    with fails("order-reads-early"):
         plan_of(graph, [PAPER[1], PAPER[0], *PAPER[2:]], cluster())
 
 

@@ -170,10 +170,10 @@ def test_one_stage_is_the_model_itself() -> None:
     ("options", "code", "about"),
     [
         ({"stages": 0}, "option-range", ("--stages 0",)),
-        ({"stages": 99}, "no-such-stages", ("99", "13")),
+        ({"stages": 99}, "too-many-stages", ("99", "13")),
         ({"stages": 2, "cut_after": ["conv0"]}, "no-such-operator", ("--cut-at 'conv0'", "'conv0b'")),
         ({"stages": 2, "never_cut": ["nothing"]}, "no-such-operator", ("--", "'nothing'")),
-        ({"stages": 2, "cut_after": ["add0"], "never_cut": ["add0"]}, "no-such-stages", ("'add0'",)),
+        ({"stages": 2, "cut_after": ["add0"], "never_cut": ["add0"]}, "cut-never-cut", ("'add0'",)),
         ({"stages": 2, "scheduler": "heuristic", "balance": "macs"}, "option-conflict", ("heuristic", "macs", "exact")),
         ({"stages": 2, "target": "tflm"}, "no-pipeline", ("'tflm'", "[pipeline]")),
     ],
@@ -309,11 +309,11 @@ def test_stages_that_fail_make_way_for_simpler_ones(monkeypatch: pytest.MonkeyPa
 
     def fails_first(*told: Any, **more: Any) -> Any:
         if next(tried) < wrong_ones:
-            raise VerificationError("outputs differ")
+            raise VerificationError("wrong")
         return run_in_order(*told, **more)
 
     monkeypatch.setattr(pipelining, "run_in_order", fails_first)
     staged = pipeline(_narrowing(), stages=2, allow=("reorder", "inplace", "tile"), effort=1.0, time_limit=None)
     check(staged)
     assert next(tried) == wrong_ones + 1
-    assert sum("outputs differ" in note for note in staged.notes) == wrong_ones
+    assert sum("wrong" in note for note in staged.notes) == wrong_ones

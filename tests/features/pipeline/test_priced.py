@@ -153,7 +153,6 @@ def test_stages_whose_order_is_not_proven_prove_nothing() -> None:
         check_stages(net, found, few)
         assert found.status == status
         assert (found.lower_bound == found.objective) == (status == "optimal")
-    assert "not proven" in found.proof
 
 
 def test_a_long_network_by_memory_is_cut_around_what_needs_most() -> None:

@@ -139,7 +139,7 @@ def test_functions_without_a_kernel_are_read_as_their_steps() -> None:
     assert kinds == ["HardSigmoid", "Mul", "If", "HardSigmoid", "Mul", "Abs"]
     assert [op.name for op in module.graphs[0].ops][:2] == ["a.HardSigmoid_2", "act"]
     assert ["HardSigmoid", "Mul"] in [[op.type for op in graph.ops] for graph in module.graphs]
-    assert "model-local functions, HardSwish and Mish are inlined" in " ".join(module.notes)
+    assert any("HardSwish and Mish" in note for note in module.notes)
 
 
 def test_bodies_become_graphs_and_captures_inputs_of_their_op() -> None:
@@ -268,7 +268,7 @@ def test_nodes_without_names_get_unique_ones_and_own_names_stay() -> None:
 
 def test_a_name_that_two_nodes_of_a_graph_have_is_refused() -> None:
     twice = [node("Relu", "x", "a", name="n"), node("Relu", "a", "y", name="n")]
-    with fails("name-twice", "'net'", "'n'"):
+    with fails("node-twice", "'net'", "'n'"):
         read(make(twice, [value("x", [4])], [value("y", None)]))
     # A Constant is no node for the runtime, and a body has names of its own.
     body = branch("body", node("Relu", "a", "b", name="n"), outputs="b")
@@ -329,7 +329,7 @@ def test_values_without_a_size_are_noted() -> None:
     module = read(make(nodes, [value("x", [2, 3])], [value("y", [4, 3])]))
     tensor = module.graph.tensors[1]
     assert (tensor.name, tensor.size, tensor.sized) == ("s", 0, False)
-    assert any("'s' (a sequence)" in note for note in module.notes)
+    assert any("'s'" in note for note in module.notes)
 
 
 def test_unread_outputs_of_unknown_size_count_nothing() -> None:

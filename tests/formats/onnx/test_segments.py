@@ -302,7 +302,7 @@ def test_constant_outputs_are_handed_out_when_asked_for() -> None:
 def test_what_is_no_part_of_the_model_is_refused() -> None:
     module = load(model_of([node("Relu", ["x"], ["y"])], [floats("x", [3, 4])], [floats("y", [3, 4])]))
     for segment, expected in (
-        (Segment((0,), (), ("y",)), ("read-too-early", "'x'")),
+        (Segment((0,), (), ("y",)), ("read-before-made", "'x'")),
         (Segment((0,), ("x",), ("z",)), ("not-held", "'z'")),
         (Segment((0,), ("x", "z"), ("y",)), ("not-given", "'z'")),
     ):

@@ -90,16 +90,16 @@ CASES: dict[str, tuple[bytes, tuple[str, ...]]] = {
     "negative operator code": (edited(_negative_code), ("no-such-operator-code", "-5")),
     "input out of range": (
         _set("subgraphs[0].operators[0].inputs", [77]),
-        ("no-such-tensor", "operator 0 (EXP)", "tensor 77"),
+        ("stored-tensor-index", "operator 0 (EXP)", "tensor 77"),
     ),
-    "input below -1": (_set("subgraphs[0].operators[0].inputs", [-2]), ("no-such-tensor", "tensor -2")),
-    "output out of range": (_set("subgraphs[0].operators[0].outputs", [77]), ("no-such-tensor", "tensor 77")),
+    "input below -1": (_set("subgraphs[0].operators[0].inputs", [-2]), ("stored-tensor-index", "tensor -2")),
+    "output out of range": (_set("subgraphs[0].operators[0].outputs", [77]), ("stored-tensor-index", "tensor 77")),
     "intermediate out of range": (
         _set("subgraphs[0].operators[0].intermediates", [77]),
-        ("no-such-tensor", "tensor 77"),
+        ("stored-tensor-index", "tensor 77"),
     ),
-    "graph input out of range": (_set("subgraphs[0].inputs", [77]), ("no-such-tensor", "tensor 77")),
-    "graph output out of range": (_set("subgraphs[0].outputs", [77]), ("no-such-tensor", "tensor 77")),
+    "graph input out of range": (_set("subgraphs[0].inputs", [77]), ("stored-tensor-index", "tensor 77")),
+    "graph output out of range": (_set("subgraphs[0].outputs", [77]), ("stored-tensor-index", "tensor 77")),
     "graph output that nothing makes": (_set("subgraphs[0].operators", []), ("no-producer",)),
     "buffer out of range": (_set("subgraphs[0].tensors[0].buffer", 99), ("no-such-buffer", "buffer 99")),
     "metadata buffer out of range": (
@@ -111,7 +111,7 @@ CASES: dict[str, tuple[bytes, tuple[str, ...]]] = {
     "absurd rank": (_set("subgraphs[0].tensors[0].shape", [2**31 - 1] * 100_000), ("absurd-size", "100000 dimensions")),
     "two producers": (
         _set("subgraphs[0].operators[1].outputs", [2]),
-        ("two-producers", "operators 0 and 1", "tensor 2 'wide0'"),
+        ("stored-twice", "operators 0 and 1", "tensor 2 'wide0'"),
     ),
     "a graph input produced": (_set("subgraphs[0].operators[0].outputs", [0]), ("two-producers",)),
     "an op that reads itself": (_set("subgraphs[0].operators[0].inputs", [2]), ("read-too-early",)),

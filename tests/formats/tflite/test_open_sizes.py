@@ -91,7 +91,7 @@ def test_a_guard_refuses_all_other_sizes_and_takes_no_memory(
         assert fate(given, written, mode, [shape]) == "equal"
         assert {fate(given, closed(given), mode, [other]) for other in others} == {"equal"}
         for other in others:
-            with pytest.raises(RuntimeError, match=r"GATHER\) failed to prepare"):
+            with pytest.raises(RuntimeError, match="GATHER"):
                 outputs_at(written, mode, [other])
 
 

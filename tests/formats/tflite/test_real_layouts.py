@@ -102,8 +102,8 @@ def test_what_a_plan_lays_over_each_other_for_an_operator_is_counted_once(
     assert report.tflm.file_head_bytes == head
     assert report.result.peak_bytes == report.result.lower_bound_bytes == peak
     assert report.result.arena_bytes == head
-    text = "\n".join(line for line, _ in findings(report, 80, verbose=False))
-    assert f"proven optimal: no order needs less than {peak:,} B" in text
+    assert report.result.status == "optimal"
+    assert any(f"{peak:,} B" in line for line, _ in findings(report, 80, verbose=False))
     # Elsewhere no plan is followed.
     assert memsched.analyze(compiled(offsets), target="litert").report.values.result.peak_bytes == 1024 + 256 + 2
 

@@ -393,7 +393,7 @@ def test_weights_lie_at_multiples_of_16() -> None:
 def test_what_is_no_part_of_the_model_is_refused() -> None:
     module = load(build(branches()))
     for segment, expected in (
-        (Segment((0,), (), ("wide0",)), ("read-too-early", "'x'")),
+        (Segment((0,), (), ("wide0",)), ("read-before-made", "'x'")),
         (Segment((0,), ("x",), ("sum0",)), ("not-held", "'sum0'")),
         (Segment((0,), ("x", "axis"), ("wide0",)), ("not-given", "'axis'")),
     ):

@@ -77,7 +77,7 @@ def _judge(r: random.Random, opset: int, layers: Sequence[Layer], count: int) ->
             verdict.pieces += 1
             if isinstance(found, Refusal):
                 verdict.refused += 1
-                verdict.reasons[f"{layer.kind}: {found.reason.partition('): ')[2]}"] += 1
+                verdict.reasons[f"{layer.kind}: {found.code}"] += 1
                 continue
             prefix = f"P{number}_{piece}_"
             parts.add(piece_of(layer, graph.ops[op_of[f"L{number}_"]], found, region), prefix)

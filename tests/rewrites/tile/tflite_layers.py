@@ -251,7 +251,7 @@ def judge(seed: int, count: int, pieces: int = 3, layers: Sequence[Layer] | None
             verdict.pieces += 1
             piece = None if isinstance(found, Refusal) else _piece(layer, graph.ops[number], found, region)
             if isinstance(found, Refusal) or piece is None:
-                why = found.reason.partition("): ")[2] if isinstance(found, Refusal) else "SAME has other pads"
+                why = found.code if isinstance(found, Refusal) else "other-pads"
                 verdict.refused += 1
                 verdict.reasons[f"{layer.kind}: {why}"] += 1
                 continue

@@ -168,7 +168,7 @@ def test_random_inputs_have_the_shapes_that_are_stated() -> None:
         one.name: one.shape for one in load(picked(), dims={"h": 4, "w": 6}, shapes_from_run="random").graph.tensors
     }
     assert shapes["places"] == (2, 24)
-    with fails("not-run", "input 'x'", "--input-shape x"):
+    with fails("fails-at-inputs", "input 'x'", "--input-shape x"):
         load(picked(), shapes_from_run="random")
 
 
@@ -218,7 +218,7 @@ def test_functions_without_a_kernel_are_seen_as_well(tmp_path: Path) -> None:
     ],
 )
 def test_inputs_that_do_not_fit_are_told(tmp_path: Path, arrays: dict[str, Any], about: tuple[str, ...]) -> None:
-    with fails("not-run", *about):
+    with fails("fails-at-inputs", *about):
         load(picked(), shapes_from_run=feeds(tmp_path, **arrays))
 
 
@@ -243,7 +243,7 @@ def test_what_random_inputs_do_not_suit_is_told_how_to_state_others(tmp_path: Pa
     verification = optimize(path).report["verification"]
     assert verification["outputs_equal"] is None
     assert "--shapes-from-run FEEDS.npz" in verification["reason"]
-    with fails("not-run", "--session", "--shapes-from-run FEEDS.npz"):
+    with fails("fails-at-inputs", "--session", "--shapes-from-run FEEDS.npz"):
         optimize(path, session="default")
 
 

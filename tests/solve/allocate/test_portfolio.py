@@ -177,9 +177,9 @@ def test_stopping_leaves_the_best_so_far() -> None:
 @pytest.mark.parametrize(
     ("offsets", "expected"),
     [
-        ((3, None), ("misaligned", "block 0", "at 3")),
-        ((-4, None), ("misaligned", "at -4")),
-        ((0, 4), ("overlap", "0 and 1", "at 0 and 4")),
+        ((3, None), ("fixed-misaligned", "block 0", "at 3")),
+        ((-4, None), ("fixed-misaligned", "at -4")),
+        ((0, 4), ("fixed-overlap", "0 and 1", "at 0 and 4")),
     ],
 )
 def test_impossible_given_addresses_are_the_callers_error(

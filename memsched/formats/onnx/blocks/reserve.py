@@ -41,13 +41,15 @@ _LEAST_CLASS, _CLASSES = 20, 22
 
 _FLOAT: Final = 4
 
+WITH_ROOM: Final = "as given, with room in the arena"
+
 
 def reserve_points(model: ModelProto, values: OpenValues) -> list[BlockPoint]:
     """Return the model as it is, but for room for its block, where that is worth it."""
     if not _is_worth(model.graph, values):
         return []
 
-    return [BlockPoint("as given, with room in the arena", (), partial(_alone, model, values))]
+    return [BlockPoint(WITH_ROOM, (), partial(_alone, model, values))]
 
 
 def _alone(model: ModelProto, values: OpenValues) -> bytes:

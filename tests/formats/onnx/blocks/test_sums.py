@@ -199,7 +199,6 @@ def test_a_softmax_over_tokens_takes_two_passes(monkeypatch: pytest.MonkeyPatch,
     names = {node.name for node in model.graph.node}
     assert points
     for point in points:
-        assert point.name.startswith("with softmax in two passes")
         assert point.reassociates
         assert {name for row in point.rows for name in row.ops} <= names
         assert any("softmax" in name for name in point.rows[0].ops)
