@@ -20,10 +20,11 @@ MOST = 3
 
 def lines_of(report: Mapping[str, Any]) -> list[str]:
     """Return what is to be said of one model."""
-    result, steps = report["result"], len(report["steps"])
-    lines = [f"{report['model']['path']}: peak {result['peak_bytes']:,} B, {result['status']}"]
-    for tensor in report["at_fault"][:MOST]:
-        share = 100 * tensor["size_bytes"] / max(1, result["peak_bytes"])
+    steps = len(report["written"]["steps"])
+    proof = report["proof"]
+    lines = [f"{report['model']['path']}: peak {proof['bytes']:,} B, {proof['status']}"]
+    for tensor in report["written"]["at_fault"][:MOST]:
+        share = 100 * tensor["size_bytes"] / max(1, proof["bytes"])
         kept = f"steps {tensor['first_step']} to {tensor['last_step']} of {steps}"
         lines.append(f"{tensor['size_bytes']:>12,}  {share:3.0f} %  {tensor['tensor']}, {kept}")
     return lines

@@ -35,12 +35,12 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     report = result.report
-    budget, tiling = report["budget"], report["tiling"]
+    budget, tiling = report["budget"], report["sections"]["tile"]
     print(f"the arena takes {budget['required_bytes']:,} of {budget['budget_bytes']:,} B")
     if tiling is not None and tiling["applied"]:
         print(f"groups of layers in pieces: {len(tiling['groups'])}, {tiling['extra_macs_percent']:.1f} % more work")
     if not budget["met"]:
-        for tensor in report["at_fault"]:
+        for tensor in report["written"]["at_fault"]:
             print(f"{tensor['size_bytes']:>12,}  {tensor['tensor']}")
     return 0 if budget["met"] else 3
 

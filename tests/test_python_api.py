@@ -300,10 +300,14 @@ def test_example_fits_a_model_for_a_firmware(tmp_path: Path) -> None:
     report = json.loads(stem.with_suffix(".json").read_text())
     assert report["budget"]["met"]
     assert report["output"]["path"] == str(stem.with_suffix(".tflite"))
-    parts, header = report["requirement"]["parts"], stem.with_name("person_arena.h").read_text()
-    assert f"ACTIVATION_BYTES ((size_t){report['tflm']['head_bytes']}u)" in header
+    parts, header = report["sections"]["requirement"]["parts"], stem.with_name("person_arena.h").read_text()
+    assert f"ACTIVATION_BYTES ((size_t){report['sections']['tflm']['head_bytes']}u)" in header
     assert f"PERSISTENT_BYTES ((size_t){parts['persistent_bytes']}u)" in header
-    assert report["tflm"]["head_bytes"] + parts["persistent_bytes"] == report["budget"]["required_bytes"] <= 75_000
+    assert (
+        report["sections"]["tflm"]["head_bytes"] + parts["persistent_bytes"]
+        == report["budget"]["required_bytes"]
+        <= 75_000
+    )
 
 
 def test_example_says_that_a_model_does_not_fit(tmp_path: Path) -> None:
@@ -339,7 +343,7 @@ def test_example_lists_what_is_at_fault_in_a_folder(tmp_path: Path) -> None:
     done = example("at_fault", tmp_path)
     assert done.stdout.endswith("2 reports\n")
     assert "other.json" in done.stderr
-    worst = memsched.load_report(str(tmp_path / "reports" / "onnx.json"))["at_fault"][0]
+    worst = memsched.load_report(str(tmp_path / "reports" / "onnx.json"))["written"]["at_fault"][0]
     assert f"{worst['size_bytes']:,}" in done.stdout
     assert worst["tensor"] in done.stdout
     example("at_fault", tmp_path / "nothing", code=1)

@@ -66,7 +66,7 @@ def command(**options: Any) -> int:
     if print_report:
         write_standard_output(result.report.to_json().encode())
     _print(result, display, path, html, stderr=print_report)
-    if not limited() and result.report.values.result.interrupted:
+    if not limited() and result.report.values.verdict.interrupted:
         return ExitCode.INTERRUPTED
     return _exit_code(result.report.values, display.quiet)
 
@@ -130,11 +130,11 @@ def _print(result: AnalyzeResult, display: Display, path: str | None, html: str 
 
     console, verbose = display.console(stderr=stderr), display.detailed
     report = result.report.values
-    if report.curve is not None:
-        print_curve(console, report.curve, None if report.budget is None else report.budget.budget_bytes)
+    if report.sections.curve is not None:
+        print_curve(console, report.sections.curve, None if report.budget is None else report.budget.budget_bytes)
     print_summary(console, result.report.values, report_path=path, html_path=html, verbose=verbose)
     print_operators(console, result.report.values, None if verbose else _OPERATORS_SHOWN)
     print_firmware(console, result.report.values, verbose=verbose)
-    if result.report.values.frontier is not None:
+    if result.report.values.sections.frontier is not None:
         print_frontier(console, result.report.values, verbose=verbose)
     print_suggestion(console, result.report.values)

@@ -207,7 +207,7 @@ def _exit_code(result: OptimizeResult, quiet: bool, *, interrupted: bool) -> int
     from memsched.report.text import WITHHELD
 
     report = result.report.values
-    pools = report.pools
+    pools = report.sections.pools
     if interrupted:
         what = WITHHELD if result.withheld else "the best so far was written"
         code, reason = ExitCode.INTERRUPTED, f"interrupted: {what}"

@@ -21,6 +21,7 @@ from memsched.formats.buffers_csv import BufferTable, parse_table, read_bytes, w
 from memsched.formats.staging import STANDARD_STREAM, overwrites, same_file, staged_files
 from memsched.graph.packing import Block, Packing
 from memsched.report.values.allocate import AddressesSection, AddressRow, AllocateReport, BuffersSection, PackingSection
+from memsched.report.values.base import SCHEMA_VERSION
 from memsched.search.run import Run
 from memsched.solve.allocate.portfolio import pack
 
@@ -132,7 +133,7 @@ def allocate_buffers(
     digest = None if csv is None else hashlib.sha256(csv.encode()).hexdigest()
     report = Report(
         AllocateReport(
-            schema_version=1,
+            schema_version=SCHEMA_VERSION,
             memsched_version=__version__,
             command="allocate",
             input=_input_section(table, data, options.alignment),

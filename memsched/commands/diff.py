@@ -12,7 +12,7 @@ import math
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Final
 
 from memsched import __version__
 from memsched.base.arguments import checked
@@ -23,7 +23,8 @@ from memsched.commands.batch.inputs import EXTENSIONS
 from memsched.commands.results import Report
 from memsched.formats.reading import read_text
 from memsched.formats.staging import STANDARD_STREAM, describe
-from memsched.report.reading import worded
+from memsched.report.reading import MAKE_ANEW, worded
+from memsched.report.values.base import SCHEMA_VERSION
 from memsched.report.values.compared import Comparable, ComparedBatch, ComparedModel, ComparedReport, ComparedTensor
 from memsched.report.values.diff import (
     Change,
@@ -37,9 +38,10 @@ from memsched.report.values.diff import (
 
 __all__ = ["compare_reports", "load_pair", "load_report"]
 
-_SCHEMA_VERSION = 1
 _SINGLE = ("optimize", "analyze")
 _BATCH = "batch"
+_GUARDED: Final[tuple[FigureName, ...]] = ("peak_bytes", "required_bytes")
+"""Figures whose growth is a regression."""
 
 
 class _ModelFigures(FrozenValue, frozen=True):
@@ -115,11 +117,12 @@ def load_report(path: str, target: str | None = None) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         raise ReportError(f"{describe(path)} is not a report of memsched: it is not JSON", code="not-json") from None
     _check_command(report, path)
-    if report.get("schema_version") != _SCHEMA_VERSION:
+    if report.get("schema_version") != SCHEMA_VERSION:
         version = str(report.get("schema_version"))[:20]
         raise ReportError(
-            f"{describe(path)} is a report of version {version}; this memsched reads {_SCHEMA_VERSION}",
+            f"{describe(path)} is a report of version {version}; this memsched reads {SCHEMA_VERSION}",
             code="report-version",
+            action=MAKE_ANEW,
         )
     found: Mapping[str, Any] = report
     return found
@@ -179,7 +182,7 @@ def compare_reports(
     regressions = sum(bool(model.regressions) for model in models)
     changes = {kind: sum(model.change == kind for model in models) for kind in typing.get_args(Change)}
     found = DiffReport(
-        schema_version=1,
+        schema_version=SCHEMA_VERSION,
         memsched_version=__version__,
         command="diff",
         old=names[0],
@@ -201,22 +204,22 @@ def _models(report: Comparable) -> list[_ModelFigures]:
 
 
 def _of_report(report: ComparedReport) -> _ModelFigures:
-    path, result = report.model.path, report.result
+    path, after = report.model.path, report.written.schedule
     return _ModelFigures(
         name=PurePath(path).stem or path,
         path=path,
         sha256=report.model.sha256,
         target=report.target.name,
         budget_met=None if report.budget is None else report.budget.met,
-        figures=_required(result.required_bytes)
-        | {
-            "file_peak_bytes": report.baselines.file_order.peak_bytes,
-            "peak_bytes": result.peak_bytes,
-            "arena_bytes": result.arena_bytes,
-            "lower_bound_bytes": result.lower_bound_bytes,
-            "extra_macs_percent": result.extra_macs_percent,
+        figures={
+            "required_bytes": report.verdict.bytes,
+            "file_peak_bytes": report.original.schedule.peak_bytes,
+            "peak_bytes": after.peak_bytes,
+            "arena_bytes": after.arena_bytes,
+            "lower_bound_bytes": report.proof.bound_bytes,
+            "extra_macs_percent": report.verdict.extra_macs_percent,
         },
-        at_peak=_tensors(report.at_fault),
+        at_peak=_tensors(report.written.at_fault),
     )
 
 
@@ -230,8 +233,8 @@ def _of_batch(model: ComparedModel) -> _ModelFigures:
         sha256=result.sha256,
         target=result.target,
         budget_met=result.budget_met,
-        figures=_required(result.required_bytes)
-        | {
+        figures={
+            "required_bytes": result.required_bytes,
             "file_peak_bytes": result.file_peak_bytes,
             "peak_bytes": result.peak_bytes,
             "arena_bytes": result.arena_bytes,
@@ -240,10 +243,6 @@ def _of_batch(model: ComparedModel) -> _ModelFigures:
         },
         at_peak=_tensors(result.at_fault),
     )
-
-
-def _required(size: int | None) -> dict[FigureName, float]:
-    return {} if size is None else {"required_bytes": size}
 
 
 def _tensors(entries: Sequence[ComparedTensor]) -> dict[str, int]:
@@ -278,7 +277,7 @@ def _compare(old: _ModelFigures | None, new: _ModelFigures | None, percent: floa
     went: tuple[PeakTensorRow, ...] = ()
     notes: list[str] = []
     if old is not None and new is not None and old.figures is not None and new.figures is not None:
-        figures = {key: _change(old.figures[key], new.figures[key]) for key in old.figures if key in new.figures}
+        figures = {key: _change(old.figures[key], new.figures[key]) for key in old.figures}
         came, went = _missing(new.at_peak, old.at_peak), _missing(old.at_peak, new.at_peak)
         if old.sha256 != new.sha256:
             notes.append("the model itself is another one")
@@ -312,18 +311,12 @@ def _kind(old: _ModelFigures | None, new: _ModelFigures | None) -> Change:
         return "came" if old is None else "went"
     if old.figures is None or new.figures is None:
         return "failed_before" if new.figures is old.figures else "fails" if new.figures is None else "recovered"
-    changes = [new.figures[key] - old.figures[key] for key in _guarded(old.figures, new.figures)]
+    changes = [new.figures[key] - old.figures[key] for key in _GUARDED]
     if any(change > 0 for change in changes):
         return "larger"
     if any(change < 0 for change in changes):
         return "smaller"
-    both = {key: (old.figures[key], new.figures[key]) for key in old.figures if key in new.figures}
-    return "same" if all(one == other for one, other in both.values()) and old.at_peak == new.at_peak else "different"
-
-
-def _guarded(old: Mapping[FigureName, float], new: Mapping[FigureName, float]) -> tuple[FigureName, FigureName]:
-    """Return the figures whose growth is a regression: of reports of older versions, the arena is what is required."""
-    return "peak_bytes", "required_bytes" if "required_bytes" in old and "required_bytes" in new else "arena_bytes"
+    return "same" if old.figures == new.figures and old.at_peak == new.at_peak else "different"
 
 
 def _regressions(old: _ModelFigures | None, new: _ModelFigures | None, percent: float | None) -> list[str]:
@@ -333,7 +326,7 @@ def _regressions(old: _ModelFigures | None, new: _ModelFigures | None, percent: 
     if new.figures is None:
         return [f"it came through before, and fails now: {new.error}"]
     found = []
-    for key in _guarded(old.figures, new.figures):
+    for key in _GUARDED:
         before, after = old.figures[key], new.figures[key]
         # In whole numbers, so that exactly PCT percent is permitted.
         if 100 * (after - before) > (percent or 0.0) * before:

@@ -53,7 +53,7 @@ _Values_co = TypeVar("_Values_co", bound=Section, covariant=True)
 
 @dataclass(frozen=True)
 class Report(Generic[_Values_co]):
-    """A report as typed values; ``report["result"]["peak_bytes"]`` is ``report.values.result.peak_bytes``."""
+    """A report as typed values; ``report["verdict"]["bytes"]`` is ``report.values.verdict.bytes``."""
 
     values: _Values_co
 
@@ -86,7 +86,7 @@ class Report(Generic[_Values_co]):
         Raises:
             UsageError: The file is for every size in a range.
         """
-        if self.values.blocks is not None:
+        if self.values.sections.open_loops is not None:
             raise UsageError(
                 "a header states the sizes of one shape: this file is for every size in a range", code="needs-one-shape"
             )
@@ -186,7 +186,7 @@ class OptimizeResult(FrozenValue, frozen=True):
     @property
     def missed(self) -> bool:
         """Whether the result misses its budget, or the target's pools cannot hold it."""
-        pools = self.report.values.pools
+        pools = self.report.values.sections.pools
         return self.budget_met is False or (pools is not None and pools.weighted_traffic is None)
 
     @checked

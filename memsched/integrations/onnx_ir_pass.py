@@ -36,7 +36,7 @@ class LeastMemoryPass(FunctionalPass):  # type: ignore[misc]  # types are checke
     """Returns what `memsched.optimize` makes of a model; weights are those of the model given, not copies.
 
     Attributes:
-        report: Of the last model; None before. ``report["order_guarantee"]["session_options"]`` are the lines that
+        report: Of the last model; None before. ``report["output"]["guarantee"]["session_options"]`` are the lines that
             open a session which executes the order.
     """
 
@@ -95,7 +95,7 @@ class LeastMemoryPass(FunctionalPass):  # type: ignore[misc]  # types are checke
             known.update(node.outputs)
         if self.report is not None:
             values = self.report.values
-            if values.result.peak_bytes > values.baselines.file_order.peak_bytes:
+            if values.written.schedule.peak_bytes > values.original.schedule.peak_bytes:
                 raise PostconditionError("the model needs more memory than the one given")
 
 

@@ -17,6 +17,7 @@ from memsched.report.dump import json_text
 from memsched.report.outputs import compared
 from memsched.report.requirement import needed_memory
 from memsched.report.text import printable
+from memsched.report.values.base import SCHEMA_VERSION
 from memsched.report.values.batch import (
     BatchFaultRow,
     BatchFigures,
@@ -64,8 +65,8 @@ class Row(FrozenValue, frozen=True):
 
 def figures(report: OptimizeReport, output: OutputSection) -> BatchFigures:
     """Return what the summary says of a model, from its report."""
-    model, result, before = report.model, report.result, report.baselines.file_order
-    verification, budget = report.verification, report.budget
+    model, proof, before, after = report.model, report.proof, report.original.schedule, report.written.schedule
+    verification, budget = report.sections.verification, report.budget
     needed = needed_memory(report)
     return BatchFigures(
         format=model.format,
@@ -76,20 +77,21 @@ def figures(report: OptimizeReport, output: OutputSection) -> BatchFigures:
         unchanged=output.unchanged,
         file_peak_bytes=before.peak_bytes,
         file_arena_bytes=before.arena_bytes,
-        peak_bytes=result.peak_bytes,
-        arena_bytes=result.arena_bytes,
-        lower_bound_bytes=result.lower_bound_bytes,
-        status=result.status,
-        interrupted=result.interrupted,
-        reduction_percent=result.reduction_percent,
-        extra_macs_percent=result.extra_macs_percent,
+        peak_bytes=after.peak_bytes,
+        arena_bytes=after.arena_bytes,
+        lower_bound_bytes=proof.bound_bytes,
+        status=proof.status,
+        interrupted=report.verdict.interrupted,
+        reduction_percent=after.reduction_percent,
+        extra_macs_percent=report.verdict.extra_macs_percent,
         file_required_bytes=needed.given,
         required_bytes=needed.now if budget is None else budget.required_bytes,
         budget_met=None if budget is None else budget.met,
         outputs_equal=None if verification is None else verification.outputs_equal,
-        outputs=compared(report)[1],
+        outputs=compared(report.sections)[1],
         at_fault=tuple(
-            BatchFaultRow(tensor=fault.tensor, size_bytes=fault.size_bytes) for fault in report.at_fault[:_FAULTS_KEPT]
+            BatchFaultRow(tensor=fault.tensor, size_bytes=fault.size_bytes)
+            for fault in report.written.at_fault[:_FAULTS_KEPT]
         ),
     )
 
@@ -104,7 +106,7 @@ def summary(rows: Sequence[Row], *, options: BatchOptionsSection, interrupted: b
     done = [row.saved.figures for row in rows if row.saved is not None]
     code: ExitCode = 130 if interrupted else 1 if counts[Status.FAILED] else 3 if counts[Status.BUDGET_MISSED] else 0
     return BatchReport(
-        schema_version=1,
+        schema_version=SCHEMA_VERSION,
         memsched_version=__version__,
         command="batch",
         options=options,

@@ -42,8 +42,8 @@ def footprint_series(report: OptimizeReport) -> list[Series]:
 
     Reports of versions that did not write the file's footprints give the result alone.
     """
-    after = tuple(step.footprint_bytes for step in report.steps)
-    before = report.baselines.file_order.footprints_bytes
+    after = tuple(step.footprint_bytes for step in report.written.steps)
+    before = tuple(step.footprint_bytes for step in report.original.steps)
     if report.command != "optimize":
         return [Series("file order", after)]
     if before in {(), after}:

@@ -15,6 +15,7 @@ from memsched.report.chart import print_footprints
 from memsched.report.frontier import frontier_rows
 from memsched.report.guarantees import guarantee_lines, own_operators
 from memsched.report.interpreter import interpreter_lines, kept_for_interpreter
+from memsched.report.ledger import pass_lines
 from memsched.report.outputs import compared, compared_in, kept_why, was_rewritten
 from memsched.report.pools import pool_lines, two_arena_lines
 from memsched.report.predicted import OTHER_SIZES, bound_is_void, measured_instead, missed_by, within_without_options
@@ -34,9 +35,11 @@ from memsched.report.sessions import (
 )
 from memsched.report.text import SAME_OUTPUTS, WITHHELD, print_line, shortened
 from memsched.report.tiling import tiling_lines
-from memsched.report.values.optimize import BudgetSection, FileOrderSection, OptimizeReport, ResultSection
+from memsched.report.values.graphs import WrittenScheduleSection
+from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.rewrites import OnChipSection
 from memsched.report.values.shared import FiguresSection, VerificationSection
+from memsched.report.values.verdict import BudgetSection
 from memsched.runtimes.values import MOST_OFF, SAME_SEEDS
 
 if TYPE_CHECKING:
@@ -82,17 +85,12 @@ def print_summary(
     for text, style in findings(report, columns, verbose=verbose):
         print_line(console, text, style=style)
     _print_faults(console, report, _FAULTS_SHOWN_VERBOSE if verbose else _FAULTS_SHOWN, columns)
-    stated = () if report.verification is None else report.verification.stated
-    for note in (*stated, *report.notes):
+    stated = () if report.sections.verification is None else report.sections.verification.stated
+    for note in (*stated, *report.verdict.notes):
         print_line(console, f"note: {note}", style="dim")
     if verbose:
-        for record in report.passes:
-            print_line(
-                console,
-                f"pass {record.name}: {record.ops_before:,} -> {record.ops_after:,} ops, "
-                f"{record.peak_before_bytes:,} -> {record.peak_after_bytes:,} B, {record.seconds:.2f} s"
-                f"{record.outcome and ', '}{record.outcome}",
-            )
+        for text in pass_lines(report):
+            print_line(console, text)
     if withheld:
         print_line(console, WITHHELD, style="red")
     else:
@@ -116,22 +114,22 @@ def _table(report: OptimizeReport) -> Any:
 
 def figure_rows(report: OptimizeReport) -> list[tuple[str, int, int]]:
     """Return label, peak and arena of the orders that are compared, that of the model written last."""
-    baselines = report.baselines
-    found: list[tuple[str, FileOrderSection | FiguresSection | ResultSection]] = [
-        ("file order", baselines.file_order),
-        ("reverse post-order", baselines.reverse_post_order),
-        ("runtime's own order", baselines.runtime_default_order),
+    original = report.original
+    found: list[tuple[str, FiguresSection | WrittenScheduleSection]] = [
+        ("file order", original.schedule),
+        ("reverse post-order", original.orders.reverse_post_order),
+        ("runtime's own order", original.orders.runtime_default_order),
     ]
-    ordered = report.blocks is None or (
-        report.blocks.way is None and report.output is not None and not report.output.unchanged
+    ordered = report.sections.open_loops is None or (
+        report.sections.open_loops.way is None and report.output is not None and not report.output.unchanged
     )
     if report.command == "optimize" and ordered:
-        result, tiling, remat = report.result, report.tiling, report.remat
+        tiling, remat = report.sections.tile, report.sections.recompute
         if tiling is not None and tiling.applied:
             found.append(("memsched, uncut", tiling.untiled))
         if remat is not None and remat.applied:
             found.append(("memsched, no remat", remat.without))
-        found.append(("memsched", result))
+        found.append(("memsched", report.written.schedule))
     return [(label, figures.peak_bytes, figures.arena_bytes) for label, figures in found]
 
 
@@ -142,11 +140,11 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
         columns: Into which names in lines on rewrites are shortened.
         verbose: All groups and repetitions instead of the first few.
     """
-    rewrites = chain_lines(report.chains)
-    rewrites += algebra_lines(report.algebra, columns, verbose=verbose)
-    rewrites += border_lines(report.io, columns, verbose=verbose)
-    rewrites += tiling_lines(report.tiling, columns, verbose=verbose)
-    rewrites += remat_lines(report.remat, columns, verbose=verbose)
+    rewrites = chain_lines(report.sections.chains)
+    rewrites += algebra_lines(report.sections.algebra, columns, verbose=verbose)
+    rewrites += border_lines(report.sections.border, columns, verbose=verbose)
+    rewrites += tiling_lines(report.sections.tile, columns, verbose=verbose)
+    rewrites += remat_lines(report.sections.recompute, columns, verbose=verbose)
     refused = refusal_lines(report)
     lines = [*refused, *plan_lines(report), *_requirement_lines(report), *unknown_lines(report), *_budget_lines(report)]
     if report.command == "optimize":
@@ -159,29 +157,33 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
             lines.append(default)
         lines.extend(executed_lines(report))
         lines.extend(process_lines(report))
-        lines.extend(block_lines(report.blocks))
+        lines.extend(block_lines(report.sections.open_loops))
         lines.extend(rewrites)
         lines.extend(size_lines(report))
         lines.extend(guarantee_lines(report))
-    if report.blocks is None:
+    if report.sections.open_loops is None:
         lines.append((_bound_text(report), None))
-    if report.on_chip is not None:
-        lines.append((_on_chip_text(report.on_chip), None))
-    if report.result.interrupted:
+    if report.sections.on_chip is not None:
+        lines.append((_on_chip_text(report.sections.on_chip), None))
+    if report.verdict.interrupted:
         lines.append(("the search was ended early: this is the best found so far", "yellow"))
     lines.extend(_tflm_lines(report))
     lines.extend(_litert_lines(report))
-    lines.extend(pool_lines(report.pools))
-    if report.tflm is not None:
+    lines.extend(pool_lines(report.sections.pools))
+    if report.sections.tflm is not None:
         lines.extend(
-            two_arena_lines(report.pools, report.firmware, report.tflm.head_bytes or report.result.arena_bytes)
+            two_arena_lines(
+                report.sections.pools,
+                report.sections.firmware,
+                report.sections.tflm.head_bytes or report.written.schedule.arena_bytes,
+            )
         )
     if report.command == "optimize":
         lines.append(_verification_line(report))
         lines.extend(apart_lines(report))
         if default is not None and not urgent:
             lines.append(default)
-        if report.verification is not None and report.verification.outputs_vary is False:
+        if report.sections.verification is not None and report.sections.verification.outputs_vary is False:
             lines.append((f"warning: {SAME_OUTPUTS}", "yellow"))
         lines.extend(arena_lines(report))
         # Whoever sees the end alone must not miss it.
@@ -190,18 +192,17 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
 
 
 def _saving_line(report: OptimizeReport) -> tuple[str, str | None]:
-    result, before = report.result, report.baselines.file_order
-    saved = before.peak_bytes - result.peak_bytes
-    if report.blocks is not None and report.blocks.way is not None:
-        orders = report.blocks.orders
+    saved = report.original.schedule.peak_bytes - report.written.schedule.peak_bytes
+    if report.sections.open_loops is not None and report.sections.open_loops.way is not None:
+        orders = report.sections.open_loops.orders
         order = "the file's" if orders is None or not orders.chosen else "another"
-        some = report.blocks.loops or report.blocks.kernels
-        computed = f"{'large ' if some else ''}values are computed {report.blocks.way},"
+        some = report.sections.open_loops.loops or report.sections.open_loops.kernels
+        computed = f"{'large ' if some else ''}values are computed {report.sections.open_loops.way},"
         return f"{computed} {'the rest ' if some else ''}in {order} order", "green"
     if report.output is not None and report.output.unchanged:
         return kept_for_interpreter(report) or f"the file's order is kept: {kept_why(report)}", None
-    if report.blocks is not None and report.blocks.orders is not None:
-        return best_saving(report.blocks.orders), "green"
+    if report.sections.open_loops is not None and report.sections.open_loops.orders is not None:
+        return best_saving(report.sections.open_loops.orders), "green"
     measured = measured_instead(report)
     if measured is not None:
         return measured, "yellow"
@@ -212,9 +213,9 @@ def _saving_line(report: OptimizeReport) -> tuple[str, str | None]:
 
 def _gain_line(report: OptimizeReport, saved: int) -> tuple[str, str | None]:
     """Return what a file that is another one saves: of the peak, or else of what the runtime allocates in all."""
-    where = "" if report.result.litert_bytes is None else "without delegates: "
+    where = "" if report.verdict.unit != "litert_arena" else "without delegates: "
     if saved > 0:
-        percent = f"{report.result.reduction_percent:.1f} %"
+        percent = f"{report.written.schedule.reduction_percent:.1f} %"
         return f"{where}saves {format_size(saved)} of peak memory, {percent} less than the file's order", "green"
     needed = needed_memory(report)
     if needed.saved > 0:
@@ -243,25 +244,27 @@ def _on_chip_text(on_chip: OnChipSection) -> str:
 
 def _bound_text(report: OptimizeReport) -> str:
     """Return what is proven of the peak."""
-    result = report.result
-    peak, bound, proof = result.peak_bytes, result.lower_bound_bytes, result.proof
+    proof = report.proof
+    peak, bound, witness = proof.bytes, proof.bound_bytes, proof.witness
     gap = 100 * (peak - bound) / peak if peak else 0.0
     if bound_is_void(report):
         return "no bound is known: the memory plan lays tensors over each other that the peak counts apart"
     if measured_instead(report) is not None:
-        return f"no order has less than {bound:,} B by the table's figures ({proof}), which do not hold in this runtime"
+        return (
+            f"no order has less than {bound:,} B by the table's figures ({witness}), which do not hold in this runtime"
+        )
     if was_rewritten(report):
-        rest = "proven for this rewritten model alone" if result.status == "optimal" else f"gap {gap:.1f} %"
-        return f"no order of the rewritten model needs less than {bound:,} B, {rest} ({proof}); other rewrites may"
-    if result.status == "optimal":
-        return f"proven optimal{own_operators(report)}: no order needs less than {bound:,} B ({proof})"
+        rest = "proven for this rewritten model alone" if proof.status == "optimal" else f"gap {gap:.1f} %"
+        return f"no order of the rewritten model needs less than {bound:,} B, {rest} ({witness}); other rewrites may"
+    if proof.status == "optimal":
+        return f"proven optimal{own_operators(report)}: no order needs less than {bound:,} B ({witness})"
     if report.command == "analyze":
         return f"no order needs less than {bound:,} B: up to {gap:.1f} % may be saved by another order"
-    return f"lower bound {bound:,} B, gap {gap:.1f} %: not proven optimal ({proof})"
+    return f"lower bound {bound:,} B, gap {gap:.1f} %: not proven optimal ({witness})"
 
 
 def _tflm_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
-    tflm = report.tflm
+    tflm = report.sections.tflm
     if tflm is None:
         return []
     heads = (
@@ -276,7 +279,7 @@ def _tflm_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
 
 def _requirement_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     """Say what TensorFlow Lite Micro's arena must hold in all, and what for."""
-    if report.tflm is None or report.requirement is None:
+    if report.sections.tflm is None:
         return []
     # What stays is most of what is left; reports of one part alone have been asked for that part.
     needed = needed_memory(report)
@@ -293,7 +296,7 @@ def _requirement_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
 
 def _structure_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     """Say what more operators take of a process beside activations: it decides, too, which ways are best."""
-    taken = 0 if report.requirement is None else report.requirement.structures_bytes
+    taken = report.sections.requirement.structures_bytes
     if not taken:
         return []
     return [(f"a session has structures for its operators: about {format_size(taken)} more beside that", None)]
@@ -301,20 +304,23 @@ def _structure_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
 
 def _litert_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     """Say what LiteRT takes where its own planner leaves gaps that are not in the arenas above."""
-    taken, result, given = report.result.litert_bytes, report.result, report.baselines.file_order
-    if taken is None:
+    if report.verdict.unit != "litert_arena":
         return []
-    pairs = ((taken.before, given.arena_bytes), (taken.after, result.arena_bytes))
+    taken = report.sections.requirement
+    pairs = (
+        (taken.given_bytes, report.original.schedule.arena_bytes),
+        (taken.bytes, report.written.schedule.arena_bytes),
+    )
     if all(own <= (1 + _MOST_GAPS) * arena for own, arena in pairs):
         return []
-    after = f", {taken.after:,} B as optimised" if report.command == "optimize" else ""
-    return [(f"LiteRT's own planner leaves gaps: it takes {taken.before:,} B as given{after}", "yellow")]
+    after = f", {taken.bytes:,} B as optimised" if report.command == "optimize" else ""
+    return [(f"LiteRT's own planner leaves gaps: it takes {taken.given_bytes:,} B as given{after}", "yellow")]
 
 
 def _budget_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     budget = report.budget
     # The largest size that fits is the headline of a curve.
-    if budget is None or report.curve is not None:
+    if budget is None or report.sections.curve is not None:
         return []
     required, available = budget.required_bytes, budget.budget_bytes
     if budget.met and not refusal_lines(report):
@@ -325,8 +331,8 @@ def _budget_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
 
 def budget_verdict(report: OptimizeReport, budget: BudgetSection) -> str:
     """Return in a line by how much what is required exceeds the budget, and whether another order could meet it."""
-    if report.curve is not None:
-        return curve_answer(report.curve, budget.budget_bytes)[0]
+    if report.sections.curve is not None:
+        return curve_answer(report.sections.curve, budget.budget_bytes)[0]
     if refusal_lines(report):
         return f"budget of {budget.budget_bytes:,} B not met: the runtime refuses the model, whatever memory there is"
     missed = (
@@ -335,7 +341,7 @@ def budget_verdict(report: OptimizeReport, budget: BudgetSection) -> str:
         f"{budget.exceeded_bytes:,} B too many"
     )
     kept = _kept(report)
-    bound = report.result.lower_bound_bytes
+    bound = report.proof.bound_bytes
     available = budget.budget_bytes - kept
     within = within_without_options(report, budget)
     if within is not None:
@@ -357,18 +363,18 @@ def budget_verdict(report: OptimizeReport, budget: BudgetSection) -> str:
 
 def _kept(report: OptimizeReport) -> int:
     """Return the bytes that are required beside the activations, whatever the order."""
-    kept = UNSET if report.requirement is None else report.requirement.parts.persistent_bytes
+    kept = report.sections.requirement.parts.persistent_bytes
     return 0 if kept is UNSET else kept
 
 
 def _verification_line(report: OptimizeReport) -> tuple[str, str | None]:
-    verification = report.verification
+    verification = report.sections.verification
     if verification is None:
         return "not verified", "yellow"
     runtime, reason = verification.runtime, verification.reason
     if verification.outputs_equal is None:
         return f"not verified in {runtime}: {reason}", "yellow"
-    good, equal = compared(report)
+    good, equal = compared(report.sections)
     if not good:
         return f"outputs differ in {runtime}: {reason}", "red"
     inputs = (
@@ -398,10 +404,12 @@ def _surprise(verification: VerificationSection) -> str:
 
 
 def _print_faults(console: Console, report: OptimizeReport, limit: int, columns: int) -> None:
-    faults = report.at_fault
+    faults = report.written.at_fault
     if not faults:
         return
-    step = next((step for step in report.steps if step.footprint_bytes == report.result.peak_bytes), None)
+    step = next(
+        (step for step in report.written.steps if step.footprint_bytes == report.written.schedule.peak_bytes), None
+    )
     where = "the peak's bytes"
     if step is not None:
         where += f" in step {step.index}, {step.type} "
@@ -418,7 +426,7 @@ def _print_faults(console: Console, report: OptimizeReport, limit: int, columns:
 
 
 def _print_files(console: Console, report: OptimizeReport, report_path: str | None, html_path: str | None) -> None:
-    output, guarantee = report.output, report.order_guarantee
+    output, guarantee = report.output, report.guarantee
     if output is not None and output.path is not None:
         unchanged = " (the input, unchanged)" if output.unchanged else ""
         print_line(console, f"model:  {output.path}{unchanged}", whole=True)
@@ -435,7 +443,7 @@ def _print_files(console: Console, report: OptimizeReport, report_path: str | No
 
 def print_operators(console: Console, report: OptimizeReport, limit: int | None) -> None:
     """Print the operator types by how often they occur, the ``limit`` most frequent of them."""
-    counts = sorted(report.operators.items(), key=lambda item: (-item[1], item[0]))
+    counts = sorted(report.written.operators.items(), key=lambda item: (-item[1], item[0]))
     shown = ", ".join(f"{name} {count:,}" for name, count in counts[:limit])
     rest = "" if limit is None or len(counts) <= limit else f" and {len(counts) - limit} types more"
     if counts:
@@ -447,7 +455,7 @@ def print_frontier(console: Console, report: OptimizeReport, *, verbose: bool = 
     from rich import box
     from rich.table import Table
 
-    steps = report.frontier or ()
+    steps = report.sections.frontier or ()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in (f"{frontier_column(report)}, bytes", "%", "MACs, +%", "work, +%"):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -124,12 +124,9 @@ def _print_batch(console: Console, diff: DiffReport, *, verbose: bool) -> None:
     for model in shown:
         text = f"{shortened(model.path, max(16, console.width // 2))}: {change_word(model.change)}"
         if model.figures:
-            needed = model.figures.get("required_bytes")
-            peak, arena = model.figures["peak_bytes"], model.figures["arena_bytes"]
-            if needed is not None:
-                text += f", required {figure_text(needed.old)} -> {figure_text(needed.new)} B ({figure_growth(needed)})"
+            needed, peak = model.figures["required_bytes"], model.figures["peak_bytes"]
+            text += f", required {figure_text(needed.old)} -> {figure_text(needed.new)} B ({figure_growth(needed)})"
             text += f", peak {figure_text(peak.old)} -> {figure_text(peak.new)} B ({figure_growth(peak)})"
-            text += f", arena {figure_growth(arena)}" if needed is None else ""
         print_line(console, text, _STYLES.get(model.change))
         for note in model.notes:
             print_line(console, f"  note: {note}", "yellow")

@@ -54,7 +54,7 @@ def _batch(diff: DiffReport) -> Iterator[str]:
 
 
 def _row(model: ModelDiff) -> str:
-    figure = model.figures.get("required_bytes") or model.figures.get("arena_bytes")
+    figure = model.figures.get("required_bytes")
     return f"| {_name(model.path)} | {change_word(model.change)} {'| | | |' if figure is None else _cells(figure)}"
 
 

@@ -53,26 +53,37 @@ def _fields(part: Any) -> list[tuple[str, Any]]:
 
 def _section(value: Any) -> Iterator[bytes]:
     if isinstance(value, list | tuple) and value:
-        yield b"[\n    "
-        yield from _entries(value)
-        yield b"\n  ]"
+        yield from _list(value, b"  ")
     elif isinstance(value, dict | msgspec.Struct) and (fields := _fields(value)):
-        lines = ",\n".join(f"    {json_text(key)}: {json_text(item)}" for key, item in fields)
-        yield f"{{\n{lines}\n  }}".encode()
+        before = "{\n"
+        for key, item in fields:
+            yield f"{before}    {json_text(key)}: ".encode()
+            if isinstance(item, list | tuple) and item and isinstance(item[0], dict | msgspec.Struct):
+                yield from _list(item, b"    ")
+            else:
+                yield json_text(item).encode()
+            before = ",\n"
+        yield b"\n  }"
     else:
         yield json_text(value).encode()
 
 
-def _entries(values: list[Any] | tuple[Any, ...]) -> Iterator[bytes]:
+def _list(values: list[Any] | tuple[Any, ...], indent: bytes) -> Iterator[bytes]:
+    yield b"[\n  " + indent
+    yield from _entries(values, f",\n  {indent.decode()}")
+    yield b"\n" + indent + b"]"
+
+
+def _entries(values: list[Any] | tuple[Any, ...], between: str) -> Iterator[bytes]:
     """Yield the entries of a list, one to a line, many encoded at one go: entry by entry takes five times as long."""
     if not isinstance(values[0], dict | msgspec.Struct) or not (fields := _fields(values[0])):
-        yield ",\n    ".join(json_text(value) for value in values).encode()
+        yield between.join(json_text(value) for value in values).encode()
         return
     # No string can hold this: its first quote would be escaped, or would end the string before a name.
     start = f"{{{json_text(fields[0][0])}: "
     for place in range(0, len(values), _AT_ONCE):
-        lines = json_text(values[place : place + _AT_ONCE])[1:-1].replace(f", {start}", f",\n    {start}")
-        yield (f",\n    {lines}" if place else lines).encode()
+        lines = json_text(values[place : place + _AT_ONCE])[1:-1].replace(f", {start}", f"{between}{start}")
+        yield (f"{between}{lines}" if place else lines).encode()
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -18,8 +18,8 @@ _KEPT_SHOWN = 3
 
 def print_firmware(console: Console, report: OptimizeReport, *, verbose: bool) -> None:
     """Print the section ``firmware`` where the target is TensorFlow Lite Micro's, or where ``verbose`` asks for it."""
-    section = report.firmware
-    if section is None or not (verbose or report.tflm is not None):
+    section = report.sections.firmware
+    if section is None or not (verbose or report.sections.tflm is not None):
         return
     tail, room = section.persistent_bytes_estimate, section.planning_bytes_estimate
     calls = section.resolver_calls

@@ -86,7 +86,11 @@ def draw(report: OptimizeReport, extension: str) -> bytes:
 
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
-    what = _draw_frontier(axes, report) if report.curve is None else _draw_curve(axes, report, report.curve)
+    what = (
+        _draw_frontier(axes, report)
+        if report.sections.curve is None
+        else _draw_curve(axes, report, report.sections.curve)
+    )
     name = printable(PurePath(report.model.path).stem).replace("$", r"\$")
     axes.set_title(f"{name}, target {report.target.name}: {what}", fontsize=10)
     axes.legend(frameon=False)
@@ -98,7 +102,7 @@ def draw(report: OptimizeReport, extension: str) -> bytes:
 
 
 def _draw_frontier(axes: Any, report: OptimizeReport) -> str:
-    steps = report.frontier or ()
+    steps = report.sections.frontier or ()
     work = [step.extra_work_percent for step in steps]
     peaks = [step.peak_bytes / KIB for step in steps]
     end = max(1.0, 1.05 * work[-1])

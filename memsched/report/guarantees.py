@@ -30,7 +30,7 @@ def guarantee_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     measured to need another amount for the original, no line predicts what such sessions need: both figures for the
     original are named for what they are.
     """
-    guarantee = report.order_guarantee
+    guarantee = report.guarantee
     if guarantee is None or guarantee.predicted_peak_bytes is None:
         return []
     peaks: Mapping[str, int] = msgspec.structs.asdict(guarantee.predicted_peak_bytes)
@@ -55,17 +55,17 @@ def own_operators(report: OptimizeReport) -> str:
 
     It follows a verdict; empty if no such session was measured, or it needs no more.
     """
-    shown, guarantee = report.verification, report.order_guarantee
+    shown, guarantee = report.sections.verification, report.guarantee
     if shown is None or guarantee is None or guarantee.predicted_peak_bytes is None or not shown.at_stated_sizes:
         return ""
     measured = [peak for peak in (shown.default_peak_before_bytes, shown.default_peak_after_bytes) if peak is not None]
-    above = any(peak > report.result.lower_bound_bytes for peak in measured)
+    above = any(peak > report.proof.bound_bytes for peak in measured)
     return " for the operators that the file holds, not for those of a session without options" if above else ""
 
 
 def _measured_otherwise(report: OptimizeReport, predicted: int) -> int | None:
     """Return what a session without options was measured to need for the original, if that is not as predicted."""
-    shown = report.verification
+    shown = report.sections.verification
     if shown is None or shown.default_peak_before_bytes is None or not shown.at_stated_sizes:
         return None
     measured = shown.default_peak_before_bytes

@@ -101,11 +101,11 @@ _SINGLE_PLAN = "Releases of 2022 lay all subgraphs by the plan of the first."
 
 def _versions(report: OptimizeReport, name: str) -> list[str]:
     """Return what the model needs of the release of TensorFlow Lite Micro."""
-    if not _is_tflm(report) or report.tflm is None or report.firmware is None:
+    if not _is_tflm(report) or report.sections.tflm is None or report.sections.firmware is None:
         return []
-    planned = bool(report.tflm.plan)
-    needs = [_SINCE[call] for call in report.firmware.resolver_calls if call in _SINCE]
-    if any(entry.subgraph for entry in report.tflm.plan):
+    planned = bool(report.sections.tflm.plan)
+    needs = [_SINCE[call] for call in report.sections.firmware.resolver_calls if call in _SINCE]
+    if any(entry.subgraph for entry in report.sections.tflm.plan):
         needs.append(_SINGLE_PLAN)
     return [
         *(["/* Of the release of TensorFlow Lite Micro:", *(f" * {one}" for one in needs), " */"] if needs else []),
@@ -135,7 +135,7 @@ def _size(value: int) -> str:
 
 
 def _sizes(report: OptimizeReport, name: str) -> list[str]:
-    firmware = report.firmware if _is_tflm(report) else None
+    firmware = report.sections.firmware if _is_tflm(report) else None
     lines = [f"#define {name}_ARENA_ALIGNMENT {report.target.alignment_bytes}"]
     head = _head(report)
     if firmware is None:
@@ -236,17 +236,17 @@ def _variables(firmware: FirmwareSection, name: str) -> list[str]:
 
 
 def _is_tflm(report: OptimizeReport) -> bool:
-    return report.tflm is not None
+    return report.sections.tflm is not None
 
 
 def _head(report: OptimizeReport) -> int:
-    head = None if report.tflm is None else report.tflm.head_bytes
-    return report.result.arena_bytes if head is None else head
+    head = None if report.sections.tflm is None else report.sections.tflm.head_bytes
+    return report.written.schedule.arena_bytes if head is None else head
 
 
 def _memories(report: OptimizeReport) -> Sequence[PoolRow]:
     """Return the memories from whose beginnings the tensors' offsets count; none where there is one for all."""
-    found = report.pools
+    found = report.sections.pools
     return () if _is_tflm(report) or found is None or found.weighted_traffic is None else found.pools
 
 
@@ -295,13 +295,12 @@ def _tensors(report: OptimizeReport, name: str) -> list[str]:
 
 def _ends(report: OptimizeReport, name: str) -> list[str]:
     """State what inputs and outputs are: how many bytes each takes, and what its integers mean."""
-    if report.interface is None:
-        return []
-    changed = {(row.side, row.index): row for row in (report.io.changed if report.io is not None else ())}
+    border = report.sections.border
+    changed = {(row.side, row.index): row for row in (() if border is None else border.changed)}
     lines = []
     sides: tuple[tuple[Side, tuple[EndRow, ...]], ...] = (
-        ("input", report.interface.inputs),
-        ("output", report.interface.outputs),
+        ("input", report.written.interface.inputs),
+        ("output", report.written.interface.outputs),
     )
     for side, ends in sides:
         for number, end in enumerate(ends):
@@ -336,11 +335,11 @@ def _float(number: float) -> str:
 
 def _rows(report: OptimizeReport) -> Sequence[tuple[str, str, int, int]]:
     """Return (name, pool or "", offset, size) of the tensors whose places hold, with no size where it is not known."""
-    sizes = {buffer.tensor: buffer.size_bytes for buffer in report.buffers}
-    if report.tflm is not None:
-        planned = (entry for entry in report.tflm.plan if entry.subgraph == 0)
+    sizes = {buffer.tensor: buffer.size_bytes for buffer in report.written.buffers}
+    if report.sections.tflm is not None:
+        planned = (entry for entry in report.sections.tflm.plan if entry.subgraph == 0)
         return [(entry.tensor, "", entry.offset_bytes, sizes.get(entry.tensor, 0)) for entry in planned]
     return [
         (buffer.tensor, "" if buffer.pool is UNSET else buffer.pool, buffer.offset_bytes, sizes[buffer.tensor])
-        for buffer in report.buffers
+        for buffer in report.written.buffers
     ]

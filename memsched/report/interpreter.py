@@ -17,7 +17,7 @@ _DEFAULT = "LiteRT's default interpreter, measured"
 
 def interpreter_lines(report: OptimizeReport) -> list[Line]:
     """Return what the original and the file written take in LiteRT's default interpreter; no line if not measured."""
-    section = report.interpreter
+    section = report.sections.interpreter
     if section is None:
         return []
     given, written = section.given, section.written
@@ -38,7 +38,7 @@ _LEAST_SHARE = 0.01
 
 def kept_for_interpreter(report: OptimizeReport) -> str | None:
     """Return why the original is kept if its default interpreter takes more for what was found; None elsewhere."""
-    section = report.interpreter
+    section = report.sections.interpreter
     if section is None or section.written is not None or not section.refused:
         return None
     return "the original is kept: LiteRT's default interpreter takes no less for any other file that was found"
@@ -46,7 +46,7 @@ def kept_for_interpreter(report: OptimizeReport) -> str | None:
 
 def interpreter_card(report: OptimizeReport) -> tuple[str, str, str] | None:
     """Return what the page says of LiteRT's default interpreter: a label, a figure, and more; None if not measured."""
-    section = report.interpreter
+    section = report.sections.interpreter
     if section is None:
         return None
     given, written = section.given, section.written

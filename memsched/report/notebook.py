@@ -42,10 +42,10 @@ def _model(report: OptimizeReport) -> str:
     title = f"{shortened(model.path, _COLUMNS)}: {counted(model.ops, 'op')}, target {report.target.name}"
     figures = [(label, f"{peak:,}", f"{arena:,}") for label, peak, arena in figure_rows(report)]
     lines = [line for line, _ in findings(report, _COLUMNS, verbose=False)]
-    after = [step.footprint_bytes for step in report.steps] if report.command == "optimize" else []
+    after = [step.footprint_bytes for step in report.written.steps] if report.command == "optimize" else []
     return (
         f"<div><strong>{_shown(title)}</strong>"
-        f"{_picture(report.baselines.file_order.footprints_bytes, after)}"
+        f"{_picture([step.footprint_bytes for step in report.original.steps], after)}"
         f"{_table(('order', 'peak, bytes', 'arena, bytes'), figures)}"
         f"<ul>{''.join(f'<li>{_shown(line)}</li>' for line in lines)}</ul></div>"
     )
@@ -57,7 +57,7 @@ def _diff(report: DiffReport) -> str:
         name = shortened(model.path, _COLUMNS)
         found = [(FIGURE_LABELS[key], one) for key, one in model.figures.items()]
         if report.kind == "batch":
-            required = model.figures.get("required_bytes") or model.figures.get("arena_bytes")
+            required = model.figures.get("required_bytes")
             found = [] if required is None else [(change_word(model.change), required)]
         changes = [(label, figure_text(one.old), figure_text(one.new), figure_growth(one)) for label, one in found]
         rows += [(name, *change) for change in changes] or [(name, change_word(model.change), "", "", "")]

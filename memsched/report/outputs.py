@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
 from memsched.base.units import format_size
 from memsched.report.requirement import needed_memory
-from memsched.report.values.optimize import OptimizeReport
+from memsched.report.values.optimize import OptimizeReport, Sections
 from memsched.runtimes.values import EXECUTED_TOLERANCE
 
-__all__ = ["TOLERANCE", "compared", "compared_in", "kept_why", "may_differ", "was_rewritten"]
+__all__ = [
+    "TOLERANCE",
+    "compared",
+    "compared_in",
+    "kept_why",
+    "may_differ",
+    "outputs_of",
+    "time_ratio",
+    "was_rewritten",
+]
+
+_EQUAL: Final = "bit-equal"
 
 TOLERANCE = 1e-5
 """Error of outputs that rewritten layers may have, relative to the largest magnitude: a piece may add up its products
@@ -16,12 +29,12 @@ in another order."""
 
 def was_rewritten(report: OptimizeReport) -> bool:
     """Whether layers were rewritten: then bounds hold for the rewritten model, not for the one given."""
-    return may_differ(report) or (report.io is not None and report.io.applied)
+    return may_differ(report.sections) or (report.sections.border is not None and report.sections.border.applied)
 
 
 def kept_why(report: OptimizeReport) -> str:
     """Return why the file as given is the result."""
-    if report.held_back is not None:
+    if report.sections.held_back is not None:
         return "the better one needs session options"
     saved = None if report.output is None else report.output.slight_bytes
     if saved is None:
@@ -30,36 +43,55 @@ def kept_why(report: OptimizeReport) -> str:
     return f"the best file found saves {format_size(saved)}, {percent:.2f} %: below 1 % none is written"
 
 
-def may_differ(report: OptimizeReport) -> bool:
+def may_differ(sections: Sections) -> bool:
     """Whether layers compute in another way, so that their outputs may differ in the last bits."""
-    if report.blocks is not None and report.blocks.way is not None:
+    if sections.open_loops is not None and sections.open_loops.way is not None:
         return True
-    sections = (report.chains, report.algebra, report.tiling, report.remat)
-    return any(section is not None and section.applied for section in sections)
+    rewrites = (sections.chains, sections.algebra, sections.tile, sections.recompute)
+    return any(section is not None and section.applied for section in rewrites)
 
 
-def compared(report: OptimizeReport) -> tuple[bool | None, str]:
+def outputs_of(sections: Sections) -> Literal["bit_equal", "close", "different", "not_run"]:
+    """Return what the verdict says of outputs."""
+    good, words = compared(sections)
+    if good is None:
+        return "not_run"
+    return ("bit_equal" if words == _EQUAL else "close") if good else "different"
+
+
+def time_ratio(sections: Sections) -> float | None:
+    """Return the time of the model written to that of the original; None if it was not measured."""
+    loops, interpreter = sections.open_loops, sections.interpreter
+    if loops is not None:
+        return loops.measured[0].time_ratio if loops.measured else None
+    if interpreter is not None:
+        return interpreter.time_ratio
+    ratios = (row.cpu_ratio for row in sections.sessions if row.file == "written")
+    return next((ratio for ratio in ratios if ratio is not None), None)
+
+
+def compared(sections: Sections) -> tuple[bool | None, str]:
     """Return whether the outputs are as they should be, None where that is not known, and the same in words."""
-    verification = report.verification
+    verification = sections.verification
     if verification is None or verification.outputs_equal is None:
         return None, "not compared"
     if verification.outputs_equal:
-        return True, "bit-equal"
-    error = verification.relative_error  # which older reports lack
-    if may_differ(report) and error is not None and error <= TOLERANCE:
+        return True, _EQUAL
+    error = verification.relative_error
+    if may_differ(sections) and error is not None and error <= TOLERANCE:
         return True, f"equal within {TOLERANCE:g} (largest relative error {error:.1e})"
-    if report.executed is not None and error is not None and error <= EXECUTED_TOLERANCE:
+    if sections.executed is not None and error is not None and error <= EXECUTED_TOLERANCE:
         return True, f"equal within {EXECUTED_TOLERANCE:g} (largest relative error {error:.1e})"
     return False, "different"
 
 
 def compared_in(report: OptimizeReport) -> str:
     """Return in which sessions outputs were compared, to follow what was found; empty where there is one kind."""
-    if report.blocks is not None:
+    if report.sections.open_loops is not None:
         return ", in a session without options"
-    verification = report.verification
+    verification = report.sections.verification
     apart = None if verification is None else verification.default_apart
-    if verification is None or apart is None or report.executed is not None:
+    if verification is None or apart is None or report.sections.executed is not None:
         return ""
     plain = " (in a session without options, too)"
     if apart:

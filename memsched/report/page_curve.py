@@ -15,10 +15,10 @@ _COLUMNS = 80
 
 def curve_columns(report: OptimizeReport) -> CurveColumns | None:
     """Return what is drawn of a report's curve; None where it has none of two sizes at least."""
-    if report.curve is None or len(report.curve.rows) < 2:
+    if report.sections.curve is None or len(report.sections.curve.rows) < 2:
         return None
-    rows = report.curve.rows
-    dimension = grows_most(report.curve)
+    rows = report.sections.curve.rows
+    dimension = grows_most(report.sections.curve)
     process = [row.process_bytes for row in rows if row.process_bytes is not None]
     return CurveColumns(
         dimension=shortened(dimension, _COLUMNS),
@@ -32,4 +32,4 @@ def curve_columns(report: OptimizeReport) -> CurveColumns | None:
 
 def curve_table(report: OptimizeReport) -> Cells:
     """Return a row per size: size, activations, process, and whether that was measured."""
-    return [curve_cells(row) for row in report.curve.rows] if report.curve is not None else []
+    return [curve_cells(row) for row in report.sections.curve.rows] if report.sections.curve is not None else []

@@ -26,7 +26,8 @@ from memsched.report.page_parts import (
     StepColumns,
 )
 from memsched.report.text import shortened
-from memsched.report.values.optimize import BufferRow, OptimizeReport, StepRow
+from memsched.report.values.graphs import BufferRow, StepRow
+from memsched.report.values.optimize import OptimizeReport
 
 __all__ = ["PageData", "as_script", "extremes", "form_of", "page_data"]
 
@@ -124,7 +125,7 @@ def page_data(report: OptimizeReport) -> PageData:
     The values are columns, one list per figure, with names shortened. ``steps.index`` says which steps they are of.
     ``maps`` has one entry per memory, ``merged`` the rectangles of what is not drawn one by one.
     """
-    steps = report.steps
+    steps = report.written.steps
     peak_step = _peak_step(report)
     buffers = _buffers(report)
     pools = list(dict.fromkeys(buffer.pool for buffer in buffers)) or [""]
@@ -149,7 +150,6 @@ def page_data(report: OptimizeReport) -> PageData:
         frontier=frontier_columns(report),
         curve=curve_columns(report),
         name=_NOT_IN_NAMES.sub("_", PurePath(report.model.path).stem)[:_LABEL_COLUMNS].strip("._") or "model",
-        edges_known=all(buffer.read_in is not UNSET for buffer in report.buffers),
     )
     drawn = sum(buffer.drawn for buffer in kept)
     tensors = [buffer.order for buffer in kept if not buffer.workspace]
@@ -181,9 +181,9 @@ def extremes(values: Sequence[int], buckets: int) -> list[int]:
 
 
 def form_of(row: BufferRow) -> str:
-    """Return the shape and type of a tensor, its lengths joined by signs; of older reports nothing."""
-    shape = "" if row.shape is UNSET or row.shape is None else _TIMES.join(map(str, row.shape)) or "scalar"
-    return f"{shape} {'' if row.dtype is UNSET else row.dtype}".strip()
+    """Return the shape and type of a tensor, its lengths joined by signs."""
+    shape = "" if row.shape is None else _TIMES.join(map(str, row.shape)) or "scalar"
+    return f"{shape} {row.dtype}".strip()
 
 
 class _Names:
@@ -202,37 +202,34 @@ class _Names:
 
 def _peak_step(report: OptimizeReport) -> int:
     """Return the first step whose footprint is the peak; -1 where there are no steps."""
-    footprints = [step.footprint_bytes for step in report.steps]
+    footprints = [step.footprint_bytes for step in report.written.steps]
     return footprints.index(max(footprints)) if footprints else -1
 
 
 def _unit(report: OptimizeReport) -> AxisUnit:
     """Return the unit of the axes."""
-    largest = max(report.result.arena_bytes, report.baselines.file_order.peak_bytes)
+    largest = max(report.written.schedule.arena_bytes, report.original.schedule.peak_bytes)
     factor, name = next(((factor, name) for factor, name in _FACTORS if largest >= 4 * factor), (1, "bytes"))
     return AxisUnit(factor=factor, name=name)
 
 
 def _figures(report: OptimizeReport, peak_step: int) -> PageFigures:
-    result, budget = report.result, report.budget
+    schedule, budget = report.written.schedule, report.budget
     return PageFigures(
-        steps=len(report.steps),
-        peak=result.peak_bytes,
+        steps=len(report.written.steps),
+        peak=schedule.peak_bytes,
         peak_step=peak_step,
-        bound=result.lower_bound_bytes,
-        arena=result.arena_bytes,
+        bound=report.proof.bound_bytes,
+        arena=schedule.arena_bytes,
         budget=None if budget is None else budget.budget_bytes,
     )
 
 
 def _buffers(report: OptimizeReport) -> list[_PlotBuffer]:
     """Return buffers and workspaces with the steps that make and read them."""
-    last_step = max(0, len(report.steps) - 1)
+    last_step = max(0, len(report.written.steps) - 1)
     found: list[_PlotBuffer] = []
-    for row in report.buffers:
-        # Reports of older versions do not say who makes and reads a buffer; its first and last step are near to it.
-        made = row.first_step if row.produced_in is UNSET else row.produced_in
-        read = (row.last_step,) if row.read_in is UNSET else row.read_in
+    for row in report.written.buffers:
         drawn = row.view_of is None and not row.consists_of and row.size_bytes > 0
         found.append(
             _PlotBuffer(
@@ -242,8 +239,8 @@ def _buffers(report: OptimizeReport) -> list[_PlotBuffer]:
                 size=row.size_bytes,
                 first=row.first_step,
                 last=min(row.last_step, last_step),
-                made=made,
-                read=read,
+                made=row.produced_in,
+                read=row.read_in,
                 in_place_of=row.in_place_of,
                 view_of=row.view_of,
                 workspace=False,
@@ -252,7 +249,7 @@ def _buffers(report: OptimizeReport) -> list[_PlotBuffer]:
                 form=form_of(row),
             )
         )
-    for space in report.workspaces:
+    for space in report.written.workspaces:
         step = space.step
         found.append(
             _PlotBuffer(
@@ -303,18 +300,19 @@ def _kept_steps(steps: Sequence[StepRow], kept: Sequence[_PlotBuffer], limit: in
 
 
 def _step_columns(report: OptimizeReport, index: Sequence[int], names: _Names) -> StepColumns:
-    steps = report.steps
+    steps = report.written.steps
     types = {name: place for place, name in enumerate(dict.fromkeys(steps[step].type for step in index))}
-    given = set(report.baselines.file_order.ops)
-    repeated = {copy.op for copy in report.remat.copies} if report.remat is not None and report.remat.applied else set()
-    pieces = report.tiling is not None and report.tiling.applied
+    given = {step.op for step in report.original.steps}
+    tile, again = report.sections.tile, report.sections.recompute
+    repeated = {copy.op for copy in again.copies} if again is not None and again.applied else set()
+    pieces = tile is not None and tile.applied
 
     def mark(step: StepRow) -> int:
         if step.origin is None:
-            return ADDED if given and step.op not in given else PLAIN
+            return PLAIN if step.op in given else ADDED
         # One of a layer's pieces may have the layer's own name, and be executed again: copies have names that say so.
-        again = step.origin in repeated and (not pieces or _COPY in step.op)
-        return AGAIN if again else PIECE
+        is_copy = step.origin in repeated and (not pieces or _COPY in step.op)
+        return AGAIN if is_copy else PIECE
 
     return StepColumns(
         index=list(index) if len(index) < len(steps) else None,
@@ -328,10 +326,10 @@ def _step_columns(report: OptimizeReport, index: Sequence[int], names: _Names) -
 
 
 def _given(report: OptimizeReport) -> _FileOrder | None:
-    """Return the file's order where the report has it, and it is not the order shown."""
-    section = report.baselines.file_order
-    ops, footprints = section.ops, section.footprints_bytes
-    after = [(step.op, step.footprint_bytes) for step in report.steps]
+    """Return the file's order if it is not the order shown."""
+    ops = [step.op for step in report.original.steps]
+    footprints = [step.footprint_bytes for step in report.original.steps]
+    after = [(step.op, step.footprint_bytes) for step in report.written.steps]
     if not ops or list(zip(ops, footprints, strict=True)) == after:
         return None
     whole = len(ops) <= _STEPS_WHOLE
@@ -384,7 +382,7 @@ def _maps(report: OptimizeReport, buffers: Sequence[_PlotBuffer], pools: Sequenc
     for buffer in buffers:
         used[buffer.pool] = max(used[buffer.pool], buffer.offset + buffer.size)
     if list(pools) == [""]:
-        used[""] = max(used[""], report.result.arena_bytes)
+        used[""] = max(used[""], report.written.schedule.arena_bytes)
     return [MemoryMap(name=shortened(name, _LABEL_COLUMNS), height=max(1, used[name])) for name in pools]
 
 
@@ -397,6 +395,6 @@ def _merged(report: OptimizeReport, rest: Sequence[_PlotBuffer], pools: Sequence
             for buffer in rest
             if buffer.pool == pool
         ]
-        cells = merged_cells(extents, max(1, len(report.steps)))
+        cells = merged_cells(extents, max(1, len(report.written.steps)))
         found.extend([place, cell.left, cell.right, cell.bottom, cell.top] for cell in cells)
     return found

@@ -34,8 +34,8 @@ def frontier_columns(report: OptimizeReport) -> FrontierColumns | None:
     """Return the points; None where there are less than two, which say nothing."""
     arenas = frontier_column(report) == "arena"
     found: list[_Point]
-    if report.frontier is not None:
-        found = [(one.peak_bytes, max(0.0, one.extra_macs_percent), one.how) for one in report.frontier]
+    if report.sections.frontier is not None:
+        found = [(one.peak_bytes, max(0.0, one.extra_macs_percent), one.how) for one in report.sections.frontier]
     else:
         found = list(_tried(report, arenas=arenas))
         if arenas and not found:
@@ -64,15 +64,15 @@ def _best(found: Iterable[_Point]) -> list[_Point]:
 
 def _tried(report: OptimizeReport, *, arenas: bool) -> Iterator[_Point]:
     """Yield what the searches for rewrites found possible: whole arenas, or peaks."""
-    if report.tiling is not None:
+    if report.sections.tile is not None:
         if not arenas:
-            yield report.tiling.untiled.peak_bytes, 0.0, "order"
-        for one in report.tiling.frontier:
+            yield report.sections.tile.untiled.peak_bytes, 0.0, "order"
+        for one in report.sections.tile.frontier:
             size = one.whole_arena_bytes_estimate if arenas else one.peak_bytes
             if size is not UNSET:
                 yield size, max(0.0, one.extra_macs_percent), "tile"
-    if report.remat is not None and not arenas:
-        for again in report.remat.frontier:
+    if report.sections.recompute is not None and not arenas:
+        for again in report.sections.recompute.frontier:
             yield again.peak_bytes, again.extra_macs_percent, "remat"
 
 

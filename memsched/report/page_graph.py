@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from msgspec import UNSET
-
 from memsched.report.page_layout import UNITS, lay_out
 from memsched.report.page_parts import GraphColumns
 from memsched.report.text import shortened
-from memsched.report.values.optimize import OptimizeReport, StepRow
+from memsched.report.values.graphs import StepRow
+from memsched.report.values.optimize import OptimizeReport
 
 __all__ = ["graph_columns"]
 
@@ -20,16 +19,16 @@ _LABEL_COLUMNS = 40
 
 
 def graph_columns(report: OptimizeReport, peak_step: int) -> GraphColumns | None:
-    """Return the graph as it is executed; None where the report does not say who reads what, or there are no steps."""
-    steps = report.steps
-    if not steps or any(step.reads_from is UNSET for step in steps):
+    """Return the graph as it is executed; None if there are no steps."""
+    steps = report.written.steps
+    if not steps:
         return None
     first = max(0, min(peak_step - _MOST // 2, len(steps) - _MOST))
     shown = steps[first : first + _MOST]
     reads = list(_reads(shown))
     layout = lay_out(reads)
     types = {name: place for place, name in enumerate(dict.fromkeys(step.type for step in shown))}
-    peak = max(1, report.result.peak_bytes)
+    peak = max(1, report.written.schedule.peak_bytes)
     return GraphColumns(
         first=first,
         unit=UNITS,
@@ -49,8 +48,7 @@ def _reads(steps: Sequence[StepRow]) -> Iterator[list[int]]:
     first = steps[0].index
     for place, step in enumerate(steps):
         # A report from elsewhere may say that a step reads what a later one makes.
-        before = () if step.reads_from is UNSET else step.reads_from
-        yield sorted({made - first for made in before if first <= made < first + place})
+        yield sorted({made - first for made in step.reads_from if first <= made < first + place})
 
 
 def _differences(values: Sequence[int]) -> Iterator[int]:

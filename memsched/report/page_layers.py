@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec import UNSET
-
 from memsched.report.page_data import form_of
 from memsched.report.page_parts import LayerCells, LayerTable
 from memsched.report.text import shortened
@@ -30,7 +28,7 @@ _FIGURES: tuple[tuple[str, _Figure], ...] = (
 
 def layer_table(report: OptimizeReport) -> LayerTable | None:
     """Return the layers in the file's order; None where a report says nothing of them."""
-    layers = report.layers
+    layers = report.sections.layers
     if not layers:
         return None
     shown = layers
@@ -81,8 +79,8 @@ def _cell(figures: LayerFigures | None, read: _Figure) -> str:
 def _first_steps(report: OptimizeReport) -> dict[str, int]:
     """Return the first step that computes each layer, or a part of it."""
     found: dict[str, int] = {}
-    layers = {row.op for row in report.layers}
-    for step in report.steps:
+    layers = {row.op for row in report.sections.layers}
+    for step in report.written.steps:
         name = step.origin if step.origin in layers and step.origin is not None else step.op
         found.setdefault(name, step.index)
     return found
@@ -91,8 +89,8 @@ def _first_steps(report: OptimizeReport) -> dict[str, int]:
 def _forms(report: OptimizeReport) -> dict[int, str]:
     """Return per step the shapes and types of what it makes, which may be a piece of what its layer makes."""
     made: dict[int, list[str]] = {}
-    for row in report.buffers:
-        if row.produced_in is not UNSET and row.produced_in is not None and (form := form_of(row)):
+    for row in report.written.buffers:
+        if row.produced_in is not None and (form := form_of(row)):
             made.setdefault(row.produced_in, []).append(form)
-    pieces = {step.index for step in report.steps if step.region is not None}
+    pieces = {step.index for step in report.written.steps if step.region is not None}
     return {step: ("pieces: " if step in pieces else "") + "; ".join(forms) for step, forms in made.items()}

@@ -201,7 +201,6 @@ class PageValues(_Columns, frozen=True):
     frontier: FrontierColumns | None
     curve: CurveColumns | None
     name: str
-    edges_known: bool
 
 
 class _Texts(msgspec.Struct, frozen=True, kw_only=True):

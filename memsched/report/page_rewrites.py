@@ -20,11 +20,11 @@ _ROWS_SHOWN = 200
 def rewrite_tables(report: OptimizeReport) -> list[RewriteTable]:
     """Return a table per rewrite that was applied."""
     found = []
-    chains, tiling, remat = report.chains, report.tiling, report.remat
+    chains, tiling, remat = report.sections.chains, report.sections.tile, report.sections.recompute
     if chains is not None and chains.applied:
         found.append(_activations(chains))
-    if report.algebra is not None and report.algebra.applied:
-        found.append(_identities(report.algebra))
+    if report.sections.algebra is not None and report.sections.algebra.applied:
+        found.append(_identities(report.sections.algebra))
     if tiling is not None and tiling.applied:
         found.append(_pieces(tiling))
     if remat is not None and remat.applied:

@@ -10,6 +10,7 @@ from memsched.report.console import figure_rows, findings
 from memsched.report.frontier import frontier_rows
 from memsched.report.guarantees import own_operators
 from memsched.report.interpreter import interpreter_card, kept_for_interpreter
+from memsched.report.ledger import passes_of
 from memsched.report.outputs import compared, kept_why
 from memsched.report.page_curve import curve_table
 from memsched.report.page_data import PageData
@@ -32,7 +33,8 @@ from memsched.report.requirement import arena_column, frontier_column, needed_me
 from memsched.report.sessions import arena_text, held_back_lines
 from memsched.report.suggestions import suggestion_lines
 from memsched.report.text import SAME_OUTPUTS, shortened
-from memsched.report.values.optimize import BudgetSection, OptimizeReport
+from memsched.report.values.optimize import OptimizeReport
+from memsched.report.values.verdict import BudgetSection
 
 __all__ = ["page_words"]
 
@@ -72,18 +74,18 @@ def page_words(report: OptimizeReport, data: PageData) -> PageWords:
         verification=_verification(report),
         passes=[
             (
-                record.name + (record.outcome and f", {record.outcome}"),
-                f"{record.ops_before:,}",
-                f"{record.ops_after:,}",
-                f"{record.peak_before_bytes:,}",
-                f"{record.peak_after_bytes:,}",
-                f"{record.seconds:.2f}",
+                row.pass_ + (row.reason and f", {row.reason}"),
+                f"{row.ops_before:,}",
+                f"{row.ops_after or 0:,}",
+                f"{row.before_bytes:,}",
+                f"{row.found_bytes or 0:,}",
+                f"{row.seconds:.2f}",
             )
-            for record in report.passes
+            for row in passes_of(report)
         ],
         bodies=_bodies(report),
         target=_target(report),
-        session_options=() if report.order_guarantee is None else report.order_guarantee.session_options,
+        session_options=() if report.guarantee is None else report.guarantee.session_options,
         files=_files(report),
     )
 
@@ -102,20 +104,16 @@ def _what(report: OptimizeReport) -> str:
 
 def _rewritten(report: OptimizeReport) -> list[str]:
     """Return the names of the rewrites that the model written went through."""
-    sections = {
-        "chains": report.chains,
-        "algebra": report.algebra,
-        "tiling": report.tiling,
-        "remat": report.remat,
-    }
+    found = report.sections
+    sections = {"chains": found.chains, "algebra": found.algebra, "tiling": found.tile, "remat": found.recompute}
     return [name for name, section in sections.items() if section is not None and section.applied]
 
 
 def _budget_verdict(report: OptimizeReport, budget: BudgetSection) -> tuple[str, str]:
     """Return the headline of a report with a budget."""
     required, available = budget.required_bytes, budget.budget_bytes
-    if report.curve is not None:
-        told = curve_answer(report.curve, available)[0]
+    if report.sections.curve is not None:
+        told = curve_answer(report.sections.curve, available)[0]
         return f"{told[0].upper()}{told[1:]}", "good" if budget.met else "bad"
     if refusal_lines(report):
         return "It does not run: the runtime refuses the model, whatever memory there is", "bad"
@@ -128,8 +126,7 @@ def _budget_verdict(report: OptimizeReport, budget: BudgetSection) -> tuple[str,
 
 def _verdict(report: OptimizeReport) -> tuple[str, str]:
     """Return the headline, and whether it is good or bad news."""
-    budget, result = report.budget, report.result
-    before = report.baselines.file_order
+    budget, before, after = report.budget, report.original.schedule, report.written.schedule
     if budget is not None:
         return _budget_verdict(report, budget)
     needed = needed_memory(report)
@@ -141,16 +138,16 @@ def _verdict(report: OptimizeReport) -> tuple[str, str]:
         return measured[0].upper() + measured[1:], ""
     if needed.saved > 0:
         return f"{what}: {needed.percent:.1f} % less than as given", "good"
-    if result.peak_bytes < before.peak_bytes:
-        return f"{what}, no less than as given: the peak alone is {result.reduction_percent:.1f} % lower", ""
+    if after.peak_bytes < before.peak_bytes:
+        return f"{what}, no less than as given: the peak alone is {after.reduction_percent:.1f} % lower", ""
     return f"{what}: no less than as given was found", ""
 
 
 def _lead(report: OptimizeReport) -> str:
     """Return what was done for it, in a sentence or two."""
-    result, before = report.result, report.baselines.file_order
+    before, after = report.original.schedule, report.written.schedule
     if report.command == "analyze":
-        how = f"In the order of the file the peak is {_bytes(result.peak_bytes)}."
+        how = f"In the order of the file the peak is {_bytes(after.peak_bytes)}."
     elif _rewritten(report):
         words = {
             "chains": "activations in one operator each",
@@ -160,37 +157,34 @@ def _lead(report: OptimizeReport) -> str:
         }
         done = " and ".join(words[name] for name in _rewritten(report))
         how = (
-            f"With {done} the peak is {_bytes(result.peak_bytes)}, {_bytes(before.peak_bytes)} in the file's "
-            f"order; it does {result.extra_macs_percent:.1f} % more multiply-accumulates."
+            f"With {done} the peak is {_bytes(after.peak_bytes)}, {_bytes(before.peak_bytes)} in the file's "
+            f"order; it does {report.verdict.extra_macs_percent:.1f} % more multiply-accumulates."
         )
-    elif report.held_back is not None:
+    elif report.sections.held_back is not None:
         how = "The file as given is kept: " + " ".join(text for text, _ in held_back_lines(report)) + "."
     elif kept_for_interpreter(report) is not None:
         how = f"The file as given is kept: {kept_for_interpreter(report)}."
     elif report.output is not None and report.output.slight_bytes is not None:
         how = f"The file as given is kept: {kept_why(report)}."
-    elif result.peak_bytes >= before.peak_bytes:
-        how = f"Its peak is {_bytes(result.peak_bytes)}, as in the file's order; no order with a lower one was found."
+    elif after.peak_bytes >= before.peak_bytes:
+        how = f"Its peak is {_bytes(after.peak_bytes)}, as in the file's order; no order with a lower one was found."
     else:
         how = (
-            f"By the order of its ops alone the peak is {_bytes(result.peak_bytes)}, "
+            f"By the order of its ops alone the peak is {_bytes(after.peak_bytes)}, "
             f"{_bytes(before.peak_bytes)} in the file's order; no work is added."
         )
     rest = "" if measured_instead(report) is None else " The runtime was measured to take otherwise."
-    rest += " The search was ended early: this is the best found so far." if result.interrupted else ""
+    rest += " The search was ended early: this is the best found so far." if report.verdict.interrupted else ""
     return how + rest
 
 
 def _cards(report: OptimizeReport) -> list[Card]:
-    result, before = report.result, report.baselines.file_order
-    peak, bound = result.peak_bytes, result.lower_bound_bytes
+    before, proof = report.original.schedule, report.proof
+    peak, bound = proof.bytes, proof.bound_bytes
     gap = 100 * (peak - bound) / peak if peak else 0.0
     analyzed = report.command == "analyze"
-    status = (
-        f"proven optimal{own_operators(report)}"
-        if result.status == "optimal"
-        else f"at most {gap:.1f} % to gain by order"
-    )
+    optimal = proof.status == "optimal"
+    status = f"proven optimal{own_operators(report)}" if optimal else f"at most {gap:.1f} % to gain by order"
     if bound_is_void(report):
         status = "not a bound: the memory plan lays tensors over each other that the peak counts apart"
     elif _rewritten(report):
@@ -212,7 +206,7 @@ def _cards(report: OptimizeReport) -> list[Card]:
         ("Lower bound of the peak", f"{bound:,} B", status),
     ]
     if not analyzed:
-        cards.append(("Extra work", f"{result.extra_macs_percent:.1f} %", "multiply-accumulates"))
+        cards.append(("Extra work", f"{report.verdict.extra_macs_percent:.1f} %", "multiply-accumulates"))
     interpreter = interpreter_card(report)
     if interpreter is not None:
         cards.append(interpreter)
@@ -225,7 +219,7 @@ def _cards(report: OptimizeReport) -> list[Card]:
 
 
 def _alignment(report: OptimizeReport) -> str:
-    return f"{report.allocation.alignment_bytes} B alignment"
+    return f"{report.written.allocation.alignment_bytes} B alignment"
 
 
 def _pictures(report: OptimizeReport, data: PageData) -> PictureWords:
@@ -293,7 +287,7 @@ def _merged(data: PageData) -> str:
 
 def _peak(report: OptimizeReport, data: PageData) -> PeakWords:
     """Return the table of what is live at the peak."""
-    peak, faults, steps = report.result.peak_bytes, report.at_fault, report.steps
+    peak, faults, steps = report.written.schedule.peak_bytes, report.written.at_fault, report.written.steps
     place = {name: index for index, name in _drawn_names(report, data)}
     rows = [
         _fault(
@@ -333,7 +327,7 @@ def _peak(report: OptimizeReport, data: PageData) -> PeakWords:
 
 def _drawn_names(report: OptimizeReport, data: PageData) -> list[tuple[int, str]]:
     """Return the places of the page's buffers with their names in the report."""
-    return [(place, report.buffers[order].tensor) for place, order in enumerate(data.tensors)]
+    return [(place, report.written.buffers[order].tensor) for place, order in enumerate(data.tensors)]
 
 
 def _fault(name: str, place: int | None, producer: str, steps: str, size: int, peak: int) -> PeakRow:
@@ -355,9 +349,9 @@ def _share(size: int, peak: int) -> float:
 
 def _proof(report: OptimizeReport) -> str:
     """Return what is known of the peak, and what "optimal" or "feasible" means."""
-    result = report.result
-    peak, bound = result.peak_bytes, result.lower_bound_bytes
-    how = f" How it is known: {result.proof}." if result.proof else ""
+    proof = report.proof
+    peak, bound = proof.bytes, proof.bound_bytes
+    how = f" How it is known: {proof.witness}." if proof.witness else ""
     alone = (
         " That holds for the model with these rewrites; other rewrites may need less."
         if _rewritten(report)
@@ -365,7 +359,7 @@ def _proof(report: OptimizeReport) -> str:
     )
     if measured_instead(report) is not None:
         alone += " The runtime was measured not to execute them so: the figures do not hold there."
-    if result.status == "optimal":
+    if proof.status == "optimal":
         return (
             f"Optimal: it is proven that no order of these ops has a peak below {bound:,} bytes, and this one has "
             f"{peak:,}.{how}{alone}"
@@ -378,9 +372,9 @@ def _proof(report: OptimizeReport) -> str:
 
 
 def _arena_proof(report: OptimizeReport) -> str:
-    allocation, result = report.allocation, report.result
-    arena, bound = result.arena_bytes, allocation.lower_bound_bytes
-    lost = arena - result.peak_bytes
+    allocation, after = report.written.allocation, report.written.schedule
+    arena, bound = after.arena_bytes, allocation.lower_bound_bytes
+    lost = arena - after.peak_bytes
     gap = "as much as the peak" if lost == 0 else f"{abs(lost):,} bytes {'more' if lost > 0 else 'less'} than the peak"
     text = f"The addresses take {arena:,} bytes, {gap}"
     if lost > 0:
@@ -400,16 +394,16 @@ def _orders(report: OptimizeReport) -> list[tuple[str, ...]]:
 
 
 def _frontier(report: OptimizeReport) -> list[tuple[str, ...]]:
-    steps = report.frontier
+    steps = report.sections.frontier
     return [(row[-1], *row[:-1]) for row in frontier_rows(steps, verbose=False)] if steps else []
 
 
 def _verification(report: OptimizeReport) -> list[tuple[str, str]]:
-    verification = report.verification
+    verification = report.sections.verification
     if verification is None:
         why = "this command only looks at the model" if report.command == "analyze" else "see the notes"
         return [("result", f"not verified: {why}")]
-    equal = "could not be run" if verification.outputs_equal is None else compared(report)[1]
+    equal = "could not be run" if verification.outputs_equal is None else compared(report.sections)[1]
     matches = {None: "not seen", True: "yes", False: "no"}[verification.executed_order_matches]
     rows = [
         ("runtime", verification.runtime),
@@ -463,7 +457,7 @@ def _bodies(report: OptimizeReport) -> list[tuple[str, ...]]:
             f"{body.peak_bytes:,}",
             f"{body.lower_bound_bytes:,}",
         )
-        for body in report.bodies[:_ROWS_SHOWN]
+        for body in report.sections.bodies[:_ROWS_SHOWN]
     ]
 
 
@@ -481,7 +475,7 @@ def _target(report: OptimizeReport) -> list[tuple[str, str]]:
         ("in-place writes", "permitted where the target does them" if target.in_place else "not permitted"),
         ("runtime's own order", "the file's" if target.default_order == "file" else "ONNX Runtime's"),
     ]
-    held = report.order_guarantee
+    held = report.guarantee
     return [*rows, ("what holds the order", held.kind.replace("_", " "))] if held is not None else rows
 
 
@@ -496,4 +490,8 @@ def _files(report: OptimizeReport) -> list[tuple[str, str]]:
         rows.append(("its SHA-256", output.sha256))
         held = output.fixed_dimensions
         rows += [("holds for", ", ".join(f"{one.dimension} = {one.size}" for one in held))] if held else []
-    return [*rows, ("order found by", report.result.method), ("addresses found by", report.allocation.method)]
+    return [
+        *rows,
+        ("order found by", report.written.schedule.method),
+        ("addresses found by", report.written.allocation.method),
+    ]

@@ -8,7 +8,8 @@ from typing import TypeVar
 import msgspec
 
 from memsched.graph.model import Allocation
-from memsched.report.values.optimize import BufferRow, PoolRow, PoolsSection, WorkspaceRow
+from memsched.report.values.graphs import BufferRow, WorkspaceRow
+from memsched.report.values.optimize import PoolRow, PoolsSection
 from memsched.report.values.runtime import FirmwareSection
 from memsched.targets.pool_plan import PoolPlan
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from memsched.report.values.optimize import BudgetSection, OptimizeReport
+from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.shared import VerificationSection
+from memsched.report.values.verdict import BudgetSection
 from memsched.runtimes import values
 
 __all__ = ["OTHER_SIZES", "bound_is_void", "measured_instead", "missed_by", "within_without_options"]
@@ -22,7 +23,7 @@ def missed_by(verification: VerificationSection) -> float:
 
 def measured_instead(report: OptimizeReport) -> str | None:
     """Return what was measured where the figures predicted do not hold; None where they do."""
-    shown = report.verification
+    shown = report.sections.verification
     if shown is None or missed_by(shown) <= values.MOST_OFF:
         return None
     pair = (shown.measured_peak_before_bytes, shown.measured_peak_after_bytes)
@@ -35,15 +36,15 @@ def bound_is_void(report: OptimizeReport) -> bool:
 
     Compilers for accelerators bring such plans: the memory of an operator of theirs holds its inputs and outputs.
     """
-    tflm = report.tflm
+    tflm = report.sections.tflm
     heads = () if tflm is None else (tflm.file_head_bytes, tflm.head_bytes, tflm.plan_head_bytes)
-    return any(head is not None and head < report.result.lower_bound_bytes for head in heads)
+    return any(head is not None and head < report.proof.bound_bytes for head in heads)
 
 
 def within_without_options(report: OptimizeReport, budget: BudgetSection) -> str | None:
     """Return that a session without options was measured to meet a budget that is missed; None where none was."""
-    shown = report.verification
-    for_session = report.result.session_bytes is not None and report.executed is None
+    shown = report.sections.verification
+    for_session = report.in_session and report.sections.executed is None
     if shown is None or not for_session or not shown.at_stated_sizes:
         return None
     peaks = {"the file as given": shown.default_peak_before_bytes, "this file": shown.default_peak_after_bytes}

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import NoReturn
-
-from msgspec import UNSET
+from typing import Final, NoReturn
 
 from memsched.base.errors import ReportError
 from memsched.base.typed import Fault, UnfitError, converted, dotted
 from memsched.base.units import LARGEST
-from memsched.report.build import SCHEMA_VERSION
 from memsched.report.text import one_line, shortened
-from memsched.report.values.optimize import BufferRow, FaultRow, OptimizeReport, StepRow
+from memsched.report.values.base import SCHEMA_VERSION
+from memsched.report.values.graphs import BufferRow, FaultRow, StepRow
+from memsched.report.values.optimize import OptimizeReport
 
-__all__ = ["parse_report", "worded"]
+__all__ = ["MAKE_ANEW", "parse_report", "worded"]
+
+MAKE_ANEW: Final = "run the command that wrote it once more with this memsched"
+"""What helps if a report is of another version."""
 
 _NAME_COLUMNS = 40
 """Columns of a value or a key that a message quotes."""
@@ -62,6 +64,7 @@ def parse_report(data: bytes, name: str) -> OptimizeReport:
         raise ReportError(
             f"{name} has schema_version {json.dumps(version)[:20]}; this memsched reads {SCHEMA_VERSION}",
             code="report-version",
+            action=MAKE_ANEW,
         )
     if command not in ("optimize", "analyze"):
         raise ReportError(f"{name} is not a report of 'memsched optimize' or 'memsched analyze'", code="other-report")
@@ -129,42 +132,39 @@ def _float(text: str) -> float:
 
 def _wrong_step(place: int, step: StepRow) -> str | None:
     if step.index != place:
-        return f"steps[{place}].index is {step.index}, not {place}"
-    if step.reads_from is not UNSET and any(before >= place for before in step.reads_from):
-        return f"steps[{place}] reads from a step that is not before it"
+        return f"written.steps[{place}].index is {step.index}, not {place}"
+    if any(before >= place for before in step.reads_from):
+        return f"written.steps[{place}] reads from a step that is not before it"
     return None
 
 
 def _contradiction(report: OptimizeReport) -> str | None:
     """Return what cannot be true of the lists of steps and buffers; None where nothing is."""
-    steps, given = report.steps, report.baselines.file_order
+    steps = report.written.steps
     count = len(steps)
     wrong = next(filter(None, map(_wrong_step, range(count), steps)), None)
     if wrong is not None:
         return wrong
-    if steps and max(step.footprint_bytes for step in steps) != report.result.peak_bytes:
-        return "result.peak_bytes is not the largest of steps[].footprint_bytes"
+    if steps and max(step.footprint_bytes for step in steps) != report.written.schedule.peak_bytes:
+        return "written.schedule.peak_bytes is not the largest of written.steps[].footprint_bytes"
     rows: tuple[tuple[str, Sequence[BufferRow | FaultRow]], ...] = (
-        ("buffers", report.buffers),
-        ("at_fault", report.at_fault),
+        ("written.buffers", report.written.buffers),
+        ("written.at_fault", report.written.at_fault),
     )
     for key, entries in rows:
         for place, entry in enumerate(entries):
             if not entry.first_step <= entry.last_step <= max(0, count - 1):
                 return f"{key}[{place}] is in use from step {entry.first_step} to {entry.last_step} of {count}"
-    for place, buffer in enumerate(report.buffers):
-        made = () if buffer.produced_in is UNSET or buffer.produced_in is None else (buffer.produced_in,)
-        read = () if buffer.read_in is UNSET else buffer.read_in
-        if any(step >= count for step in (*read, *made)):
-            return f"buffers[{place}] is made or read in a step that is not there"
-    for place, workspace in enumerate(report.workspaces):
+    for place, buffer in enumerate(report.written.buffers):
+        made = () if buffer.produced_in is None else (buffer.produced_in,)
+        if any(step >= count for step in (*buffer.read_in, *made)):
+            return f"written.buffers[{place}] is made or read in a step that is not there"
+    for place, workspace in enumerate(report.written.workspaces):
         if workspace.step >= count:
-            return f"workspaces[{place}] is of step {workspace.step}, and there are {count}"
-    pools = report.pools
+            return f"written.workspaces[{place}] is of step {workspace.step}, and there are {count}"
+    pools = report.sections.pools
     if pools is not None and pools.weighted_traffic is not None:
         for place, pool in enumerate(pools.pools):
             if pool.used_bytes is None:
-                return f"pools.pools[{place}].used_bytes is null, but the traffic is known"
-    if len(given.ops) != len(given.footprints_bytes):
-        return "baselines.file_order has not one footprint for each of its ops"
+                return f"sections.pools.pools[{place}].used_bytes is null, but the traffic is known"
     return None

@@ -15,9 +15,9 @@ def refusal_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
 
     Where the model was run, the runtime's own words are there as well, or alone.
     """
-    if report.tflm is None:
+    if report.sections.tflm is None:
         return []
-    refused, words = report.tflm.refused, report.tflm.refusal
+    refused, words = report.sections.tflm.refused, report.sections.tflm.refusal
     if not refused:
         return [] if words is None else [(f"TensorFlow Lite Micro refuses this model: {words}", "red")]
     one = refused[0]
@@ -30,17 +30,17 @@ def refusal_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
 
 def plan_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     """Return a warning of a memory plan that the file brings and that is wrong; empty where none is."""
-    if report.tflm is None or report.tflm.plan_fault is None:
+    if report.sections.tflm is None or report.sections.tflm.plan_fault is None:
         return []
-    fault, target = report.tflm.plan_fault, report.target.name
+    fault, target = report.sections.tflm.plan_fault, report.target.name
     return [(f"warning: as the file brings it, {fault} (by the rules of {target})", "yellow")]
 
 
 def unknown_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     """Return a warning that names the operators whose needs no figure counts; empty where there are none."""
-    if report.tflm is None or report.firmware is None or not report.firmware.unknown_kernels:
+    if report.sections.tflm is None or report.sections.firmware is None or not report.sections.firmware.unknown_kernels:
         return []
-    names = ", ".join(report.firmware.unknown_kernels)
+    names = ", ".join(report.sections.firmware.unknown_kernels)
     return [
         (f"warning: what the kernels of {names} need in the arena is not known: the figures are without it", "yellow")
     ]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 import msgspec
 from msgspec import UNSET
 
 from memsched.base.frozen import FrozenValue
 from memsched.report.values.optimize import OptimizeReport
+from memsched.report.values.verdict import Unit
 
 __all__ = ["NeededMemory", "arena_column", "frontier_column", "needed_memory"]
 
@@ -42,27 +46,20 @@ class NeededMemory(FrozenValue, frozen=True):
         return ", ".join(there) if len(there) > 1 else ""
 
 
-def _is_of_process(report: OptimizeReport) -> bool:
-    curve = report.curve
-    return curve is not None and any(row.process_bytes is not None for row in curve.rows)
+_NOUNS: Final[Mapping[Unit, str]] = {
+    "process": "process",
+    "requested": "session",
+    "tflm_planned": "planned part of the arena",
+}
 
 
 def needed_memory(report: OptimizeReport) -> NeededMemory:
-    """Return what is required; of reports older than that, the arena."""
-    needed, result = report.requirement, report.result
-    if needed is None:
-        return NeededMemory("arena", report.baselines.file_order.arena_bytes, result.arena_bytes, ())
+    """Return what is required."""
+    needed = report.sections.requirement
     parts = tuple(
         (name.removesuffix("_bytes"), size) for name, size in msgspec.to_builtins(needed.parts).items() if size
     )
-    if report.blocks is not None or _is_of_process(report):
-        noun = "process"
-    elif result.session_bytes is not None:
-        noun = "session"
-    elif report.tflm is not None and needed.parts.persistent_bytes is UNSET:
-        noun = "planned part of the arena"
-    else:
-        noun = "arena"
+    noun = _NOUNS.get(report.verdict.unit, "arena")
     return NeededMemory(noun, needed.given_bytes, needed.bytes, parts)
 
 
@@ -77,4 +74,4 @@ def frontier_column(report: OptimizeReport) -> str:
 
 
 def _keeps_more(report: OptimizeReport) -> bool:
-    return report.requirement is not None and report.requirement.parts.persistent_bytes is not UNSET
+    return report.sections.requirement.parts.persistent_bytes is not UNSET

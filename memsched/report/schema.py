@@ -92,7 +92,7 @@ def _describe(part: dict[str, Any], kind: type[msgspec.Struct]) -> None:
     if about:
         part["description"] = about
     for inner in part["properties"].values():
-        inner.pop("default", None)  # of readers' own, where a file of an earlier version lacks the key
+        inner.pop("default", None)
     for name, hint in fields_of(kind).items():
         if any((note.extra or {}).get("unit") == "bytes" for note in notes_of(hint)):
             numbers = part["properties"][name]

@@ -37,9 +37,9 @@ def memory_named(report: OptimizeReport) -> str:
     noun = needed_memory(report).noun
     if noun == "process":
         return "the process, the runtime's library included,"
-    if report.result.session_bytes is None:
+    if not report.in_session:
         return f"the {noun}"
-    guarantee = report.order_guarantee
+    guarantee = report.guarantee
     if guarantee is None:
         return "a session with the options of --order-guarantee session"
     with_options = guarantee.kind in {"session", "none"} and guarantee.session_options
@@ -54,14 +54,16 @@ def measured_text(report: OptimizeReport, verification: VerificationSection) -> 
         return ""
     if verification.arena_after is not None:
         return f"; measured arena {before:,} -> {after:,} B{_as_predicted(verification)}"
-    guarantee = report.order_guarantee
+    guarantee = report.guarantee
     stated = guarantee is not None and guarantee.session_options
     if _unchanged(report) and verification.measured_with and not stated:
         return f"; measured peak in a session without options {before:,} B"
-    if report.result.litert_bytes is not None:
+    if report.verdict.unit == "litert_arena":
         return f"; measured arena without delegates {before:,} -> {after:,} B"
-    if report.executed is not None:
-        return f"; measured peak {before:,} B (the file as given, level {report.executed.level}) -> {after:,} B"
+    if report.sections.executed is not None:
+        return (
+            f"; measured peak {before:,} B (the file as given, level {report.sections.executed.level}) -> {after:,} B"
+        )
     if guarantee is not None and guarantee.kind == "none" and stated:
         return (
             f"; measured peak {before:,} B (the file as given, without options) -> {after:,} B with the options below"
@@ -83,7 +85,7 @@ def _as_predicted(verification: VerificationSection) -> str:
 
 def arena_lines(report: OptimizeReport) -> list[Line]:
     """Return a warning per arena that TensorFlow Lite Micro laid otherwise than predicted."""
-    verification = report.verification
+    verification = report.sections.verification
     if verification is None:
         return []
     pairs = (("as given", verification.arena_before), ("written", verification.arena_after))
@@ -109,13 +111,13 @@ def _parts(head: int | None, tail: int | None) -> str:
 
 def default_session_line(report: OptimizeReport) -> tuple[Line | None, bool]:
     """Return what a session without options needs before and after, and whether that is a warning."""
-    verification = report.verification
+    verification = report.sections.verification
     if verification is None or verification.default_peak_before_bytes is None:
         return None, False
     before, after = verification.default_peak_before_bytes, verification.default_peak_after_bytes
     what = verification.default_session or _DEFAULT_SESSION
     # LiteRT stands in for TensorFlow Lite Micro in verifying outputs; its arena is of no interest there.
-    if _unchanged(report) or report.tflm is not None or report.interpreter is not None:
+    if _unchanged(report) or report.sections.tflm is not None or report.sections.interpreter is not None:
         return None, False
     if after is None:
         return (f"{what} cannot run the model written", "yellow"), True
@@ -137,7 +139,7 @@ def default_session_line(report: OptimizeReport) -> tuple[Line | None, bool]:
 
 def apart_lines(report: OptimizeReport) -> list[Line]:
     """Return how far outputs are from those of the file as given as most people open it, where that is another way."""
-    shown, guarantee = report.verification, report.order_guarantee
+    shown, guarantee = report.sections.verification, report.guarantee
     stated = guarantee is not None and guarantee.session_options
     if shown is None or not shown.default_relative_error or not stated or _unchanged(report):
         return []
@@ -148,7 +150,7 @@ def apart_lines(report: OptimizeReport) -> list[Line]:
 
 def held_back_lines(report: OptimizeReport) -> list[Line]:
     """Return why what was found is not written, where it is not; the suggestions name the sessions that it is for."""
-    held = report.held_back
+    held = report.sections.held_back
     if held is None:
         return []
     listed = held.listed_cpu_ratio
@@ -170,7 +172,7 @@ def held_back_lines(report: OptimizeReport) -> list[Line]:
 
 def executed_lines(report: OptimizeReport) -> list[Line]:
     """Return what the file holds where ONNX Runtime's own graph was written, and what its session took."""
-    executed = report.executed
+    executed = report.sections.executed
     if executed is None:
         return []
     lines: list[Line] = []
@@ -185,7 +187,7 @@ def executed_lines(report: OptimizeReport) -> list[Line]:
 
 def process_lines(report: OptimizeReport) -> list[Line]:
     """Return what the process takes with either file, and at what cost of time; in yellow what is slower than asked."""
-    rows = report.sessions
+    rows = report.sections.sessions
     if not rows:
         return []
     if rows[0].process_bytes is None:
@@ -232,7 +234,7 @@ def size_lines(report: OptimizeReport) -> list[Line]:
         sizes = ", ".join(f"{one.dimension} = {one.size}" for one in held)
         refused = format_named(report.model.format).traits.other_sizes
         lines.append((f"fixed in the file, as pieces hold for one size alone: {sizes}; {refused}", None))
-    return lines + tried_lines(() if report.verification is None else report.verification.other_sizes)
+    return lines + tried_lines(() if report.sections.verification is None else report.sections.verification.other_sizes)
 
 
 class TriedSize(Protocol):

@@ -28,7 +28,11 @@ def _runs(path: Path) -> list[tuple[str, list[str]]]:
 
 def _required(done: Optimized) -> int:
     report = done.report
-    required: int = report["requirement"]["bytes"] if report["requirement"] else report["result"]["arena_bytes"]
+    required: int = (
+        report["sections"]["requirement"]["bytes"]
+        if report["sections"]["requirement"]
+        else report["written"]["schedule"]["arena_bytes"]
+    )
     return required
 
 
@@ -42,8 +46,8 @@ def tables(values: Values) -> Iterator[Part]:
             words += ["--effort", str(values.effort or 60)]
             before = optimized(path, [*words, "--allow", "reorder,inplace", "--no-verify"])
             after = optimized(path, [*words, "--allow", f"reorder,inplace,algebra{more}"])
-            kinds = Counter(row["kind"] for row in after.report["algebra"]["identities"])
-            check = after.report["verification"] or {}
+            kinds = Counter(row["kind"] for row in after.report["sections"]["algebra"]["identities"])
+            check = after.report["sections"]["verification"] or {}
             same = "bit-equal" if check.get("outputs_equal") else f"{check.get('relative_error') or 0:.1e}"
             first, second = _required(before), _required(after)
             told = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "none"

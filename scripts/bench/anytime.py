@@ -62,11 +62,11 @@ def tables(values: Values) -> Iterator[Part]:
         required: list[int] = []
         for seconds in values.seconds:
             report = _found(values.python, model, [*options, "--time-limit", str(seconds)])
-            result, tiling = report["result"], report["tiling"] or {}
-            beside = report["requirement"].get("structures_bytes", 0)
-            required.append(result["required_bytes"] + beside)
+            tiling = report["sections"]["tile"] or {}
+            beside = report["sections"]["requirement"].get("structures_bytes", 0)
+            required.append(report["verdict"]["bytes"] + beside)
             yield (
-                *(model.stem, target, f"{seconds:g}", f"{result['required_bytes']:,}", f"{beside:,}"),
+                *(model.stem, target, f"{seconds:g}", f"{report['verdict']['bytes']:,}", f"{beside:,}"),
                 *(f"{tiling.get('extra_macs_percent', 0.0):.2f} %", len(tiling.get("groups", ()))),
                 *(tiling.get("judged", 0), "yes" if tiling.get("exhausted") else "no", f"{report['seconds']:.1f}"),
             )

@@ -87,7 +87,7 @@ def _rows(path: Path, values: Values) -> Iterator[tuple[float, tuple[object, ...
     """Yield per budget the extra work, without end where it is not met, and the row."""
     target = "tflm" if path.suffix == ".tflite" else None
     given = optimize(str(path), target=target, solver="file", verify=False)
-    needed = given.report["requirement"]["given_bytes"]
+    needed = given.report["sections"]["requirement"]["given_bytes"]
     least = least_of_all(path, target, given.report.data)
     for share in values.shares:
         budget = needed * share // 100
@@ -104,12 +104,12 @@ def _rows(path: Path, values: Values) -> Iterator[tuple[float, tuple[object, ...
             verify=False,
         )
         report = result.report
-        tiling, remat = report["tiling"], report["remat"]
+        tiling, remat = report["sections"]["tile"], report["sections"]["recompute"]
         pieces = tiling is not None and tiling["applied"]
         again = remat is not None and remat["applied"]
         extra = (tiling["extra_macs_percent"] if pieces else 0.0) + (remat["extra_work_percent"] if again else 0.0)
         met = report["budget"]["met"]
-        algebra = report["algebra"] is not None and report["algebra"]["applied"]
+        algebra = report["sections"]["algebra"] is not None and report["sections"]["algebra"]["applied"]
         how = " + ".join(["algebra"] * algebra + ["pieces"] * pieces + ["again"] * again) or "order"
         needs, spent = report["budget"]["required_bytes"], watch.seconds
         told = (path.stem, report["target"]["name"], f"{needed:,}", f"{share} %", f"{needs:,}")
@@ -127,7 +127,7 @@ def impossibility(budget: int, least: int, report: Mapping[str, Any]) -> str:
     """
     if budget < least:
         return "impossible"
-    tiling, algebra = report["tiling"], report["algebra"]
+    tiling, algebra = report["sections"]["tile"], report["sections"]["algebra"]
     # Of a model that was computed otherwise, the operators are not the given one's.
     own = algebra is None or not algebra["applied"]
     bound = tiling["lower_bound_bytes"] if own and tiling is not None else None
@@ -148,7 +148,7 @@ def least_of_all(path: Path, target: str | None, report: Mapping[str, Any]) -> i
     graph = relaxed(module.graphs[0], rules)
     storage = Storage.of(graph)
     ends = max(storage.initial_residue(), storage.final_residue())
-    kept = report["requirement"]["parts"].get("persistent_bytes", 0)
+    kept = report["sections"]["requirement"]["parts"].get("persistent_bytes", 0)
     prices = runtime_of(module, rules).prices(module)
     if not kept or prices is None:
         return ends

@@ -79,8 +79,8 @@ def default_run(model: Path, target: str | None, options: LoadOptions) -> Defaul
     told = shape_options(options) if model.suffix == ".onnx" else []
     done = optimized(model, [*told, *(["--target", target] if target else [])])
     report = done.report
-    required = report["requirement"]
-    found = report["verification"]
+    required = report["sections"]["requirement"]
+    found = report["sections"]["verification"]
     equal = found["outputs_equal"] if found is not None else None
     ratio, process = None, None
     before = model.read_bytes()

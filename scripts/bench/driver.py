@@ -45,7 +45,7 @@ def tables(values: Values) -> Iterator[Part]:
             report = memsched.optimize(
                 str(path), target=_TARGETS[path.suffix], effort=effort, allow=("all",), verify=False
             ).report
-            needed = report["requirement"]
+            needed = report["sections"]["requirement"]
             given = needed["given_bytes"]
             required.append(needed["bytes"] + needed.get("structures_bytes", 0))
         mean = sum(required) / len(required) / given

@@ -59,7 +59,7 @@ def tables(values: Values) -> Iterator[Part]:
         out = ["-o", str(folder / "out.onnx"), "--report", str(report), "--time-limit", str(values.time_limit)]
         found = ended(["optimize", str(model), *out, "--no-verify"])
         result = json.loads(report.read_text(encoding="utf-8"))
-        before, after = result["baselines"]["file_order"]["peak_bytes"], result["result"]["peak_bytes"]
+        before, after = result["original"]["schedule"]["peak_bytes"], result["written"]["schedule"]["peak_bytes"]
         yield f"optimize: {told(found)}, peak {before} -> {after} bytes"
 
 

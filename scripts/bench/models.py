@@ -17,15 +17,14 @@ from scripts.bench.runner.text import kilobytes
 
 def row(plain: Optimized, verified: Optimized) -> tuple[object, ...]:
     """Return the cells of a model."""
-    report, check = plain.report, verified.report["verification"] or {}
-    baselines, result = report["baselines"], report["result"]
-    search = sum(entry["seconds"] for entry in report["passes"])
+    report, check = plain.report, verified.report["sections"]["verification"] or {}
+    original, after = report["original"], report["written"]["schedule"]
+    search = sum(row["seconds"] for row in report["ledger"] if row["work_percent"] is None and row["applied"])
     equal = {True: "bit-equal", False: "DIFFERENT", None: "not run"}[check.get("outputs_equal")]
-    orders = ("file_order", "reverse_post_order", "runtime_default_order")
     return (
         *(plain.name, report["model"]["ops"]),
-        *(kilobytes(baselines[order]["peak_bytes"]) for order in orders),
-        *(f"**{kilobytes(result['peak_bytes'])}**", result["status"], kilobytes(result["arena_bytes"])),
+        *(kilobytes(order["peak_bytes"]) for order in (original["schedule"], *original["orders"].values())),
+        *(f"**{kilobytes(after['peak_bytes'])}**", report["proof"]["status"], kilobytes(after["arena_bytes"])),
         *(f"{search:.2f}", f"{plain.seconds:.2f}", equal),
     )
 

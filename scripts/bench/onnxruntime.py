@@ -100,9 +100,9 @@ def judge(name: str, model: bytes, measured: Callable[..., int | None]) -> Row:
         row.seconds = max(row.seconds, watch.seconds)
         report = result.report.data
         order = "file" if guarantee == "session" else "default"
-        peaks = report["order_guarantee"]["predicted_peak_bytes"]
+        peaks = report["output"]["guarantee"]["predicted_peak_bytes"]
         row.total[guarantee] = peaks["given"] - peaks[f"{guarantee}_without_reuse" if order == "file" else guarantee]
-        row.ops, row.pins = report["model"]["ops"], max(row.pins, report["order_guarantee"]["pins"] or 0)
+        row.ops, row.pins = report["model"]["ops"], max(row.pins, report["output"]["guarantee"]["pins"] or 0)
         row.after[guarantee] = measured(result.model, order) or 0
         row.promised[guarantee] = row.after[guarantee] == predicted(result.model, order, order == "default")
         if guarantee != "session":

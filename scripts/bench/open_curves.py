@@ -41,7 +41,7 @@ def tables(values: Values) -> Iterator[Part]:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "given.onnx")
             path.write_bytes(build(model).SerializeToString(deterministic=True))
-            curve = memsched.analyze(path, dims=dict(_RANGES[model])).report.values.curve
+            curve = memsched.analyze(path, dims=dict(_RANGES[model])).report.values.sections.curve
             for row in () if curve is None else curve.rows:
                 found = run_at(path, row.sizes, seed=values.seed)
                 if isinstance(found, str):

@@ -64,9 +64,15 @@ def _generated(kind: str, count: int) -> OptimizeReport:
     from memsched.check.schedule import check_schedule
     from memsched.graph.liveness import Storage, evaluate
     from memsched.graph.model import Schedule
-    from memsched.report.build import Facts, build_report
-    from memsched.report.values.optimize import BaselinesSection, FileOrderSection, TargetSection
+    from memsched.report.graphs import proof_section, step_rows, written_section
+    from memsched.report.values.base import SCHEMA_VERSION
+    from memsched.report.values.border import InterfaceSection
+    from memsched.report.values.graphs import OrdersSection, OriginalSection, OriginalStepRow
+    from memsched.report.values.optimize import Sections, TargetSection
+    from memsched.report.values.runtime import RequirementParts, RequirementSection
     from memsched.report.values.shared import FiguresSection, ModelSection
+    from memsched.report.values.verdict import VerdictSection
+    from memsched.runtimes.graph_plan import GraphPlan
     from memsched.solve.allocate.arena import allocate
     from memsched.solve.schedule.orders import reverse_post_order
 
@@ -77,16 +83,17 @@ def _generated(kind: str, count: int) -> OptimizeReport:
     profile, before = evaluate(storage, order), evaluate(storage, other)
     schedule = Schedule(order, profile.in_place(storage, order), profile.peak, 0, "feasible", "", "file order")
     allocation = allocate(graph, schedule, alignment=1, storage=storage)
+    plan = GraphPlan(graph, schedule, check_schedule(graph, schedule), profile.peak, None, ())
+    steps = step_rows(graph, schedule, plan.checked, rows=True)
     figures = FiguresSection(peak_bytes=before.peak, arena_bytes=before.peak)
-    given = FileOrderSection(
-        peak_bytes=before.peak,
-        arena_bytes=before.peak,
-        ops=tuple(graph.ops[number].name for number in other),
-        footprints_bytes=tuple(before.footprints),
-    )
-    facts = Facts(
+    required, arena = before.peak, allocation.arena
+    none = RequirementParts()
+    return OptimizeReport(
+        schema_version=SCHEMA_VERSION,
         memsched_version=memsched.__version__,
         command="analyze",
+        seed=0,
+        seconds=0.0,
         model=ModelSection(
             path=kind,
             format="onnx",
@@ -108,24 +115,46 @@ def _generated(kind: str, count: int) -> OptimizeReport:
             inputs="arena",
             in_place=True,
         ),
-        baselines=BaselinesSection(file_order=given, reverse_post_order=figures, runtime_default_order=figures),
-        graph=graph,
-        schedule=schedule,
-        checked=check_schedule(graph, schedule),
-        allocation=allocation,
-        operators=[op.type for op in graph.ops],
-        budget_bytes=None,
-        fused=None,
-        passes=(),
-        bodies=(),
-        order_guarantee=None,
-        verification=None,
-        notes=(),
-        interrupted=False,
-        seed=0,
-        seconds=0.0,
+        assumed=(),
+        verdict=VerdictSection(
+            unit="arena",
+            original_bytes=required,
+            bytes=arena,
+            time_ratio=None,
+            measured=False,
+            outputs="not_run",
+            runtime=None,
+            session=None,
+            extra_macs_percent=0.0,
+            interrupted=False,
+            notes=(),
+        ),
+        budget=None,
+        ledger=(),
+        proof=proof_section(plan, rewritten=False),
+        measurements=(),
+        original=OriginalSection(
+            schedule=figures,
+            orders=OrdersSection(reverse_post_order=figures, runtime_default_order=figures),
+            steps=tuple(
+                OriginalStepRow(op=graph.ops[number].name, footprint_bytes=size)
+                for number, size in zip(other, before.footprints, strict=True)
+            ),
+            buffers=(),
+        ),
+        written=written_section(
+            plan,
+            allocation,
+            steps,
+            before=before.peak,
+            operators=(op.type for op in graph.ops),
+            interface=InterfaceSection(inputs=(), outputs=()),
+        ),
+        sections=Sections(
+            requirement=RequirementSection(runtime="", given_bytes=required, bytes=arena, given_parts=none, parts=none)
+        ),
+        alternatives=(),
     )
-    return build_report(facts)
 
 
 def tables(values: Values) -> Iterator[Part]:
@@ -142,7 +171,7 @@ def tables(values: Values) -> Iterator[Part]:
             page.write_text(render_page(report), encoding="utf-8")
             seconds = sorted(map(partial(open_page, driver), [page] * values.runs))
             sizes = (f"{len(dump_report(report).encode()):,}", f"{page.stat().st_size:,}")
-            yield name, f"{len(report.steps):,}", *sizes, f"{seconds[len(seconds) // 2]:.2f}"
+            yield name, f"{len(report.written.steps):,}", *sizes, f"{seconds[len(seconds) // 2]:.2f}"
             quickest.append(f"{name} {seconds[0]:.2f} s")
     yield f"quickest: {', '.join(quickest)}"
     yield f"load of the machine: {before:.1f} at first, {os.getloadavg()[0]:.1f} in the end"

@@ -27,7 +27,7 @@ def arenas(model: Path, target: str, time_limit: float, *, plan: bool) -> dict[s
     from memsched.commands.optimize.optimize import optimize
 
     done = optimize(str(model), target=target, tflm_plan=plan, verify=False, time_limit=time_limit)
-    section: dict[str, Any] = done.report["requirement"]
+    section: dict[str, Any] = done.report["sections"]["requirement"]
     return section
 
 

@@ -64,8 +64,8 @@ def arena(
         effort=effort_limit,
     )
     before, after = model.read_bytes(), done.model
-    required = done.report["requirement"]
-    tiling = done.report["tiling"]
+    required = done.report["sections"]["requirement"]
+    tiling = done.report["sections"]["tile"]
     request = {"before": before, "after": after, "arenas": [_ROOM] * 2, "runs": _INPUTS, "seed": 1, "borders": []}
     request |= {"tolerance": 0.0}
     shown = run_in_child("memsched.runtimes.tflm.session:run", request, None)

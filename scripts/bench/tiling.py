@@ -197,15 +197,23 @@ HEADING = Heading(
 
 def row(run: Run, *, timed: bool) -> tuple[str, ...]:
     """Return the cells of the main table."""
-    report, tiling = run.report, run.report["tiling"]
-    result, check = report["result"], report["verification"] or {}
+    report, tiling = run.report, run.report["sections"]["tile"]
+    check = report["sections"]["verification"] or {}
     before = tiling["untiled"]["peak_bytes"]
     pieces = " ".join("x".join(map(str, group["pieces"])) for group in tiling["groups"])
     times = inferences(run) if timed else [None, None]
     measured = ("measured_peak_before_bytes", "measured_peak_after_bytes")
     return (
-        *(run.case.name, run.case.target, kilobytes(before), f"**{kilobytes(result['peak_bytes'])}**"),
-        *(f"{before / result['peak_bytes']:.2f}x", kilobytes(result["arena_bytes"])),
+        *(
+            run.case.name,
+            run.case.target,
+            kilobytes(before),
+            f"**{kilobytes(report['written']['schedule']['peak_bytes'])}**",
+        ),
+        *(
+            f"{before / report['written']['schedule']['peak_bytes']:.2f}x",
+            kilobytes(report["written"]["schedule"]["arena_bytes"]),
+        ),
         *(f"{tiling['extra_macs_percent']:.2f} %", f"{len(tiling['groups'])}: {pieces}", outputs(check)),
         *(kilobytes(check.get(name)) for name in measured),
         *map(milliseconds, times),
@@ -215,8 +223,8 @@ def row(run: Run, *, timed: bool) -> tuple[str, ...]:
 
 def points(run: Run) -> list[tuple[float, int]]:
     """Return (extra MACs in percent, peak) of the frontier, the model as it is first."""
-    first = [(0.0, run.report["tiling"]["untiled"]["peak_bytes"])]
-    rest = [(point["extra_macs_percent"], point["peak_bytes"]) for point in run.report["tiling"]["frontier"]]
+    first = [(0.0, run.report["sections"]["tile"]["untiled"]["peak_bytes"])]
+    rest = [(point["extra_macs_percent"], point["peak_bytes"]) for point in run.report["sections"]["tile"]["frontier"]]
     return first + [point for point in rest if point[1] < first[0][1]]
 
 
@@ -259,14 +267,19 @@ def budgets(case: Case, options: Sequence[str]) -> Iterator[Part]:
     """Yield a row per budget: met with which work, or the closest."""
     given = case.make()
     plain = optimize(case, given, [*options, "--no-verify", "--budget", "1000GB"])
-    untiled = plain.report["result"]["arena_bytes"]
+    untiled = plain.report["written"]["schedule"]["arena_bytes"]
     for share in BUDGET_SHARES:
         asked = int(untiled * share)
         run = optimize(case, given, [*options, "--no-verify", "--budget", str(asked)])
-        result, tiling = run.report["result"], run.report["tiling"] or {}
+        tiling = run.report["sections"]["tile"] or {}
         met = "met" if run.done.code == 0 else f"exit {run.done.code}, closest"
         work = f"{tiling.get('extra_macs_percent', 0.0):.2f} %"
-        sizes = (f"{100 * share:g} %", kilobytes(asked), met, kilobytes(result["arena_bytes"]))
+        sizes = (
+            f"{100 * share:g} %",
+            kilobytes(asked),
+            met,
+            kilobytes(run.report["written"]["schedule"]["arena_bytes"]),
+        )
         yield case.name, case.target, *sizes, work, f"{run.done.seconds:.1f}"
 
 
@@ -291,10 +304,10 @@ def tables(values: Values) -> Iterator[Part]:
             print(error, file=sys.stderr)
             continue
         yield row(runs[-1], timed=not values.no_times)
-    if values.frontier:
+    if values.sections.frontier:
         yield ""
         yield from frontier(runs, (0, 1, 2, 5, 10, 15))
-    if values.frontier and values.picture:
+    if values.sections.frontier and values.picture:
         draw(runs, values.picture)
 
 

@@ -13,8 +13,7 @@ import memsched
 from memsched.graph.model import Graph, Op, Tensor
 from scripts.networks.growth import layered
 from tests.browser.conftest import Show, Shown
-from tests.report.plain import plain_report
-from tests.report.test_build import facts_of
+from tests.report.plain import plain, report_with
 
 MODELS = Path(__file__).parents[2] / "models"
 FIVE = (
@@ -78,14 +77,18 @@ def test_an_op_chosen_in_the_graph_is_chosen_everywhere(show: Show, nasnet: dict
     page.tap("graph", *shown[name])
     assert page.text("#inspector h3") == name
     found = page.js(CHOSEN)
-    made = {row["tensor"] for row in nasnet["buffers"] if row["produced_in"] == step and row["view_of"] is None}
-    read = {row["tensor"] for row in nasnet["buffers"] if step in row["read_in"] and row["view_of"] is None}
+    made = {
+        row["tensor"] for row in nasnet["written"]["buffers"] if row["produced_in"] == step and row["view_of"] is None
+    }
+    read = {row["tensor"] for row in nasnet["written"]["buffers"] if step in row["read_in"] and row["view_of"] is None}
     assert found["made"] == [step]
-    assert set(found["buffers"]["sink"]) == made
-    assert set(found["buffers"]["source"]) == read
+    assert set(found["written"]["buffers"]["sink"]) == made
+    assert set(found["written"]["buffers"]["source"]) == read
     assert found["ops"]["chosen"] == [list(shown[name])]
-    assert len(found["ops"]["source"]) == len({r["produced_in"] for r in nasnet["buffers"] if step in r["read_in"]})
-    readers = {each for r in nasnet["buffers"] if r["produced_in"] == step for each in r["read_in"]}
+    assert len(found["ops"]["source"]) == len(
+        {r["produced_in"] for r in nasnet["written"]["buffers"] if step in r["read_in"]}
+    )
+    readers = {each for r in nasnet["written"]["buffers"] if r["produced_in"] == step for each in r["read_in"]}
     assert len(found["ops"]["sink"]) == len(readers)
     page.press("#graph", "\ue00c")
     assert page.text("#inspector").startswith("Nothing is chosen")
@@ -105,7 +108,10 @@ def test_a_step_and_a_buffer_are_shown_in_the_graph(show: Show, nasnet: dict[str
     assert bottom < place[1] < top
     page.click("[data-act='peak']")
     first, last = page.shown_steps()
-    row = max((row for row in nasnet["buffers"] if (row["produced_in"] or 0) > 450), key=lambda row: row["size_bytes"])
+    row = max(
+        (row for row in nasnet["written"]["buffers"] if (row["produced_in"] or 0) > 450),
+        key=lambda row: row["size_bytes"],
+    )
     page.press("#search", row["tensor"])
     page.press("#search", "\ue004", "\ue007")
     assert page.text("#inspector h3") == row["tensor"]
@@ -122,20 +128,22 @@ def test_a_step_and_a_buffer_are_shown_in_the_graph(show: Show, nasnet: dict[str
 
 def test_the_largest_are_chosen_at_first(show: Show, nasnet: dict[str, Any]) -> None:
     page = show(nasnet)
-    wanted = [row["tensor"] for row in nasnet["at_fault"][:3]]
+    wanted = [row["tensor"] for row in nasnet["written"]["at_fault"][:3]]
     assert page.js(CHOSEN)["buffers"]["chosen"] == wanted
     text = page.text("#inspector")
-    for row in nasnet["at_fault"][:3]:
+    for row in nasnet["written"]["at_fault"][:3]:
         assert row["tensor"] in text
         assert f"{row['size_bytes']:,}" in text
-    made = [row["produced_in"] for row in nasnet["buffers"] if row["tensor"] in wanted]
+    made = [row["produced_in"] for row in nasnet["written"]["buffers"] if row["tensor"] in wanted]
     assert len(page.js(CHOSEN)["ops"]["chosen"]) == len([step for step in made if step is not None])
 
 
 def test_the_panel_says_shape_and_type_and_copies_names(show: Show, nasnet: dict[str, Any]) -> None:
     page = show(nasnet)
     page.click("#faults [data-buffer]")
-    row = next(row for row in nasnet["buffers"] if row["tensor"] == nasnet["at_fault"][0]["tensor"])
+    row = next(
+        row for row in nasnet["written"]["buffers"] if row["tensor"] == nasnet["written"]["at_fault"][0]["tensor"]
+    )
     assert f"{chr(0xD7).join(map(str, row['shape']))} {row['dtype']}" in page.text("#inspector")
     page.js("window.copied = []; navigator.clipboard.writeText = async (text) => copied.push(text)")
     page.click("#inspector .copy")
@@ -184,7 +192,7 @@ def test_moving_about_by_wheel_keys_and_buttons(show: Show, nasnet: dict[str, An
 
 def test_a_graph_of_100_000_ops(show: Show) -> None:
     graph = layered(100_000)
-    page = show(plain_report(facts_of(graph, tuple(range(len(graph.ops))))))
+    page = show(plain(report_with(graph, tuple(range(len(graph.ops))))))
     assert 1 <= len(boxes(page)) < 200
     page.press("#graph", "0")
     assert page.text("#graph-view") == "100,000 of 100,000 ops, too many to draw one by one: zoom in"
@@ -210,11 +218,11 @@ def test_far_lines_and_a_graph_of_one_op(show: Show) -> None:
         Op(f"op{i}", "Add", tuple(dict.fromkeys([i, rng.randrange(i + 1)])), (i + 1,), macs=i) for i in range(count)
     )
     graph = Graph("far", tensors, ops, (0,), (count,))
-    page = show(plain_report(facts_of(graph, tuple(range(count)))))
+    page = show(plain(report_with(graph, tuple(range(count)))))
     page.press("#graph", "n", "n", "0")
     assert page.messages() == []
     lone = Graph("lone", tensors[:2], ops[:1], (0,), (1,))
-    page = show(plain_report(facts_of(lone, (0,))))
+    page = show(plain(report_with(lone, (0,))))
     assert page.text("#graph-view") == "1 of 1 ops"
     assert page.messages() == []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import random
 import re
@@ -16,8 +15,7 @@ from memsched.graph.model import Graph, Op, Tensor
 from memsched.report.page_data import page_data
 from scripts.networks.growth import layered
 from tests.browser.conftest import Show
-from tests.report.plain import plain_report, typed
-from tests.report.test_build import facts_of
+from tests.report.plain import plain, report_with, typed
 from tests.report.test_page import HOSTILE, every_section, hostile
 from tests.small_models import branches
 
@@ -33,7 +31,7 @@ def nasnet() -> dict[str, Any]:
 
 def largest(report: dict[str, Any]) -> dict[str, Any]:
     """Return the buffer with the largest rectangle, which is easy to hit."""
-    rows = [row for row in report["buffers"] if row["view_of"] is None and not row["consists_of"]]
+    rows = [row for row in report["written"]["buffers"] if row["view_of"] is None and not row["consists_of"]]
     found: dict[str, Any] = max(
         rows, key=lambda row: row["size_bytes"] * min(50, row["last_step"] - row["first_step"] + 1)
     )
@@ -58,22 +56,22 @@ def test_it_opens_without_a_word_and_asks_for_nothing(show: Show, nasnet: dict[s
 
 def test_it_shows_the_figures_of_the_report(show: Show, nasnet: dict[str, Any]) -> None:
     page = show(nasnet)
-    result, before = nasnet["result"], nasnet["baselines"]["file_order"]
-    assert f"takes {nasnet['requirement']['bytes']:,} bytes" in page.text("h1")
+    before = nasnet["original"]["schedule"]
+    assert f"takes {nasnet['sections']['requirement']['bytes']:,} bytes" in page.text("h1")
     legend = page.text("#footprint-legend")
-    assert f"after: peak {result['peak_bytes']:,} B" in legend
+    assert f"after: peak {nasnet['written']['schedule']['peak_bytes']:,} B" in legend
     assert f"before, the file's order: peak {before['peak_bytes']:,} B" in legend
     rows = page.js("return [...document.querySelectorAll('#faults tbody tr')].map((row) => row.innerText)")
-    for fault, row in zip(nasnet["at_fault"], rows, strict=False):
+    for fault, row in zip(nasnet["written"]["at_fault"], rows, strict=False):
         assert fault["tensor"] in row
         assert f"{fault['size_bytes']:,}" in row
-    assert page.shown_steps() == (0, len(nasnet["steps"]) - 1)
+    assert page.shown_steps() == (0, len(nasnet["written"]["steps"]) - 1)
     lines = page.js("""
         const plot = Bokeh.documents[0].roots()[0];
         return plot.renderers.filter((each) => each.glyph.type === "Step").map((each) => [...each.data_source.data.y]);
     """)
     assert [size * 1024 for size in lines[0]] == before["footprints_bytes"]
-    assert [size * 1024 for size in lines[1]] == [step["footprint_bytes"] for step in nasnet["steps"]]
+    assert [size * 1024 for size in lines[1]] == [step["footprint_bytes"] for step in nasnet["written"]["steps"]]
     # Every rectangle is where the report says.
     quads = page.js("""
         const plot = Bokeh.documents[0].roots()[1];
@@ -87,10 +85,10 @@ def test_it_shows_the_figures_of_the_report(show: Show, nasnet: dict[str, Any]) 
             *(row["tensor"], row["first_step"] - 0.5, row["last_step"] + 0.5),
             *(row["offset_bytes"] / 1024, (row["offset_bytes"] + row["size_bytes"]) / 1024),
         ]
-        for row in nasnet["buffers"]
+        for row in nasnet["written"]["buffers"]
         if row["view_of"] is None and not row["consists_of"] and row["size_bytes"]
     ]
-    for row in nasnet["workspaces"]:
+    for row in nasnet["written"]["workspaces"]:
         low, high = row["offset_bytes"] / 1024, (row["offset_bytes"] + row["size_bytes"]) / 1024
         expected.append([f"workspace of {row['op']}", row["step"] - 0.5, row["step"] + 0.5, low, high])
     assert sorted(quads) == sorted(expected)
@@ -105,7 +103,7 @@ def test_pointing_names_the_buffer_and_the_step(show: Show, nasnet: dict[str, An
     assert f"{row['size_bytes']:,} B" in found
     assert f"{row['offset_bytes']:,}" in found
     assert f"steps {row['first_step']:,} to {row['last_step']:,}" in found
-    step = nasnet["steps"][100]
+    step = nasnet["written"]["steps"][100]
     page.move("footprint", 100, step["footprint_bytes"] / 2048)
     assert step["op"] in page.tooltip()
     assert f"{step['footprint_bytes']:,} B" in page.tooltip()
@@ -118,9 +116,12 @@ def test_a_click_leads_to_maker_and_readers(show: Show, nasnet: dict[str, Any]) 
     found = page.text("#inspector")
     assert found.startswith(row["tensor"])
     for step in (row["produced_in"], *row["read_in"]):
-        assert f"step {step:,}: {nasnet['steps'][step]['type']} {nasnet['steps'][step]['op']}" in found
-    made = {other["tensor"] for other in nasnet["buffers"] if other["produced_in"] in row["read_in"]}
-    read = {other["tensor"] for other in nasnet["buffers"] if row["produced_in"] in other["read_in"]}
+        assert (
+            f"step {step:,}: {nasnet['written']['steps'][step]['type']} {nasnet['written']['steps'][step]['op']}"
+            in found
+        )
+    made = {other["tensor"] for other in nasnet["written"]["buffers"] if other["produced_in"] in row["read_in"]}
+    read = {other["tensor"] for other in nasnet["written"]["buffers"] if row["produced_in"] in other["read_in"]}
     outlined = page.js("""
         const plot = Bokeh.documents[0].roots()[1];
         const of = (colour) => plot.renderers.filter((each) => each.glyph.line_width?.value === 2.2)
@@ -134,15 +135,18 @@ def test_a_click_leads_to_maker_and_readers(show: Show, nasnet: dict[str, Any]) 
     page.click("#inspector [data-step]")
     assert page.text("#inspector h3").startswith("step ")
     page.tap("footprint", 70, 500)
-    assert page.text("#inspector h3") == f"step 70: {nasnet['steps'][70]['type']} {nasnet['steps'][70]['op']}"
-    page.tap("map0", len(nasnet["steps"]) - 3, 880)
+    assert (
+        page.text("#inspector h3")
+        == f"step 70: {nasnet['written']['steps'][70]['type']} {nasnet['written']['steps'][70]['op']}"
+    )
+    page.tap("map0", len(nasnet["written"]["steps"]) - 3, 880)
     assert page.text("#inspector").startswith("Nothing is chosen")
 
 
 def test_the_table_leads_to_the_map(show: Show, nasnet: dict[str, Any]) -> None:
     page = show(nasnet)
     page.click("#faults [data-buffer]")
-    assert page.text("#inspector").startswith(nasnet["at_fault"][0]["tensor"])
+    assert page.text("#inspector").startswith(nasnet["written"]["at_fault"][0]["tensor"])
 
 
 def test_zoom_by_wheel_buttons_and_dragging(show: Show, nasnet: dict[str, Any]) -> None:
@@ -209,7 +213,7 @@ def test_everything_by_keyboard(show: Show, nasnet: dict[str, Any]) -> None:
     assert page.text("#inspector h3") == first_buffer
     page.press("#map0", escape)
     assert page.text("#inspector").startswith("Nothing is chosen")
-    name = nasnet["at_fault"][0]["tensor"]
+    name = nasnet["written"]["at_fault"][0]["tensor"]
     page.press("#search", name)
     assert "found" in page.text("#found")
     page.press("#search", tab, enter)
@@ -267,9 +271,9 @@ def test_hostile_names_are_only_names(show: Show, name: str) -> None:
 
 def test_a_page_made_of_100_000_steps(show: Show) -> None:
     graph = layered(100_000)
-    report = plain_report(facts_of(graph, tuple(range(len(graph.ops)))))
-    footprints = [step["footprint_bytes"] + random.Random(0).randrange(99) for step in report["steps"]]
-    report["baselines"]["file_order"] |= {"ops": [op.name for op in graph.ops], "footprints_bytes": footprints}
+    report = plain(report_with(graph, tuple(range(len(graph.ops)))))
+    footprints = [step["footprint_bytes"] + random.Random(0).randrange(99) for step in report["written"]["steps"]]
+    report["original"]["schedule"] |= {"ops": [op.name for op in graph.ops], "footprints_bytes": footprints}
     page = show(report)
     assert page.path.stat().st_size < 5_000_000
     assert page.seconds < 5
@@ -277,7 +281,12 @@ def test_a_page_made_of_100_000_steps(show: Show) -> None:
     assert page.shown_steps() == (0, 99_999)
     page.click("[data-act='peak']")
     assert page.shown_steps()[0] > 0
-    page.wheel("footprint", report["steps"].index(max(report["steps"], key=lambda s: s["footprint_bytes"])), 300, -200)
+    page.wheel(
+        "footprint",
+        report["written"]["steps"].index(max(report["written"]["steps"], key=lambda s: s["footprint_bytes"])),
+        300,
+        -200,
+    )
     page.press("#map0", "n", "n")
     assert page.text("#inspector h3")
     assert page.messages() == []
@@ -290,7 +299,7 @@ def graphs_of_few_ops() -> list[Graph]:
 
 @pytest.mark.parametrize("graph", graphs_of_few_ops(), ids=lambda graph: graph.name)
 def test_hardly_anything_to_draw(show: Show, graph: Graph) -> None:
-    page = show(plain_report(facts_of(graph, tuple(range(len(graph.ops))))))
+    page = show(plain(report_with(graph, tuple(range(len(graph.ops))))))
     if graph.ops:
         page.press("#footprint", "+", "p", "n", "0")
         page.tap("map0", 0, 0)
@@ -301,30 +310,16 @@ def test_hardly_anything_to_draw(show: Show, graph: Graph) -> None:
     assert page.text("h1")
 
 
-def test_a_report_of_an_older_version(show: Show, nasnet: dict[str, Any]) -> None:
-    report = copy.deepcopy(nasnet)
-    for row in report["buffers"]:
-        del row["produced_in"], row["read_in"], row["shape"], row["dtype"]
-    for step in report["steps"]:
-        del step["reads_from"]
-    del report["layers"], report["suggestions"]
-    del report["baselines"]["file_order"]["ops"], report["baselines"]["file_order"]["footprints_bytes"]
-    page = show(report)
-    page.click("#faults [data-buffer]")
-    assert "does not say who makes and reads it" in page.text("#inspector")
-    assert page.messages() == []
-
-
 def test_several_memories(show: Show, tmp_path: Path) -> None:
     tomls = 'name = "two"\nruntime = ""\n[[pools]]\nname = "<b>near"\nsize = "1KB"\n[[pools]]\nname = "far"\ncost = 9\n'
     target = tmp_path / "two.toml"
     target.write_text(tomls, encoding="utf-8")
     report = dict(memsched.analyze(branches(), target=str(target)).report.data)
     page = show(report)
-    names = list(dict.fromkeys(row["pool"] for row in report["buffers"]))
+    names = list(dict.fromkeys(row["pool"] for row in report["written"]["buffers"]))
     assert sorted(names) == ["<b>near", "far"]
     for place, name in enumerate(names):
-        row = largest({"buffers": [row for row in report["buffers"] if row["pool"] == name]})
+        row = largest({"buffers": [row for row in report["written"]["buffers"] if row["pool"] == name]})
         unit = page_data(typed(report)).values.unit.factor
         x, y = middle(row)
         page.tap(f"map{place}", x, y * 1024 / unit)
@@ -356,7 +351,7 @@ def test_without_scripts_the_tables_are_there(show: Show, nasnet: dict[str, Any]
     finally:
         page.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
     assert "The pictures need JavaScript" in text
-    assert nasnet["at_fault"][0]["tensor"] in text
+    assert nasnet["written"]["at_fault"][0]["tensor"] in text
 
 
 @pytest.mark.parametrize("width", [390, 1280])

@@ -78,14 +78,14 @@ def test_tables_as_csv(show: Show, saved: Saved, person: dict[str, Any]) -> None
     names = ["memory", "MACs", "flash", "persistent"]
     pairs = [f"{name}, {when}" for name in names for when in ("before", "after")]
     assert found[0] == ["layer", "type", "makes", "steps", *pairs]
-    assert len(found) == 1 + len(person["layers"])
+    assert len(found) == 1 + len(person["sections"]["layers"])
     keys = ("footprint_bytes", "macs", "weights_bytes", "persistent_bytes")
-    for row, layer in zip(found[1:], person["layers"], strict=True):
+    for row, layer in zip(found[1:], person["sections"]["layers"], strict=True):
         assert row[:2] == [layer["op"], layer["type"]]
         two = (layer["before"], layer["after"])
         assert row[4:] == ["" if one is None else str(one[key]) for key in keys for one in two]
     found = rows(saved(page, "#buffers-csv"))
-    buffers = {row["tensor"]: row for row in person["buffers"]}
+    buffers = {row["tensor"]: row for row in person["written"]["buffers"]}
     for name, form, address, size, first, last, workspace in found[1:]:
         if workspace == "0":
             row = buffers.pop(name)
@@ -99,7 +99,10 @@ def test_tables_as_csv(show: Show, saved: Saved, person: dict[str, Any]) -> None
 
 def test_names_that_a_spreadsheet_would_calculate(show: Show, saved: Saved) -> None:
     report = every_section()
-    report["layers"][0]["op"], report["layers"][1]["op"] = '=cmd|" /C calc"!A0', 'a "quoted", name'
+    report["sections"]["layers"][0]["op"], report["sections"]["layers"][1]["op"] = (
+        '=cmd|" /C calc"!A0',
+        'a "quoted", name',
+    )
     page = show(report)
     found = rows(saved(page, "#layers-title ~ .save"))
     assert [row[0] for row in found[1:3]] == ['\'=cmd|" /C calc"!A0', 'a "quoted", name']
@@ -112,7 +115,7 @@ def test_layers_sort_and_lead_to_the_pictures(show: Show, person: dict[str, Any]
         return [...cells].map((each) => each.innerText);
     """
     given = page.js(column, 1)
-    assert given == [layer["op"] for layer in person["layers"]]
+    assert given == [layer["op"] for layer in person["sections"]["layers"]]
     page.click("#layers th:nth-child(5) .sort")
     sizes = [int(text.replace(",", "") or -1) for text in page.js(column, 5)]
     assert sizes == sorted(sizes, reverse=True)
@@ -145,12 +148,13 @@ def test_at_most_three_suggestions_open_the_page(show: Show, person: dict[str, A
     one = {
         "command": "memsched optimize m.tflite --allow <b>tile</b>",
         "what": "layers in pieces",
-        "requirement_bytes": 50,
+        "bytes": 50,
         "saving_bytes": 50,
         "extra_macs_percent": 1.5,
-        "slowdown_percent": None,
+        "time_ratio": None,
+        "changes": [],
     }
-    page = show({**person, "suggestions": [one, one, one]})
+    page = show({**person, "alternatives": [one, one, one]})
     assert page.js("return document.querySelectorAll('#suggestions li').length") == 3
     assert page.text("#suggestions code") == one["command"]
     words = page.js("return [...document.querySelector('#suggestions code').children].map((each) => each.innerText)")
@@ -158,5 +162,5 @@ def test_at_most_three_suggestions_open_the_page(show: Show, person: dict[str, A
     assert "50.0 % less" in page.text("#suggestions")
     above = "return document.getElementById('suggestions').getBoundingClientRect().bottom < innerHeight"
     assert page.js(above)
-    page = show({**person, "suggestions": []})
+    page = show({**person, "alternatives": []})
     assert page.js("return document.getElementById('suggestions')") is None

@@ -30,8 +30,8 @@ def test_equal_ops_are_executed_once(run: Run, model: Path) -> None:
     assert done.code == 0, done.err
     assert "36,864 -> 24,576 B" in done.out
     whole = json.loads(model.with_name("out.json").read_text())
-    assert whole["verification"]["outputs_equal"] is True
-    report = whole["algebra"]
+    assert whole["sections"]["verification"]["outputs_equal"] is True
+    report = whole["sections"]["algebra"]
     assert [report[name] for name in ("applied", "exact", "exhausted")] == [True, True, True]
     assert [row["kind"] for row in report["identities"]] == ["merge"]
     assert sum(node.op_type == "Relu" for node in onnx.load(model.with_name("out.onnx")).graph.node) == 1
@@ -39,14 +39,14 @@ def test_equal_ops_are_executed_once(run: Run, model: Path) -> None:
 
 def test_nothing_is_computed_otherwise_unless_it_is_named(run: Run, model: Path) -> None:
     run("optimize", model, "--allow", "all", "--time-limit", 2, "--no-verify", "-o", model.with_name("out.onnx"))
-    assert json.loads(model.with_name("out.json").read_text())["algebra"] is None
+    assert json.loads(model.with_name("out.json").read_text())["sections"]["algebra"] is None
 
 
 def test_nothing_is_applied_where_nothing_is_found(run: Run, model: Path) -> None:
     net = OnnxNet((1, 4, 8, 8))
     model.write_bytes(net.data(net.same("Relu", net.conv("x", 4))))
     assert run("optimize", model, "--allow", "reorder,algebra", "--no-verify").code == 0
-    report = json.loads(next(model.parent.glob("*_memsched.json")).read_text())["algebra"]
+    report = json.loads(next(model.parent.glob("*_memsched.json")).read_text())["sections"]["algebra"]
     assert (report["applied"], report["identities"]) == (False, [])
 
 

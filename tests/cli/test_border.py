@@ -30,7 +30,7 @@ def test_the_caller_is_told_all(run: Run, model: Path) -> None:
     header = model.with_name("net.h")
     done = run("optimize", model, "--target", "tflm", "--allow", "reorder,inplace,io", "--header", header)
     assert done.code == 0
-    section = json.loads(model.with_name("net_memsched.json").read_text())["io"]
+    section = json.loads(model.with_name("net_memsched.json").read_text())["sections"]["border"]
     lines = done.out.splitlines()
     told = [
         ("1 input and 1 output", f"{section['given_bytes']:,} -> {section['bytes']:,} B"),
@@ -71,21 +71,21 @@ def test_it_is_offered_with_what_it_gives_and_not_done_unasked(run: Run, model: 
     words = ["optimize", model, "--target", "tflm", "--time-limit", 5, *(["--allow", allow] if allow else [])]
     done = run(*words, "--no-verify")
     report = json.loads(model.with_name("net_memsched.json").read_text())
-    assert report["io"] is None
-    assert [end["dtype"] for end in report["interface"]["inputs"]] == ["float32"]
-    first = next(one for one in report["suggestions"] if one["what"].startswith("inputs and outputs"))
-    assert first["requirement_bytes"] + first["saving_bytes"] == report["requirement"]["bytes"]
+    assert report["sections"]["border"] is None
+    assert [end["dtype"] for end in report["written"]["interface"]["inputs"]] == ["float32"]
+    first = next(one for one in report["alternatives"] if one["what"].startswith("inputs and outputs"))
+    assert first["bytes"] + first["saving_bytes"] == report["sections"]["requirement"]["bytes"]
     if allow == "all":
-        assert [one["what"] for one in report["suggestions"]] == [first["what"]]
+        assert [one["what"] for one in report["alternatives"]] == [first["what"]]
     assert f"{first['what']}, " in done.out
     program, *command = shlex.split(first["command"])
     assert program == "memsched"
     assert command[command.index("--allow") + 1].endswith(",io")
     assert run(*command, "--no-verify", "--force").code == 0
     after = json.loads(model.with_name("net_memsched.json").read_text())
-    assert after["io"]["applied"]
-    assert after["requirement"]["bytes"] <= first["requirement_bytes"]
-    assert after["suggestions"] == []
+    assert after["sections"]["border"]["applied"]
+    assert after["sections"]["requirement"]["bytes"] <= first["bytes"]
+    assert after["alternatives"] == []
 
 
 def test_analyze_offers_it_and_cannot_do_it(run: Run, model: Path) -> None:

@@ -25,7 +25,7 @@ def test_what_was_done_is_said_in_one_line(run: Run, model: Path) -> None:
     done = run(*words, "-o", model.with_name("out.onnx"))
     assert done.code == 0
     assert line_with(done.out, "com.microsoft.QuickGelu 2", f"{3 * BYTES:,} -> {2 * BYTES:,} B")
-    shown = report_of(model.with_name("out.json"))["verification"]
+    shown = report_of(model.with_name("out.json"))["sections"]["verification"]
     assert shown["outputs_equal"] or shown["relative_error"] <= 1e-5
     assert types(model.with_name("out.onnx").read_bytes()).count("QuickGelu") == 2
 
@@ -34,17 +34,17 @@ def test_all_does_not_include_it(run: Run, model: Path) -> None:
     run("optimize", model, "--allow", "all", "--time-limit", 2, "--no-verify", "-o", model.with_name("out.onnx"))
     assert "QuickGelu" not in types(model.with_name("out.onnx").read_bytes())
     report = json.loads(model.with_name("out.json").read_text())
-    assert report["chains"] is None
+    assert report["sections"]["chains"] is None
 
 
 def test_with_a_model_that_has_none_that_is_said(run: Run, model: Path) -> None:
     run("optimize", model, "--allow", "all,fuse", "--budget", "100%", "--no-verify")
-    assert report_of(model.with_name("net_memsched.json"))["chains"] is None
+    assert report_of(model.with_name("net_memsched.json"))["sections"]["chains"] is None
     from tests import small_models
 
     model.write_bytes(small_models.chain())
     run("optimize", model, "--allow", "fuse", "--no-verify", "--force")
-    section = report_of(model.with_name("net_memsched.json"))["chains"]
+    section = report_of(model.with_name("net_memsched.json"))["sections"]["chains"]
     assert (section["applied"], section["chains"]) == (False, [])
 
 

@@ -78,7 +78,7 @@ def test_ctrl_c_keeps_the_best_order(model: Path, number: int) -> None:
     assert process.returncode == 130
     assert "ended early" in out
     assert names(model.parent) == ["net.onnx", "net_memsched.json", "net_memsched.onnx"]
-    assert report_of(model.parent / "net_memsched.json")["result"]["interrupted"] is True
+    assert report_of(model.parent / "net_memsched.json")["verdict"]["interrupted"] is True
 
 
 def test_a_second_ctrl_c_ends_a_search_that_does_not_listen(model: Path) -> None:
@@ -133,5 +133,5 @@ def test_an_interrupted_verification_keeps_the_model(run: Run, model: Path, monk
     done = run("optimize", model)
     assert done.code == 130
     report = report_of(model.parent / "net_memsched.json")
-    assert report["verification"] is None
-    assert "the verification was interrupted" in report["notes"]
+    assert report["sections"]["verification"] is None
+    assert "the verification was interrupted" in report["verdict"]["notes"]

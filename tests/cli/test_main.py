@@ -102,22 +102,22 @@ def test_allow_all(run: Run, model: Path) -> None:
     for allowed in ("all", "reorder,inplace,tile,remat"):
         assert run("optimize", model, "--allow", allowed, "--no-verify", "-q").code == 0
         report = json.loads(model.with_name("net_memsched.json").read_text())
-        assert report["tiling"] is not None
-        assert report["remat"] is not None
-        reports.append((report["result"], report["output"]))
+        assert report["sections"]["tile"] is not None
+        assert report["sections"]["recompute"] is not None
+        reports.append((report["verdict"], report["proof"], report["output"]))
     assert reports[0] == reports[1]
     permissions = "reorder, inplace, tile, remat, algebra, reassociate, fuse, branch, io, all"
     run("optimize", model, "--allow", "alll").failed("bad-parameter", "--allow", "'alll'", permissions)
 
 
 def test_a_budget_in_percent_is_of_what_the_file_as_given_requires(run: Run, model: Path) -> None:
-    given = json.loads(run("analyze", model, "--json", "-q").out)["result"]["required_bytes"]
+    given = json.loads(run("analyze", model, "--json", "-q").out)["verdict"]["bytes"]
     for command in ("analyze", "optimize"):
         done = run(command, model, "--budget", "12.5%", "--json", "-q")
         assert done.code == 3
         report = json.loads(done.out)
         assert report["budget"]["budget_bytes"] == given // 8
-        assert any(f"{given:,} B" in note and f"{given // 8:,} B" in note for note in report["notes"])
+        assert any(f"{given:,} B" in note and f"{given // 8:,} B" in note for note in report["verdict"]["notes"])
     assert run("analyze", model, "--budget", "100 %", "-q").code == 0
     assert memsched.analyze(str(model), budget="50%").report["budget"]["budget_bytes"] == given // 2
     run("analyze", model, "--budget", "-5%").failed("bad-budget", "'-5%'", "50%")
@@ -221,7 +221,8 @@ def test_sixty_columns(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -
     lines = run("optimize", "net.onnx", "--no-verify").out.splitlines()
     table = lines[1:7]
     report = json.loads((model.parent / "net_memsched.json").read_text())
-    orders = [*report["baselines"].values(), report["result"]]
+    given = report["original"]
+    orders = [given["schedule"], *given["orders"].values(), report["written"]["schedule"]]
     peaks = [f"{one['peak_bytes']:,}" for one in orders]
     assert [peak in line for peak, line in zip(peaks, table[2:], strict=True)] == [True] * 4
     assert max(map(len, table)) <= 60
@@ -266,12 +267,12 @@ def test_analyze_report(run: Run, model: Path) -> None:
     printed = run("analyze", model, "--report", "-", "--target", "paper", "-q")
     values = json.loads(report.read_text())
     jsonschema.Draft202012Validator(json_schema("report")).validate(values)
-    assert {**json.loads(printed.out), "seconds": 0, "passes": 0} == {**values, "seconds": 0, "passes": 0}
+    assert {**json.loads(printed.out), "seconds": 0, "ledger": 0} == {**values, "seconds": 0, "ledger": 0}
     # The meaning of "Iterative Graph Optimization": four wide tensors of 1 KB, the input, and nothing shared.
-    assert values["result"]["peak_bytes"] == 5 * 1024
-    assert values["operators"] == {"Concat": 1, "Mul": 4, "ReduceMean": 4}
-    assert values["output"] is values["order_guarantee"] is values["verification"] is None
-    assert [fault["tensor"] for fault in values["at_fault"]][:1] == ["x"]
+    assert values["written"]["schedule"]["peak_bytes"] == 5 * 1024
+    assert values["written"]["operators"] == {"Concat": 1, "Mul": 4, "ReduceMean": 4}
+    assert values["output"] is values["sections"]["verification"] is None
+    assert [fault["tensor"] for fault in values["written"]["at_fault"]][:1] == ["x"]
 
 
 def test_analyze_from_standard_input(model: Path) -> None:
@@ -286,7 +287,7 @@ def test_open_dimensions(run: Run, tmp_path: Path) -> None:
     by_dim = run("analyze", path, "--dim", "height=32", "--json", "-q")
     by_shape = run("analyze", path, "--input-shape", "x:[1,32,16]", "--json", "-q")
     assert (by_dim.code, by_shape.code) == (0, 0)
-    assert json.loads(by_dim.out)["result"] == json.loads(by_shape.out)["result"]
+    assert json.loads(by_dim.out)["proof"] == json.loads(by_shape.out)["proof"]
     assert run("optimize", path, "--dim", "height=32").code == 0
     out = tmp_path / "net_memsched.onnx"
     assert run("verify", path, out, "--input-shape", "x:1,8,16", "--runs", "1").code == 0
@@ -334,7 +335,7 @@ def test_verify_what_cannot_be_run(run: Run, tmp_path: Path) -> None:
     run("verify", path, path).failed("not-compared", "litert")
     assert run("optimize", path).code == 0
     report = json.loads(path.with_name("net_memsched.json").read_text())
-    assert report["verification"]["outputs_equal"] is None
+    assert report["sections"]["verification"]["outputs_equal"] is None
 
 
 def test_targets(run: Run, tmp_path: Path) -> None:
@@ -354,8 +355,8 @@ def test_a_target_shown_is_a_target_file(run: Run, model: Path) -> None:
     file.write_text(run("targets", "onnxruntime").out)
     by_file = json.loads(run("analyze", model, "--target", file, "--json", "-q").out)
     by_name = json.loads(run("analyze", model, "--target", "onnxruntime", "--json", "-q").out)
-    assert by_file["steps"] == by_name["steps"]
-    assert by_file["buffers"] == by_name["buffers"]
+    assert by_file["written"]["steps"] == by_name["written"]["steps"]
+    assert by_file["written"]["buffers"] == by_name["written"]["buffers"]
 
 
 def test_main_never_raises(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,9 +44,9 @@ def inputs(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "twice.onnx": onnx_graph(("Relu", ["x"], ["y"]), ("Neg", ["x"], ["y"])),
         "board.toml": TARGET.encode(),
         "cluster.toml": CLUSTER.replace('name = "two boards"\n', "").encode(),
-        "half.json": b'{"schema_version": 1, "comm',
+        "half.json": b'{"schema_version": 2, "comm',
         "settings.json": b'{"color": "blue"}',
-        "batch.json": json.dumps({"schema_version": 1, "command": "batch", "models": []}).encode(),
+        "batch.json": json.dumps({"schema_version": 2, "command": "batch", "models": []}).encode(),
         "columns.csv": b"id,from,to\na,0,2\n",
         "backwards.csv": b"id,lower,upper,size\na,0,2,16\nb,3,1,16\n",
     }

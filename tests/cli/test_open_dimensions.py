@@ -97,7 +97,7 @@ def sessions(model: bytes) -> list[Any]:
 def test_a_model_in_pieces_is_refused_at_other_sizes(make: Any, given: Any, right: Any, wrong: Any, fixed: Any) -> None:
     result = optimize(make(), level=2, time_limit=3.0, **given)
     report = result.report.data
-    assert report["tiling"]["applied"]
+    assert report["sections"]["tile"]["applied"]
     for session in sessions(result.model):
         assert session.run(None, {"x": np.ones(right, np.float32)})[0].shape[1:2] == (512 if make is ffn else 2,)
         with pytest.raises(Exception, match=REFUSED):
@@ -107,7 +107,7 @@ def test_a_model_in_pieces_is_refused_at_other_sizes(make: Any, given: Any, righ
     declared = (*written.graph.input, *written.graph.output, *written.graph.value_info)
     assert all(dim.dim_value > 0 for value in declared for dim in value.type.tensor_type.shape.dim)
     assert {one["dimension"]: one["size"] for one in report["output"]["fixed_dimensions"]} == fixed
-    tried = report["verification"]["other_sizes"]
+    tried = report["sections"]["verification"]["other_sizes"]
     assert {one["dimension"] for one in tried} == set(fixed)
     assert {one["outcome"] for one in tried} == {"refused"}
     assert len(tried) == 2 * len(fixed)
@@ -179,7 +179,7 @@ def test_the_terminal_says_what_is_fixed_and_tried(run: Run, tmp_path: Path) -> 
     )
     assert "tried at other sizes: B = 2, B = 3, N = 640, N = 256: refused, as they must be" in done.out
     report = json.loads((tmp_path / "ffn_memsched.json").read_text())
-    assert [one["size"] for one in report["verification"]["other_sizes"]] == [2, 3, 640, 256]
+    assert [one["size"] for one in report["sections"]["verification"]["other_sizes"]] == [2, 3, 640, 256]
 
 
 def skips(size: Any) -> bytes:
@@ -212,9 +212,9 @@ def test_values_computed_again_stay_right_at_every_size() -> None:
         given, allow=("reorder", "inplace", "remat"), max_extra_macs=100.0, dims={"N": 64}, time_limit=2.0
     )
     report = result.report.data
-    assert report["remat"]["applied"]
+    assert report["sections"]["recompute"]["applied"]
     assert report["output"]["fixed_dimensions"] == []
-    assert {one["outcome"] for one in report["verification"]["other_sizes"]} == {"equal"}
+    assert {one["outcome"] for one in report["sections"]["verification"]["other_sizes"]} == {"equal"}
     same_at(given, result.model, [(64, 16, 16), (65, 16, 16), (7, 16, 16)])
     written = onnx.load_model_from_string(result.model)
     sizes = {dim.dim_value for value in written.graph.value_info for dim in value.type.tensor_type.shape.dim}
@@ -232,13 +232,13 @@ def test_orders_and_pins_stay_right_at_every_size(guarantee: Any) -> None:
         if result.model == given or not symbols:
             continue
         changed += 1
-        tried = result.report["verification"]["other_sizes"]
+        tried = result.report["sections"]["verification"]["other_sizes"]
         assert {one["outcome"] for one in tried} == {"equal"}, seed
     for given in (branches(side="N"), siblings("N")):
         result = optimize(given, order_guarantee=guarantee, time_limit=1.0, dims={"N": 16})
         if result.model != given:
             changed += 1
-            tried = result.report["verification"]["other_sizes"]
+            tried = result.report["sections"]["verification"]["other_sizes"]
             assert [(one["size"], one["outcome"]) for one in tried] == [(20, "equal"), (8, "equal")]
             same_at(given, result.model, [feed_shape(given, 16), feed_shape(given, 5)])
     assert changed or guarantee == "none"
@@ -276,8 +276,8 @@ def test_sizes_that_no_input_has_are_not_cut() -> None:
     ]
     given = model_of(nodes, [16, 16], ["K", 2], [weight("up", (2, 256)), weight("down", (256, 2))])
     result = optimize(given, level=2, input_shapes={"found": (2, 256)}, time_limit=2.0)
-    assert result.report["tiling"] is None
-    assert compiler._NOT_CUT in result.report["notes"]
+    assert result.report["sections"]["tile"] is None
+    assert compiler._NOT_CUT in result.report["verdict"]["notes"]
 
 
 def test_dimensions_are_fixed_wherever_they_are_declared() -> None:

@@ -43,16 +43,15 @@ def test_default_names_and_a_better_order(run: Run, model: Path) -> None:
     assert names(model.parent) == ["net.onnx", "net_memsched.json", "net_memsched.onnx"]
     assert model.read_bytes() == before
     report = report_of(model.parent / "net_memsched.json")
-    result, baselines = report["result"], report["baselines"]
-    assert result["status"] == "optimal"
+    assert report["proof"]["status"] == "optimal"
     # One wide tensor (1 KB), four means, against four wide tensors.
-    assert result["peak_bytes"] < baselines["file_order"]["peak_bytes"] / 3
+    assert report["written"]["schedule"]["peak_bytes"] < report["original"]["schedule"]["peak_bytes"] / 3
     assert report["output"]["path"] == str(model.parent / "net_memsched.onnx")
     written = onnx.load(str(model.parent / "net_memsched.onnx"))
     assert [node.name for node in written.graph.node][:2] != ["mul0", "mul1"]
     properties = {entry.key: entry.value for entry in written.metadata_props}
     assert properties["memsched.order_guarantee"] == "session"
-    assert properties["memsched.peak_bytes"] == str(result["peak_bytes"])
+    assert properties["memsched.peak_bytes"] == str(report["written"]["schedule"]["peak_bytes"])
     assert "PRIORITY_BASED" in done.out
     assert "net_memsched.onnx" in done.out
 
@@ -63,7 +62,9 @@ def test_verification_in_the_real_runtimes(run: Run, model: Path, tflite_model: 
     for path in (model, tflite_model):
         done = run("optimize", path)
         assert done.code == 0, done.err
-        verification = report_of(path.with_name(f"net_memsched{path.suffix}").with_suffix(".json"))["verification"]
+        verification = report_of(path.with_name(f"net_memsched{path.suffix}").with_suffix(".json"))["sections"][
+            "verification"
+        ]
         assert verification["outputs_equal"] is True
         assert verification["executed_order_matches"] is True
         assert verification["measured_peak_after_bytes"] < verification["measured_peak_before_bytes"]
@@ -83,7 +84,7 @@ def test_nothing_better_writes_the_input_byte_for_byte(run: Run, tmp_path: Path)
 def test_pins_are_not_written_where_the_default_order_costs_no_more(run: Run, tmp_path: Path, model: Path) -> None:
     assert run("optimize", model, "--order-guarantee", "pins", "--no-verify").code == 0
     assert (tmp_path / "net_memsched.onnx").read_bytes() == model.read_bytes()
-    assert report_of(tmp_path / "net_memsched.json")["order_guarantee"]["pins"] == 0
+    assert report_of(tmp_path / "net_memsched.json")["output"]["guarantee"]["pins"] == 0
 
 
 @recent_onnxruntime
@@ -93,7 +94,7 @@ def test_measured_peaks_are_those_predicted(run: Run, tmp_path: Path, guarantee:
     done = run("optimize", tmp_path / "net.onnx", "--order-guarantee", guarantee)
     assert done.code == 0, done.err
     report = report_of(tmp_path / "net_memsched.json")
-    check, peaks = report["verification"], report["order_guarantee"]["predicted_peak_bytes"]
+    check, peaks = report["sections"]["verification"], report["output"]["guarantee"]["predicted_peak_bytes"]
     # With dead buffers handed on, the join's other input takes the first product's, which is held until then.
     best = {"default": 5124, "session": 5124, "session_without_reuse": 5120, "pins": 5124}
     assert peaks == {"given": 6144, "none": 6144, **best}
@@ -124,9 +125,9 @@ def test_pins_are_written_where_the_default_order_costs_more(run: Run, tmp_path:
     done = run("optimize", model, "--order-guarantee", "pins")
     assert done.code == 0, done.err
     report = report_of(tmp_path / "net_memsched.json")
-    assert report["order_guarantee"]["kind"] == "pins"
-    assert report["order_guarantee"]["pins"] > 0
-    assert report["verification"]["executed_order_matches"] is True
+    assert report["output"]["guarantee"]["kind"] == "pins"
+    assert report["output"]["guarantee"]["pins"] > 0
+    assert report["sections"]["verification"]["executed_order_matches"] is True
     first = (tmp_path / "net_memsched.onnx").read_bytes()
     (tmp_path / "ordered.onnx").write_bytes(first)
     assert run("optimize", tmp_path / "ordered.onnx", "--order-guarantee", "none", "--no-verify").code == 0
@@ -135,7 +136,7 @@ def test_pins_are_written_where_the_default_order_costs_more(run: Run, tmp_path:
 def test_order_guarantee_none_writes_no_metadata(run: Run, model: Path) -> None:
     assert run("optimize", model, "--order-guarantee", "none", "--no-verify").code == 0
     assert not onnx.load(str(model.parent / "net_memsched.onnx")).metadata_props
-    assert report_of(model.parent / "net_memsched.json")["order_guarantee"]["session_options"] == []
+    assert report_of(model.parent / "net_memsched.json")["output"]["guarantee"]["session_options"] == []
 
 
 def test_control_dependencies(run: Run, tflite_model: Path) -> None:
@@ -207,7 +208,7 @@ def test_external_data_resolves_in_another_folder(run: Run, tmp_path: Path) -> N
     done = run("optimize", path, "-o", target / "small.onnx")
     assert done.code == 0, done.err
     assert names(target) == ["small.json", "small.onnx", "weights.bin"]
-    assert report_of(target / "small.json")["verification"]["outputs_equal"] is True
+    assert report_of(target / "small.json")["sections"]["verification"]["outputs_equal"] is True
     onnx.load(str(target / "small.onnx"))
 
 
@@ -229,12 +230,12 @@ def test_control_flow_bodies_are_scheduled_first(run: Run, tmp_path: Path) -> No
     done = run("optimize", path)
     assert done.code == 0, done.err
     report = report_of(tmp_path / "if_memsched.json")
-    assert [body["status"] for body in report["bodies"]] == ["optimal", "optimal"]
-    peaks = [body["peak_bytes"] for body in report["bodies"]]
-    assert max(peaks) < max(body["file_peak_bytes"] for body in report["bodies"]) / 3
-    assert report["steps"][0]["workspace_bytes"] == max(peaks)
-    assert report["result"]["peak_bytes"] < report["baselines"]["file_order"]["peak_bytes"]
-    assert report["verification"]["outputs_equal"] is True
+    assert [body["status"] for body in report["sections"]["bodies"]] == ["optimal", "optimal"]
+    peaks = [body["peak_bytes"] for body in report["sections"]["bodies"]]
+    assert max(peaks) < max(body["file_peak_bytes"] for body in report["sections"]["bodies"]) / 3
+    assert report["written"]["steps"][0]["workspace_bytes"] == max(peaks)
+    assert report["written"]["schedule"]["peak_bytes"] < report["original"]["schedule"]["peak_bytes"]
+    assert report["sections"]["verification"]["outputs_equal"] is True
 
 
 def test_budget(run: Run, model: Path) -> None:
@@ -282,11 +283,11 @@ _KIND = {"json": "--report", "html": "--html", "h": "--header", "c": "--c-array"
 
 def test_allow(run: Run, model: Path) -> None:
     assert run("optimize", model, "--allow", "inplace", "--no-verify").code == 0
-    assert report_of(model.parent / "net_memsched.json")["result"]["reduction_percent"] == 0
+    assert report_of(model.parent / "net_memsched.json")["written"]["schedule"]["reduction_percent"] == 0
     assert run("optimize", model, "--allow", "reorder", "--no-verify", "--target", "ideal").code == 0
     report = report_of(model.parent / "net_memsched.json")
     assert report["target"]["in_place"] is False
-    assert all(buffer["in_place_of"] is None for buffer in report["buffers"])
+    assert all(buffer["in_place_of"] is None for buffer in report["written"]["buffers"])
 
 
 @pytest.mark.parametrize("solver", ["auto", "exact", "greedy", "file"])
@@ -296,9 +297,8 @@ def test_every_solver_and_target(run: Run, model: Path, tflite_model: Path, solv
     done = run("optimize", path, "--solver", solver, "--target", target, "--no-verify")
     assert done.code == 0, done.err
     report = report_of(path.parent / "net_memsched.json")
-    baselines = report["baselines"]
-    assert report["result"]["peak_bytes"] <= baselines["file_order"]["peak_bytes"]
-    assert report["result"]["lower_bound_bytes"] <= report["result"]["peak_bytes"]
+    assert report["written"]["schedule"]["peak_bytes"] <= report["original"]["schedule"]["peak_bytes"]
+    assert report["proof"]["bound_bytes"] <= report["written"]["schedule"]["peak_bytes"]
 
 
 def test_the_same_bytes_twice(model: Path, tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_the_same_bytes_twice(model: Path, tmp_path: Path) -> None:
         command = [*CLI, "optimize", str(model), "-o", str(out), "--no-verify", "-q"]
         subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": seed}, check=True)
         report = json.loads(out.with_suffix(".json").read_text())
-        for timed in (report, *report["passes"]):
+        for timed in (report, *report["ledger"]):
             timed.pop("seconds")
         report["output"].pop("path")
         reports.append(report)
@@ -380,7 +380,7 @@ def test_different_outputs_copy_the_model_and_say_why(run: Run, model: Path, mon
     done = run("optimize", model, "-o", model.parent / "out.onnx")
     assert done.code == 0
     assert (model.parent / "out.onnx").read_bytes() == model.read_bytes()
-    (failure,) = report_of(model.parent / "out.json")["failures"]
+    (failure,) = report_of(model.parent / "out.json")["sections"]["failures"]
     assert failure["defect"]
     assert "outputs differ" in failure["reason"]
     assert "outputs differ" in " ".join(done.out.split())
@@ -395,7 +395,7 @@ def test_different_outputs_end_the_run_where_defects_do(run: Run, model: Path, m
     monkeypatch.setenv(DEFECTS, "raise")
     done = run("optimize", model, "--report", model.parent / "why.json")
     done.failed("outputs-differ")
-    assert report_of(model.parent / "why.json")["verification"]["outputs_equal"] is False
+    assert report_of(model.parent / "why.json")["sections"]["verification"]["outputs_equal"] is False
     assert names(model.parent) == ["net.onnx", "why.json"]
 
 

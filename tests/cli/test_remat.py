@@ -43,20 +43,24 @@ def optimized(run: Run, net: Path, *more: object, work: object = 50) -> tuple[An
 def test_an_ordinary_file_in_which_an_op_runs_twice(run: Run, net: Path) -> None:
     done, report = optimized(run, net)
     assert (done.code, done.err) == (0, "")
-    remat, result = report["remat"], report["result"]
+    remat = report["sections"]["recompute"]
     assert remat["applied"]
     assert remat["copies"] == [
         {"op": "a", "type": "Exp", "times": 1, "extra_macs": 0, "extra_bytes_moved": 2 * UNIT},
     ]
     assert remat["extra_bytes_moved"] == 2 * UNIT
     assert 0 < remat["extra_work_percent"] <= remat["max_extra_work_percent"] == 50
-    assert result["peak_bytes"] < remat["without"]["peak_bytes"] == remat["frontier"][0]["peak_bytes"]
-    assert remat["lower_bound_bytes"] <= result["peak_bytes"]
+    assert (
+        report["written"]["schedule"]["peak_bytes"]
+        < remat["without"]["peak_bytes"]
+        == remat["frontier"][0]["peak_bytes"]
+    )
+    assert remat["lower_bound_bytes"] <= report["written"]["schedule"]["peak_bytes"]
     assert remat["judged"] > 0
     made = onnx.load(net.with_name("net_memsched.onnx"))
     onnx.checker.check_model(made, full_check=True)
     assert [node.op_type for node in made.graph.node].count("Exp") == 2
-    assert [step["origin"] for step in report["steps"] if step["origin"]] == ["a"]
+    assert [step["origin"] for step in report["written"]["steps"] if step["origin"]] == ["a"]
     lines = done.out.splitlines()
     assert any(line.startswith("memsched, no remat") for line in lines)
     (head,) = (line for line in lines if line.startswith("computed again: 1 operator, 1 time in all"))
@@ -67,7 +71,7 @@ def test_an_ordinary_file_in_which_an_op_runs_twice(run: Run, net: Path) -> None
 @recent_onnxruntime
 def test_outputs_are_bit_equal_and_the_measured_peak_falls(run: Run, net: Path) -> None:
     done, report = optimized(run, net)
-    verification = report["verification"]
+    verification = report["sections"]["verification"]
     assert verification["outputs_equal"]
     assert verification["measured_peak_after_bytes"] < verification["measured_peak_before_bytes"]
     assert "outputs bit-equal" in done.out
@@ -77,22 +81,22 @@ def test_outputs_are_bit_equal_and_the_measured_peak_falls(run: Run, net: Path) 
 
 def test_budgets_that_need_no_repetition_some_and_more_than_helps(run: Run, net: Path) -> None:
     done, report = optimized(run, net, "--budget", "16KB")
-    assert (done.code, report["remat"]) == (0, None)
+    assert (done.code, report["sections"]["recompute"]) == (0, None)
     done, report = optimized(run, net, "--budget", "9KB")
     assert done.code == 0
-    assert report["remat"]["applied"]
+    assert report["sections"]["recompute"]["applied"]
     assert report["budget"]["met"]
     done, report = optimized(run, net, "--budget", "1KB", "--keep-best")
     assert done.code == 3
     assert "no rewrite that was tried meets it" in done.out
-    assert report["remat"]["applied"]
+    assert report["sections"]["recompute"]["applied"]
 
 
 def test_no_more_work_than_permitted(run: Run, net: Path) -> None:
     done, report = optimized(run, net, work="1%")
     assert done.code == 0
-    assert not report["remat"]["applied"]
-    assert (report["remat"]["copies"], report["remat"]["extra_work_percent"]) == ([], 0)
+    assert not report["sections"]["recompute"]["applied"]
+    assert (report["sections"]["recompute"]["copies"], report["sections"]["recompute"]["extra_work_percent"]) == ([], 0)
     assert "nothing is computed again: no order and no repetitions need less, proven (1 % permitted)" in done.out
 
 
@@ -100,8 +104,8 @@ def test_with_pieces_as_well(run: Run, net: Path) -> None:
     done = run("optimize", net, "--allow", "tile,remat", "--max-extra-macs", 50, "--effort", 2, *NAMED)
     assert done.code == 0
     report = report_of(net.with_name("net_memsched.json"))
-    assert None not in {report["tiling"] and "tried", report["remat"] and "tried"}
-    assert report["remat"]["applied"]
+    assert None not in {report["sections"]["tile"] and "tried", report["sections"]["recompute"] and "tried"}
+    assert report["sections"]["recompute"]["applied"]
 
 
 def test_where_nothing_helps_the_model_stays(run: Run, tmp_path: Path) -> None:
@@ -127,9 +131,9 @@ def test_ctrl_c_while_repetitions_are_sought_keeps_the_best(
     interrupted_at(monkeypatch, "rematerialisation")
     done, report = optimized(run, net, "--no-verify")
     assert done.code == 130
-    assert report["result"]["interrupted"]
-    assert report["remat"]["applied"]
-    assert report["result"]["peak_bytes"] < report["remat"]["without"]["peak_bytes"]
+    assert report["verdict"]["interrupted"]
+    assert report["sections"]["recompute"]["applied"]
+    assert report["written"]["schedule"]["peak_bytes"] < report["sections"]["recompute"]["without"]["peak_bytes"]
     assert onnx.load(net.with_name("net_memsched.onnx")).graph.name == "main"
 
 
@@ -149,7 +153,7 @@ def test_the_frontier_as_table_report_and_picture(run: Run, net: Path, tmp_path:
     arguments = ("--frontier", "--effort", 2, "--report", tmp_path / "r.json", "--plot", picture)
     done = run("analyze", net, *arguments)
     assert done.code == 0
-    steps = report_of(tmp_path / "r.json")["frontier"]
+    steps = report_of(tmp_path / "r.json")["sections"]["frontier"]
     assert [step["how"] for step in steps][:1] == ["order"]
     assert "remat" in {step["how"] for step in steps}
     first, last = (f"{step['peak_bytes']:,}" for step in (steps[0], steps[-1]))
@@ -158,7 +162,7 @@ def test_the_frontier_as_table_report_and_picture(run: Run, net: Path, tmp_path:
     assert last in {row[0] for row in rows if row}
     assert b"values computed again" in picture.read_bytes()
     only = run("analyze", net, "--frontier", "--allow", "inplace", "--json")
-    assert [step["how"] for step in json.loads(only.out)["frontier"]] == ["order"]
+    assert [step["how"] for step in json.loads(only.out)["sections"]["frontier"]] == ["order"]
     assert "what less memory costs" in only.err
     assert "what less memory costs" not in run("analyze", net).out
 
@@ -170,8 +174,8 @@ def test_ctrl_c_shows_the_frontier_so_far(run: Run, tmp_path: Path, monkeypatch:
     done = run("analyze", path, "--frontier", "--report", tmp_path / "r.json")
     assert done.code == 130
     report = report_of(tmp_path / "r.json")
-    assert report["result"]["interrupted"]
-    assert len(report["frontier"]) > 1
+    assert report["verdict"]["interrupted"]
+    assert len(report["sections"]["frontier"]) > 1
     assert "ended early" in done.out
 
 

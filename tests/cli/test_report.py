@@ -39,9 +39,12 @@ def test_analyze_prints_the_same_without_rows_for_steps_buffers_and_layers(run: 
         assert bare.out == told.out.replace(f"report: {report}\n", "") != ""
     rows = memsched.analyze(str(model)).report.values
     peak = memsched.analyze(str(model), hooks=memsched.Hooks(rows=False)).report.values
-    assert peak.steps == tuple(step for step in rows.steps if step.footprint_bytes == rows.result.peak_bytes)[:1]
-    assert (peak.buffers, peak.layers, peak.workspaces) == ((), (), ())
-    assert (peak.result, peak.at_fault) == (rows.result, rows.at_fault)
+    assert (
+        peak.written.steps
+        == tuple(step for step in rows.written.steps if step.footprint_bytes == rows.written.schedule.peak_bytes)[:1]
+    )
+    assert (peak.written.buffers, peak.sections.layers, peak.written.workspaces) == ((), (), ())
+    assert (peak.verdict, peak.written.at_fault) == (rows.verdict, rows.written.at_fault)
 
 
 def test_a_page_beside_the_report(run: Run, report: Path) -> None:
@@ -50,7 +53,8 @@ def test_a_page_beside_the_report(run: Run, report: Path) -> None:
     assert re.fullmatch(rf"page: {re.escape(str(report.with_suffix('.html')))} \([\d,.]+ KB\)\n", outcome.out)
     text = report.with_suffix(".html").read_text(encoding="utf-8")
     assert text.startswith("<!DOCTYPE html>")
-    assert f"{json.loads(report.read_text(encoding='utf-8'))['result']['peak_bytes']:,} B" in text
+    peak = json.loads(report.read_text(encoding="utf-8"))["proof"]["bytes"]
+    assert f"{peak:,} B" in text
     assert run("report", report, "-q", "-o", report.with_name("x.html")).out == ""
     assert report.with_name("x.html").read_text(encoding="utf-8") == text
 
@@ -137,10 +141,10 @@ def test_nothing_is_searched_where_pages_cannot_be_made(
     [
         ("missing.json", None, "no-such-report"),
         ("empty.json", "", "not-json"),
-        ("cut.json", '{"schema_version": 1, "comm', "not-json"),
+        ("cut.json", '{"schema_version": 2, "comm', "not-json"),
         ("other.json", '{"a": 1}', "not-a-report"),
         ("newer.json", '{"schema_version": 7}', "report-version"),
-        ("hand.json", '{"schema_version": 1, "command": "analyze", "model": 3}', "report-field"),
+        ("hand.json", '{"schema_version": 2, "command": "analyze", "model": 3}', "report-field"),
         (".", None, "report-is-folder"),
     ],
 )

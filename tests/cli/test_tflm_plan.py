@@ -26,7 +26,7 @@ def test_a_plan_is_written_and_its_head_printed(run: Run, tmp_path: Path) -> Non
     assert re.search("19,200 B .*7,104 B .*7,104 B", done.out)
     plan = given_plan(parse(out.read_bytes()))
     assert plan is not None
-    report = json.loads(out.with_suffix(".json").read_text())["tflm"]
+    report = json.loads(out.with_suffix(".json").read_text())["sections"]["tflm"]
     assert [entry["offset_bytes"] for entry in report["plan"]] == [offset for offset in plan if offset >= 0]
     assert "7,104 B" in run("analyze", out, "--target", "tflm").out
 

@@ -76,22 +76,22 @@ def test_an_ordinary_file_and_where_each_piece_lies(run: Run, tmp_path: Path) ->
     done = run("optimize", net(tmp_path), "--allow", ALL, "--effort", 2, *NAMED)
     assert (done.code, done.err) == (0, "")
     report = report_of(tmp_path / "net_memsched.json")
-    tiling, result = report["tiling"], report["result"]
+    tiling = report["sections"]["tile"]
     assert tiling["applied"]
     assert not report["output"]["unchanged"]
-    assert result["extra_macs_percent"] == tiling["extra_macs_percent"] <= 15
-    assert result["arena_bytes"] < tiling["untiled"]["arena_bytes"]
+    assert report["verdict"]["extra_macs_percent"] == tiling["extra_macs_percent"] <= 15
+    assert report["written"]["schedule"]["arena_bytes"] < tiling["untiled"]["arena_bytes"]
     made = onnx.load(tmp_path / "net_memsched.onnx")
     onnx.checker.check_model(made, full_check=True)
     assert {node.domain for node in made.graph.node} == {""}
     given = {node.name: node for node in onnx.load(tmp_path / "net.onnx").graph.node}
-    assert {step["op"] for step in report["steps"]} == {node.name for node in made.graph.node}
+    assert {step["op"] for step in report["written"]["steps"]} == {node.name for node in made.graph.node}
     for group in tiling["groups"]:
         assert set(group["ops"]) <= set(given)
         assert group["axis_names"] == [("batch", "channels", "rows", "columns")[axis] for axis in group["axes"]]
-        assert group["peak_bytes"] <= result["peak_bytes"]
+        assert group["peak_bytes"] <= report["written"]["schedule"]["peak_bytes"]
         # The pieces of the last layer are its whole output, each part once.
-        regions = [step["region"] for step in report["steps"] if step["origin"] == group["ops"][-1]]
+        regions = [step["region"] for step in report["written"]["steps"] if step["origin"] == group["ops"][-1]]
         edges = sorted({tuple(region[axis]) for region in regions for axis in group["axes"][:1]})
         assert len(edges) == group["pieces"][0]
         assert edges[0][0] == 0
@@ -106,17 +106,21 @@ def test_the_work_in_the_report_is_that_of_the_file(run: Run, tmp_path: Path) ->
     assert run("analyze", tmp_path / "net_memsched.onnx", "--report", tmp_path / "again.json").code == 0
     again = report_of(tmp_path / "again.json")
     extra = again["model"]["macs"] - tiled["model"]["macs"]
-    assert extra == tiled["tiling"]["extra_macs"] == sum(group["extra_macs"] for group in tiled["tiling"]["groups"])
-    assert tiled["result"]["extra_macs_percent"] == round(100 * extra / tiled["model"]["macs"], 3)
-    assert again["result"]["peak_bytes"] == tiled["result"]["peak_bytes"]
+    assert (
+        extra
+        == tiled["sections"]["tile"]["extra_macs"]
+        == sum(group["extra_macs"] for group in tiled["sections"]["tile"]["groups"])
+    )
+    assert tiled["verdict"]["extra_macs_percent"] == round(100 * extra / tiled["model"]["macs"], 3)
+    assert again["written"]["schedule"]["peak_bytes"] == tiled["written"]["schedule"]["peak_bytes"]
 
 
 def test_no_extra_work_permitted(run: Run, tmp_path: Path) -> None:
     path = net(tmp_path)
     assert run("optimize", path, "--allow", ALL, "--max-extra-macs", "0%", "--effort", 2, *NAMED).code == 0
     report = report_of(tmp_path / "net_memsched.json")
-    assert report["result"]["extra_macs_percent"] <= 0
-    assert report["tiling"]["max_extra_macs_percent"] == 0
+    assert report["verdict"]["extra_macs_percent"] <= 0
+    assert report["sections"]["tile"]["max_extra_macs_percent"] == 0
 
 
 @pytest.mark.parametrize("number", ["-1", "nan", "inf", "1e308", "10001", "much", ""])
@@ -140,7 +144,7 @@ def test_nothing_is_cut_where_the_order_alone_fits(run: Run, tmp_path: Path) -> 
     done = run("optimize", path, "--allow", ALL, "--budget", "40KB")
     assert done.code == 0
     report = report_of(tmp_path / "net_memsched.json")
-    assert report["tiling"] is None
+    assert report["sections"]["tile"] is None
     assert (tmp_path / "net_memsched.onnx").read_bytes() == path.read_bytes()
 
 
@@ -157,9 +161,9 @@ def test_a_budget_that_pieces_meet_and_one_that_they_miss(run: Run, tmp_path: Pa
     assert missed.code == 3
     assert "no rewrite that was tried meets it" in missed.out
     report = report_of(tmp_path / "net_memsched.json")
-    assert report["tiling"]["applied"]
-    assert report["budget"]["required_bytes"] == report["result"]["session_bytes"]["after"] < 24576
-    assert report["at_fault"][0]["tensor"] in missed.out
+    assert report["sections"]["tile"]["applied"]
+    assert report["budget"]["required_bytes"] == report["verdict"]["bytes"] < 24576
+    assert report["written"]["at_fault"][0]["tensor"] in missed.out
     assert onnx.load(tmp_path / "net_memsched.onnx").graph.node[-1].op_type == "Tanh"
 
 
@@ -173,7 +177,7 @@ def test_a_model_that_is_no_smaller_in_pieces_stays_as_it_is(run: Run, tmp_path:
     assert (tmp_path / "net_memsched.onnx").read_bytes() == path.read_bytes()
     report = report_of(tmp_path / "net_memsched.json")
     assert report["output"]["unchanged"]
-    assert (report["tiling"]["applied"], report["tiling"]["groups"]) == (False, [])
+    assert (report["sections"]["tile"]["applied"], report["sections"]["tile"]["groups"]) == (False, [])
 
 
 @pytest.mark.parametrize("columns", [60, 120])
@@ -182,7 +186,7 @@ def test_the_summary(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     done = run("optimize", net(tmp_path), "--allow", ALL, "--effort", 2, *NAMED)
     lines = done.out.splitlines()
     report = report_of(tmp_path / "net_memsched.json")
-    group = report["tiling"]["groups"][0]
+    group = report["sections"]["tile"]["groups"][0]
     (number,) = (at for at, line in enumerate(lines) if line.startswith("computed in pieces: "))
     assert "% more multiply-accumulates (15 % permitted)" in lines[number]
     counts, axes = (" x ".join(str(value) for value in group[key]) for key in ("pieces", "axis_names"))
@@ -200,8 +204,8 @@ def test_outputs_that_differ_in_their_last_bits(run: Run, tmp_path: Path) -> Non
     assert done.code == 0
     report = json.loads(done.out)
     SCHEMA.validate(report)
-    verification = report["verification"]
-    assert report["tiling"]["groups"][0]["axis_names"][0] == "rows"
+    verification = report["sections"]["verification"]
+    assert report["sections"]["tile"]["groups"][0]["axis_names"][0] == "rows"
     if verification["outputs_equal"]:
         assert "outputs bit-equal on 3" in done.err
     else:
@@ -213,11 +217,11 @@ def test_a_firmware_is_told_what_the_pieces_need(run: Run, tmp_path: Path) -> No
     """The written model has operators that the given one has not, and each of them costs memory that stays."""
     done = run("optimize", lite_net(tmp_path), "--allow", ALL, "--target", "tflm", "--effort", 2, "--no-verify")
     assert done.code == 0
-    firmware = report_of(tmp_path / "net_memsched.json")["firmware"]
+    firmware = report_of(tmp_path / "net_memsched.json")["sections"]["firmware"]
     assert (
         run("analyze", tmp_path / "net_memsched.tflite", "--target", "tflm", "--report", tmp_path / "a.json").code == 0
     )
-    again = report_of(tmp_path / "a.json")["firmware"]
+    again = report_of(tmp_path / "a.json")["sections"]["firmware"]
     assert firmware["resolver_calls"] == again["resolver_calls"]
     assert "AddSlice()" in firmware["resolver_calls"]
     # The estimates round up what each tensor has, in whatever order.
@@ -227,7 +231,7 @@ def test_a_firmware_is_told_what_the_pieces_need(run: Run, tmp_path: Path) -> No
     )
     assert abs(kept - kept_again) < 64
     assert kept > given
-    needed = report_of(tmp_path / "net_memsched.json")["requirement"]
+    needed = report_of(tmp_path / "net_memsched.json")["sections"]["requirement"]
     assert needed["parts"]["persistent_bytes"] == kept
     assert sum(needed["parts"].values()) == needed["bytes"] < needed["given_bytes"]
     (line,) = (line for line in done.out.splitlines() if line.startswith("TensorFlow Lite Micro's arena takes "))
@@ -245,8 +249,8 @@ def test_ctrl_c_while_pieces_are_sought_keeps_the_best(
     done = run("optimize", net(tmp_path), "--allow", ALL, "--no-verify")
     assert done.code == 130
     report = report_of(tmp_path / "net_memsched.json")
-    assert report["result"]["interrupted"]
-    assert report["tiling"]["applied"]
-    assert not report["tiling"]["exhausted"]
-    assert report["result"]["arena_bytes"] < report["tiling"]["untiled"]["arena_bytes"]
+    assert report["verdict"]["interrupted"]
+    assert report["sections"]["tile"]["applied"]
+    assert not report["sections"]["tile"]["exhausted"]
+    assert report["written"]["schedule"]["arena_bytes"] < report["sections"]["tile"]["untiled"]["arena_bytes"]
     assert onnx.load(tmp_path / "net_memsched.onnx").graph.name == "main"

@@ -43,7 +43,7 @@ def test_the_curve_says_what_sessions_and_processes_take(net: Path, capsys: pyte
     assert main(["analyze", str(net), "--dim", "length=16..4096", "--budget", "200MB", "--report", str(report)]) == 3
     printed = capsys.readouterr().out
     written = json.loads(report.read_text())
-    found_curve, budget = written["curve"], written["budget"]
+    found_curve, budget = written["sections"]["curve"], written["budget"]
     assert budget["met"] is False
     assert budget["required_bytes"] == found_curve["rows"][-1]["process_bytes"]
     largest = found_curve["largest_sizes"]["length"]
@@ -68,7 +68,7 @@ def test_the_curve_says_what_sessions_and_processes_take(net: Path, capsys: pyte
 
 def test_what_cannot_be_run_follows_from_what_was(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(curve, "_MOST_RUN", 300 << 20)
-    rows = memsched.analyze(net, dims={"length": (16, 4000)}, budget="10GB").report["curve"]["rows"]
+    rows = memsched.analyze(net, dims={"length": (16, 4000)}, budget="10GB").report["sections"]["curve"]["rows"]
     assert [row["measured_bytes"] is None for row in rows] == [False] * (len(rows) - 1) + [True]
     found = run_at(net, rows[-1]["sizes"], seed=1)
     assert isinstance(found, Measured)
@@ -79,11 +79,11 @@ def test_a_budget_is_met_if_the_whole_range_fits_and_else_the_largest_size_that_
     def budget_of(size: int, most: int) -> tuple[bool, dict[str, int] | None, str]:
         report = memsched.analyze(net, dims={"length": (64, most)}, target="paper", budget=size).report
         words = page_words(report.values, page_data(report.values))
-        return report["budget"]["met"], report["curve"]["largest_sizes"], words.verdict
+        return report["budget"]["met"], report["sections"]["curve"]["largest_sizes"], words.verdict
 
     def activations(length: int) -> int:
         report = memsched.analyze(net, dims={"batch": 1, "length": length}, target="paper").report
-        return int(report["result"]["required_bytes"])
+        return int(report["verdict"]["bytes"])
 
     for largest in (1000, 1777):
         size = activations(largest + 1) - 1
@@ -109,16 +109,16 @@ def test_where_not_even_the_least_fits_the_exit_code_says_so(run: Run, net: Path
 
 def test_a_target_without_sessions_has_activations_alone(net: Path) -> None:
     report = memsched.analyze(net, dims={"length": (64, 128)}, target="paper").report
-    assert all(row["process_bytes"] is None for row in report["curve"]["rows"])
-    assert report["curve"]["largest_sizes"] == {"batch": 1, "length": 128}
+    assert all(row["process_bytes"] is None for row in report["sections"]["curve"]["rows"])
+    assert report["sections"]["curve"]["largest_sizes"] == {"batch": 1, "length": 128}
 
 
 def test_a_dimension_without_a_name_is_named_by_its_place(net: Path, tmp_path: Path) -> None:
     model, path = onnx.load(net), tmp_path / "net.onnx"
     model.graph.input[0].type.tensor_type.shape.dim[1].ClearField("dim_param")
     onnx.save(model, path)
-    found = memsched.analyze(path, dims={"x[1]": (64, 128)}, target="paper").report["curve"]
-    named = memsched.analyze(net, dims={"length": (64, 128)}, target="paper").report["curve"]
+    found = memsched.analyze(path, dims={"x[1]": (64, 128)}, target="paper").report["sections"]["curve"]
+    named = memsched.analyze(net, dims={"length": (64, 128)}, target="paper").report["sections"]["curve"]
     assert found["largest_sizes"] == {"batch": 1, "x[1]": 128}
     assert [row["requested_bytes"] for row in found["rows"]] == [row["requested_bytes"] for row in named["rows"]]
 

@@ -41,9 +41,9 @@ def test_a_defect_of_one_rewrite_leaves_that_one_out(goes_on: pytest.MonkeyPatch
     goes_on.setattr(*step, fails)
     report = report_of(convolutions(), level=3)
     assert report.output is not None
-    (failure,) = [one for one in report.failures if one.what.endswith("(tile)") and one.defect]
+    (failure,) = [one for one in report.sections.failures if one.what.endswith("(tile)") and one.defect]
     assert failure.reason.startswith("IndexError")
-    assert any(failure.what in note and REPORT_IT in note for note in report.notes)
+    assert any(failure.what in note and REPORT_IT in note for note in report.verdict.notes)
 
 
 def test_a_defect_ends_the_run_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def test_what_cannot_be_placed_is_left_out(goes_on: pytest.MonkeyPatch) -> None:
     goes_on.setattr(placing, "place", refuse)
     report = report_of(convolutions(), level=2)
     assert report.output is not None
-    assert report.tiling is None or not report.tiling.applied
+    assert report.sections.tile is None or not report.sections.tile.applied
 
 
 @pytest.mark.parametrize("wrong_ones", [0, 1])
@@ -75,11 +75,11 @@ def test_the_next_best_file_that_holds_is_written(goes_on: pytest.MonkeyPatch, w
         data, effort=2, order_guarantee="session", allow=("reorder", "inplace", "remat"), max_extra_macs=50.0
     )
     report: OptimizeReport = result.report.values
-    assert len(report.failures) == wrong_ones
-    assert all(one.defect and "wrong" in one.reason for one in report.failures)
-    assert (report.remat is not None and report.remat.applied) == (wrong_ones == 0)
+    assert len(report.sections.failures) == wrong_ones
+    assert all(one.defect and "wrong" in one.reason for one in report.sections.failures)
+    assert (report.sections.recompute is not None and report.sections.recompute.applied) == (wrong_ones == 0)
     assert (result.model == data) == (wrong_ones > 0)
-    assert report.verification is None or report.verification.outputs_equal
+    assert report.sections.verification is None or report.sections.verification.outputs_equal
 
 
 def test_a_file_that_cannot_be_written_is_left_out(goes_on: pytest.MonkeyPatch) -> None:
@@ -87,14 +87,14 @@ def test_a_file_that_cannot_be_written_is_left_out(goes_on: pytest.MonkeyPatch) 
     data = convolutions()
     result = memsched.optimize(data, effort=1, order_guarantee="pins", level=2)
     assert result.model == data
-    assert result.report.values.failures
+    assert result.report.values.sections.failures
 
 
 def test_a_defect_in_a_trial_of_what_else_helps_takes_nothing_away(goes_on: pytest.MonkeyPatch) -> None:
     goes_on.setattr(trials, "Driver", fails)
     report = report_of(convolutions(), hooks=memsched.Hooks(words=("optimize", "net.onnx")))
-    assert report.suggestions == ()
-    assert any(one.defect for one in report.failures)
+    assert report.alternatives == ()
+    assert any(one.defect for one in report.sections.failures)
 
 
 def test_what_only_the_user_can_change_is_passed_on(goes_on: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_a_session_graph_that_fails_leaves_the_file_as_it_is(goes_on: pytest.Mon
     data = convolutions()
     result = memsched.optimize(data, effort=1, session="default")
     assert result.model == data
-    (failure,) = result.report.values.failures
+    (failure,) = result.report.values.sections.failures
     assert failure.defect
 
 

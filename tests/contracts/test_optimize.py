@@ -51,13 +51,16 @@ def optimized(seed: int, effort: float = EFFORT) -> memsched.OptimizeResult:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_more_effort_is_never_worse(seed: int) -> None:
-    peaks = [optimized(seed, effort).report["requirement"]["bytes"] for effort in (EFFORT / 10, EFFORT, 4 * EFFORT)]
+    peaks = [
+        optimized(seed, effort).report["sections"]["requirement"]["bytes"]
+        for effort in (EFFORT / 10, EFFORT, 4 * EFFORT)
+    ]
     assert peaks == sorted(peaks, reverse=True)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_result_needs_no_more_than_the_file_as_given(seed: int) -> None:
-    needed = optimized(seed).report["requirement"]
+    needed = optimized(seed).report["sections"]["requirement"]
     assert needed["bytes"] <= needed["given_bytes"]
 
 
@@ -71,13 +74,16 @@ def test_a_report_validates(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_figures_of_a_report_add_up(seed: int) -> None:
     report = optimized(seed).report.data
-    needed, result, alignment = report["requirement"], report["result"], report["allocation"]["alignment_bytes"]
+    needed, alignment = report["sections"]["requirement"], report["written"]["allocation"]["alignment_bytes"]
     for parts, whole in (("parts", "bytes"), ("given_parts", "given_bytes")):
         assert not needed[parts] or sum(needed[parts].values()) == needed[whole]
-    assert max(step["footprint_bytes"] for step in report["steps"]) == result["peak_bytes"]
-    buffers = report["buffers"]
+    assert (
+        max(step["footprint_bytes"] for step in report["written"]["steps"])
+        == report["written"]["schedule"]["peak_bytes"]
+    )
+    buffers = report["written"]["buffers"]
     end = max(one["offset_bytes"] + one["size_bytes"] for one in buffers)
-    assert end <= result["arena_bytes"] == -(-end // alignment) * alignment
+    assert end <= report["written"]["schedule"]["arena_bytes"] == -(-end // alignment) * alignment
     shared = {one["tensor"] for one in buffers if one["in_place_of"] or one["view_of"] or one["consists_of"]}
     alone = [one for one in buffers if one["tensor"] not in shared]
     for one, other in itertools.combinations(alone, 2):

@@ -44,7 +44,7 @@ def judge(case: Case) -> Outcome:
     except MemschedError as error:
         return Outcome("refused", str(error))
     report = result.report.data
-    before, after = report["baselines"]["file_order"]["peak_bytes"], report["result"]["peak_bytes"]
+    before, after = report["original"]["schedule"]["peak_bytes"], report["written"]["schedule"]["peak_bytes"]
     if after > before:
         return Outcome("WRONG", f"worse: {before} -> {after}")
     shuffled = _shuffled(case)

@@ -59,7 +59,7 @@ def test_it_writes_the_model_and_its_report(olive: Any, tmp_path: Path) -> None:
     assert peak(written) < peak(path)
     assert (written.parent / "weights.bin").is_file()
     report = json.loads(written.with_suffix(".memsched.json").read_text())
-    assert report["result"]["peak_bytes"] == peak(written)
+    assert report["written"]["schedule"]["peak_bytes"] == peak(written)
 
 
 def test_a_workflow_names_it(olive: Any, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_the_order_changes_in_a_new_model() -> None:
     assert sorted(names(result.model)) == sorted(before)
     assert peak(result.model) < peak(given)
     assert least.report is not None
-    assert least.report["result"]["peak_bytes"] == peak(result.model)
+    assert least.report["written"]["schedule"]["peak_bytes"] == peak(result.model)
     again = ir.passes.PassManager([least], steps=3)(result.model)
     assert not again.modified
 
@@ -87,7 +87,7 @@ def test_pieces_compute_the_same() -> None:
     for expected, found in zip(one.run(None, feeds), other.run(None, feeds), strict=True):
         assert np.abs(expected - found).max() <= 1e-5 * np.abs(expected).max()
     assert least.report is not None
-    assert least.report["tiling"]["applied"]
+    assert least.report["sections"]["tile"]["applied"]
 
 
 def test_what_it_requires_is_said() -> None:

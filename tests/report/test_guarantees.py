@@ -7,19 +7,20 @@ from msgspec.structs import replace
 import memsched
 from memsched.report.guarantees import guarantee_lines
 from memsched.report.values.optimize import OptimizeReport
+from tests.report.plain import amended
 from tests.small_models import branches
 
 
 def test_a_contradicted_prediction_is_named_beside_the_measurement() -> None:
     report: OptimizeReport = memsched.optimize(branches()).report.values
-    guarantee, shown = report.order_guarantee, report.verification
+    guarantee, shown = report.guarantee, report.sections.verification
     assert guarantee is not None
     assert shown is not None
     assert guarantee.predicted_peak_bytes is not None
     predicted = guarantee.predicted_peak_bytes.given
 
     def lines(measured: int) -> list[str]:
-        seen = replace(report, verification=replace(shown, default_peak_before_bytes=measured))
+        seen = amended(report, verification=replace(shown, default_peak_before_bytes=measured))
         return [text for text, _ in guarantee_lines(seen)]
 
     (as_predicted,) = lines(predicted)

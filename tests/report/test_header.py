@@ -11,7 +11,7 @@ import pytest
 import memsched
 from memsched.report.header import arena_header
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build
-from tests.report.plain import typed
+from tests.report.plain import typed, with_section
 from tests.small_models import branches
 
 HOSTILE = '*/ #error "x"\n??/ \\ /* \u202e\x00 %s'
@@ -122,7 +122,7 @@ def test_the_simulated_head_counts_where_there_is_one(person_detect: dict[str, A
     heads = {"head_bytes": 60000, "file_head_bytes": 60000, "order_head_bytes": None, "plan_head_bytes": None}
 
     def tflm_of(plan: list[dict[str, Any]]) -> dict[str, Any]:
-        return {**person_detect, "tflm": {**heads, "dropped": [], "plan": plan}}
+        return with_section(person_detect, tflm={**heads, "dropped": [], "plan": plan})
 
     text = arena_header(typed(tflm_of(plan)), "model_arena.h")
     assert "#define PERSON_DETECT_ACTIVATION_BYTES ((size_t)60000u)" in text
@@ -136,7 +136,7 @@ def test_other_targets_have_activations_and_places_alone(tmp_path: Path) -> None
     text = arena_header(typed(report), "model_arena.h")
     assert "PERSISTENT" not in text
     assert "#define HELLO_WORLD_INT8_ACTIVATION_BYTES ((size_t)32u)" in text
-    assert text.count("{((size_t)") == len(report["buffers"])
+    assert text.count("{((size_t)") == len(report["written"]["buffers"])
     done = compiled(tmp_path, text, "HELLO_WORLD_INT8", "c99")
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -147,7 +147,7 @@ def test_offsets_in_several_memories_name_the_memory(tmp_path: Path, standard: s
     text = 'extends = "ideal"\n[[pools]]\nname = "*/fast"\nsize = 2048\n[[pools]]\nname = "slow"\ncost = 9\n'
     chip.write_text(text, encoding="utf-8")
     data = dict(memsched.optimize(branches(), target=str(chip), verify=False).report.data)
-    used = [pool["used_bytes"] for pool in data["pools"]["pools"]]
+    used = [pool["used_bytes"] for pool in data["sections"]["pools"]["pools"]]
     text = arena_header(typed({**data, "model": {**data["model"], "path": "net.onnx"}}), "model_arena.h")
     assert "#define NET_POOLS 2" in text
     assert f"#define NET_POOL_0_BYTES ((size_t){used[0]}u) /* _/fast */" in text
@@ -155,7 +155,7 @@ def test_offsets_in_several_memories_name_the_memory(tmp_path: Path, standard: s
     rows = re.findall(r"\{\(\(size_t\)(\d)u\), \(\(size_t\)(\d+)u\), .* in (.*) \*/", text)
     names = {"0": "*/fast", "1": "slow"}
     assert [(names[pool], int(offset)) for pool, offset, _ in rows] == [
-        (row["pool"], row["offset_bytes"]) for row in data["buffers"]
+        (row["pool"], row["offset_bytes"]) for row in data["written"]["buffers"]
     ]
     assert {shown for _, _, shown in rows} == {"_/fast", "slow"}
     done = compiled(tmp_path, text, "NET", standard)

@@ -24,8 +24,8 @@ def test_a_prediction_that_missed_is_named(
 ) -> None:
     report = report_with(True, 0.0, rewritten=False)
     for when, (measured, predicted) in (("before", before), ("after", after)):
-        report["verification"][f"measured_peak_{when}_bytes"] = measured
-        report["verification"][f"predicted_peak_{when}_bytes"] = predicted
+        report["sections"]["verification"][f"measured_peak_{when}_bytes"] = measured
+        report["sections"]["verification"][f"predicted_peak_{when}_bytes"] = predicted
     text, style = findings(typed(report), 100, verbose=False)[-1]
     assert f"measured peak {before[0]:,} -> {after[0]:,} B" in text
     assert ("predicted" in text) == (said is not None)
@@ -38,8 +38,13 @@ def test_a_prediction_that_missed_is_named(
 )
 def test_gaps_of_the_runtime_s_own_planner_are_named(taken: dict[str, float] | None, said: bool) -> None:
     report = report_with(True, 0.0, rewritten=False)
-    arenas = {"before": report["baselines"]["file_order"]["arena_bytes"], "after": report["result"]["arena_bytes"]}
+    arenas = {
+        "before": report["original"]["schedule"]["arena_bytes"],
+        "after": report["written"]["schedule"]["arena_bytes"],
+    }
     own = None if taken is None else {when: int(arenas[when] * factor) for when, factor in taken.items()}
-    report["result"] = {**report["result"], "litert_bytes": own}
+    if own is not None:
+        report["verdict"]["unit"] = "litert_arena"
+        report["sections"]["requirement"] |= {"given_bytes": own["before"], "bytes": own["after"]}
     lines = [text for text, _ in findings(typed(report), 100, verbose=False)]
     assert any(line.startswith("LiteRT's own planner leaves gaps") for line in lines) == said

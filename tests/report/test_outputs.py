@@ -16,7 +16,7 @@ from tests.report.plain import typed
 
 def report_with(equal: bool | None, error: float | None, *, rewritten: bool) -> dict[str, Any]:
     report = dict(memsched.optimize(small_models.branches(), verify=False).report.data)
-    report["verification"] = {
+    report["sections"]["verification"] = {
         "runtime": "onnxruntime 9",
         "outputs_equal": equal,
         "max_abs_error": error,
@@ -30,8 +30,8 @@ def report_with(equal: bool | None, error: float | None, *, rewritten: bool) -> 
         "reason": "one of them",
         "notes": [],
     }
-    applied = memsched.optimize(small_models.branches(), verify=False, level=2).report["tiling"]
-    report["tiling"] = {**applied, "applied": True} if rewritten else None
+    applied = memsched.optimize(small_models.branches(), verify=False, level=2).report["sections"]["tile"]
+    report["sections"]["tile"] = {**applied, "applied": True} if rewritten else None
     return report
 
 
@@ -50,7 +50,7 @@ def test_everyone_says_the_same(
     equal: bool | None, error: float | None, rewritten: bool, good: bool | None, words: str
 ) -> None:
     report = report_with(equal, error, rewritten=rewritten)
-    assert compared(typed(report)) == (good, words)
+    assert compared(typed(report).sections) == (good, words)
     said, style = next(
         (text, style) for text, style in findings(typed(report), 80, verbose=False) if "onnxruntime 9" in text
     )

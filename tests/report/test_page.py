@@ -15,12 +15,10 @@ from typing import Any
 
 import pytest
 
-from memsched.report.build import build_report
 from memsched.report.dump import dump_report
 from memsched.report.page import render_page
 from tests.failures import fails
-from tests.report.plain import typed
-from tests.report.test_build import facts_of
+from tests.report.plain import report_with, typed
 from tests.report.test_page_data import chain_report, random_report
 from tests.report.test_tiling import a_report, a_section
 
@@ -83,7 +81,7 @@ def every_section() -> dict[str, Any]:
     """Return a report that has all that a page can show."""
     report = a_report(a_section())
     copies = [{"op": "big", "type": "Conv", "times": 2, "extra_macs": 5, "extra_bytes_moved": 7}]
-    report["remat"] = {
+    report["sections"]["recompute"] = {
         "applied": True,
         "max_extra_work_percent": 15.0,
         "extra_macs": 5,
@@ -103,19 +101,35 @@ def every_section() -> dict[str, Any]:
         "settled": False,
     }
     body = {"graph": "then", "parent": "g", "op": "if", "ops": 1, "file_peak_bytes": 2, "peak_bytes": 1}
-    report["bodies"] = [{**body, "lower_bound_bytes": 1, "status": "optimal", "proof": "a proof"}]
-    record = {"name": "fusion", "seconds": 0.5, "ops_before": 1234, "ops_after": 5}
-    report["passes"] = [{**record, "peak_before_bytes": 60, "peak_after_bytes": 50}]
+    report["sections"]["bodies"] = [{**body, "lower_bound_bytes": 1, "status": "optimal", "proof": "a proof"}]
+    record = {
+        "pass": "fusion",
+        "on": "original",
+        "tried": 1,
+        "applied": True,
+        "reason": "",
+        "proof": "",
+        "seconds": 0.5,
+    }
+    found: dict[str, Any] = {"ops_before": 1234, "ops_after": 5, "before_bytes": 60, "found_bytes": 50}
+    rest = {"seconds": 0.5, "work_percent": None, "extra_macs_percent": None}
+    report["ledger"] = [{**record, **found, **rest}]
     point = {"peak_bytes": 9, "extra_macs_percent": 0.0, "extra_work_percent": 0.0, "how": "order"}
-    report["frontier"] = [point, {**point, "peak_bytes": 5, "extra_macs_percent": 1.5, "how": "tile"}]
+    report["sections"]["frontier"] = [point, {**point, "peak_bytes": 5, "extra_macs_percent": 1.5, "how": "tile"}]
     figures = {"steps": 1, "footprint_bytes": 60, "macs": 7, "weights_bytes": None, "persistent_bytes": 5}
     layer = {"before": figures, "after": figures, "computed_in": None}
-    report["layers"] = [{"op": step["op"], "type": step["type"], **layer} for step in report["steps"]]
+    report["sections"]["layers"] = [
+        {"op": step["op"], "type": step["type"], **layer} for step in report["written"]["steps"]
+    ]
     kept = {"kind": "session", "session_options": ["options.x = 1"]}
-    report["order_guarantee"] = {**kept, "pins": None, "predicted_peak_bytes": None}
-    report["notes"] = ["a note"]
-    ops = [step["op"] for step in report["steps"]]
-    report["baselines"]["file_order"] |= {"ops": [*ops, "more"], "footprints_bytes": [*range(len(ops)), 60]}
+    guarantee = {**kept, "pins": None, "predicted_peak_bytes": None}
+    report["output"] = {"path": "out", "sha256": "0" * 64, "unchanged": False, "guarantee": guarantee}
+    report["verdict"]["notes"] = ["a note"]
+    ops = [step["op"] for step in report["written"]["steps"]]
+    sizes = [*range(len(ops)), 60]
+    report["original"]["steps"] = [
+        {"op": op, "footprint_bytes": size} for op, size in zip([*ops, "more"], sizes, strict=True)
+    ]
     return report
 
 
@@ -130,8 +144,16 @@ def replaced(value: Any, names: dict[str, str]) -> Any:
 
 def hostile(report: dict[str, Any], name: str) -> dict[str, Any]:
     """Return a report whose names, paths and notes all contain ``name``."""
-    texts = {name for step in report["steps"] for name in (step["op"], step["type"], step["origin"]) if name}
-    texts |= {row["tensor"] for row in report["buffers"]} | {"m.onnx", "a note", "a proof", "then", "if", "x", "more"}
+    texts = {name for step in report["written"]["steps"] for name in (step["op"], step["type"], step["origin"]) if name}
+    texts |= {row["tensor"] for row in report["written"]["buffers"]} | {
+        "m.onnx",
+        "a note",
+        "a proof",
+        "then",
+        "if",
+        "x",
+        "more",
+    }
     texts |= {"options.x = 1", "fusion", "big", "small"}
     changed: dict[str, Any] = replaced(report, {text: f"{text}{name}" for text in sorted(texts)})
     return changed
@@ -153,11 +175,11 @@ def test_every_section_is_there() -> None:
 def test_figures_of_the_report_are_in_the_text() -> None:
     report = random_report(4)
     found = Page(render_page(typed(report)))
-    for figure in (report["result"]["peak_bytes"], report["result"]["arena_bytes"]):
+    for figure in (report["written"]["schedule"]["peak_bytes"], report["written"]["schedule"]["arena_bytes"]):
         assert f"{figure:,} B" in found.text
-    for fault in report["at_fault"]:
+    for fault in report["written"]["at_fault"]:
         assert fault["tensor"] in found.text
-    assert json.loads(found.data)["figures"]["peak"] == report["result"]["peak_bytes"]
+    assert json.loads(found.data)["figures"]["peak"] == report["written"]["schedule"]["peak_bytes"]
 
 
 def test_nothing_is_asked_for() -> None:
@@ -229,7 +251,7 @@ def test_a_downsampled_page_says_so() -> None:
 def test_a_graph_without_steps() -> None:
     from memsched.graph.model import Graph, Tensor
 
-    report = build_report(facts_of(Graph("none", (Tensor("x", 10),), (), (0,), (0,)), ()))
+    report = report_with(Graph("none", (Tensor("x", 10),), (), (0,), (0,)), ())
     found = Page(render_page(report))
     assert "The model has no steps." in found.text
     assert json.loads(found.data)["figures"]["peakStep"] == -1
@@ -245,8 +267,8 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, name: str) ->
 def test_what_helps_is_a_section_with_commands_to_paste() -> None:
     report = a_report(a_section())
     assert 'id="suggestions"' not in render_page(typed(report))
-    one = {"command": "memsched optimize '<i>.onnx'", "what": "pieces", "requirement_bytes": 750}
-    figures = {"saving_bytes": 250, "extra_macs_percent": 0.0, "slowdown_percent": None}
-    text = render_page(typed({**report, "suggestions": [{**one, **figures}]})).replace("\N{NO-BREAK SPACE}", " ")
+    one = {"command": "memsched optimize '<i>.onnx'", "what": "pieces", "bytes": 750, "changes": []}
+    figures = {"saving_bytes": 250, "extra_macs_percent": 0.0, "time_ratio": None}
+    text = render_page(typed({**report, "alternatives": [{**one, **figures}]})).replace("\N{NO-BREAK SPACE}", " ")
     assert "pieces, 1,000 -&gt; 750 B (25.0 % less) for no more work" in text
     assert "<code>memsched optimize &#39;&lt;i&gt;.onnx&#39;</code>" in text

@@ -13,13 +13,11 @@ from hypothesis import strategies as st
 
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.report import page_cells, page_data
-from memsched.report.build import build_report
 from memsched.report.page_cells import Rectangle, merged_cells
 from memsched.report.page_data import AGAIN, PIECE, as_script, extremes
 from memsched.report.values.optimize import OptimizeReport
 from tests.random_graphs import random_graph, random_order
-from tests.report.plain import plain_report, typed
-from tests.report.test_build import facts_of
+from tests.report.plain import plain, report_with, typed
 from tests.report.test_remat import a_section as a_repetition
 from tests.report.test_tiling import a_report, a_section
 
@@ -27,17 +25,17 @@ from tests.report.test_tiling import a_report, a_section
 def random_report(seed: int, ops: int = 12) -> dict[str, Any]:
     rng = random.Random(seed)
     graph = random_graph(rng, ops, layable=True)
-    return plain_report(facts_of(graph, tuple(random_order(rng, graph))))
+    return plain(report_with(graph, tuple(random_order(rng, graph))))
 
 
-def plain(data: page_data.PageData) -> dict[str, Any]:
+def page_values(data: page_data.PageData) -> dict[str, Any]:
     """Return what the script gets."""
     values: dict[str, Any] = msgspec.to_builtins(data.values)
     return values
 
 
 def columns(report: OptimizeReport) -> dict[str, Any]:
-    return plain(page_data.page_data(report))
+    return page_values(page_data.page_data(report))
 
 
 def chain_report(ops: int, name: str = "op") -> dict[str, Any]:
@@ -45,26 +43,28 @@ def chain_report(ops: int, name: str = "op") -> dict[str, Any]:
     tensors = [Tensor("x", 10)] + [Tensor(f"t{i}{name}", 10 + i % 7 + 200 * (not i % 10)) for i in range(ops)]
     nodes = [Op(f"{name}{i}", "Op", (i,), (i + 1,)) for i in range(ops)]
     graph = Graph("chain", tuple(tensors), tuple(nodes), (0,), (ops,))
-    return plain_report(facts_of(graph, tuple(range(ops))))
+    return plain(report_with(graph, tuple(range(ops))))
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_figures_of_a_small_graph(seed: int) -> None:
     report = random_report(seed, 3 + seed % 12)
     data = page_data.page_data(typed(report))
-    steps, buffers = plain(data)["steps"], plain(data)["buffers"]
+    steps, buffers = page_values(data)["steps"], page_values(data)["buffers"]
     assert steps["index"] is None
-    assert steps["footprint"] == [step["footprint_bytes"] for step in report["steps"]]
-    assert [steps["types"][place] for place in steps["type"]] == [step["type"] for step in report["steps"]]
-    figures = plain(data)["figures"]
-    assert steps["footprint"][figures["peakStep"]] == figures["peak"] == report["result"]["peak_bytes"]
-    assert plain(data)["merged"] == []
-    assert [buffers["name"][place] for place in range(len(data.tensors))] == [b["tensor"] for b in report["buffers"]]
-    for place, row in enumerate(report["buffers"]):
+    assert steps["footprint"] == [step["footprint_bytes"] for step in report["written"]["steps"]]
+    assert [steps["types"][place] for place in steps["type"]] == [step["type"] for step in report["written"]["steps"]]
+    figures = page_values(data)["figures"]
+    assert steps["footprint"][figures["peakStep"]] == figures["peak"] == report["written"]["schedule"]["peak_bytes"]
+    assert page_values(data)["merged"] == []
+    assert [buffers["name"][place] for place in range(len(data.tensors))] == [
+        b["tensor"] for b in report["written"]["buffers"]
+    ]
+    for place, row in enumerate(report["written"]["buffers"]):
         assert buffers["made"][place] == (-1 if row["produced_in"] is None else row["produced_in"])
         assert buffers["read"][place] == row["read_in"]
         assert buffers["offset"][place] == row["offset_bytes"]
-        assert buffers["offset"][place] + buffers["size"][place] <= plain(data)["maps"][0]["height"]
+        assert buffers["offset"][place] + buffers["size"][place] <= page_values(data)["maps"][0]["height"]
         for ours, theirs in (("inPlaceOf", "in_place_of"), ("viewOf", "view_of")):
             other = buffers[ours][place]
             assert (buffers["name"][other] if other >= 0 else None) == row[theirs]
@@ -87,23 +87,16 @@ def test_rectangles_of_one_step_do_not_overlap() -> None:
                 assert same_bytes or first > last or low >= high
 
 
-def test_a_report_of_an_older_version() -> None:
-    report = random_report(3)
-    for row in report["buffers"]:
-        del row["produced_in"], row["read_in"]
-    values = columns(typed(report))
-    assert values["edgesKnown"] is False
-    assert values["buffers"]["made"][0] == report["buffers"][0]["first_step"]
-    assert values["given"] is None
-
-
 def test_the_files_order_is_drawn_where_it_differs() -> None:
     report = random_report(5)
-    ops, footprints = ([step[key] for step in report["steps"]] for key in ("op", "footprint_bytes"))
-    given = report["baselines"]["file_order"]
-    given |= {"ops": ops, "footprints_bytes": footprints}
+    ops, footprints = ([step[key] for step in report["written"]["steps"]] for key in ("op", "footprint_bytes"))
+
+    def given(ops: list[str], footprints: list[int]) -> list[dict[str, Any]]:
+        return [{"op": op, "footprint_bytes": size} for op, size in zip(ops, footprints, strict=True)]
+
+    report["original"]["steps"] = given(ops, footprints)
     assert columns(typed(report))["given"] is None
-    given |= {"ops": ops[::-1], "footprints_bytes": [2 * size for size in footprints[::-1]]}
+    report["original"]["steps"] = given(ops[::-1], [2 * size for size in footprints[::-1]])
     found = columns(typed(report))["given"]
     assert found["peak"] == 2 * max(footprints)
     assert found["footprint"][found["peakStep"]] == found["peak"]
@@ -114,11 +107,11 @@ def test_pieces_and_repetitions_are_marked() -> None:
     report = a_report(a_section())
     assert columns(typed(report))["steps"]["mark"][:2] == [PIECE, PIECE]
     copy = {"op": "big", "type": "Conv", "times": 1, "extra_macs": 1, "extra_bytes_moved": 1}
-    report["remat"] = a_repetition(copies=[copy])
+    report["sections"]["recompute"] = a_repetition(copies=[copy])
     assert columns(typed(report))["steps"]["mark"][:2] == [PIECE, PIECE]
-    report["steps"][1]["op"] = "big#again1"
+    report["written"]["steps"][1]["op"] = "big#again1"
     assert columns(typed(report))["steps"]["mark"][:2] == [PIECE, AGAIN]
-    report["tiling"] = None
+    report["sections"]["tile"] = None
     assert columns(typed(report))["steps"]["mark"][:2] == [AGAIN, AGAIN]
 
 
@@ -135,20 +128,20 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_large_graphs_are_downsampled() -> None:
     report = chain_report(1000)
     data = page_data.page_data(typed(report))
-    steps, buffers, figures = (plain(data)[key] for key in ("steps", "buffers", "figures"))
+    steps, buffers, figures = (page_values(data)[key] for key in ("steps", "buffers", "figures"))
     assert 40 <= data.steps_drawn == len(steps["index"]) <= 60
     assert data.steps == 1000
     assert figures["peakStep"] in steps["index"]
     assert max(steps["footprint"]) == figures["peak"]
     for step, size in zip(steps["index"], steps["footprint"], strict=True):
-        assert report["steps"][step]["footprint_bytes"] == size
+        assert report["written"]["steps"][step]["footprint_bytes"] == size
     assert 30 <= data.buffers_drawn == len(buffers["name"]) <= 60
     assert data.buffers == 1001
-    assert plain(data)["merged"]
-    at_peak = {fault["tensor"] for fault in report["at_fault"]}
-    assert at_peak <= {report["buffers"][place]["tensor"] for place in data.tensors}
+    assert page_values(data)["merged"]
+    at_peak = {fault["tensor"] for fault in report["written"]["at_fault"]}
+    assert at_peak <= {report["written"]["buffers"][place]["tensor"] for place in data.tensors}
     for place, order in enumerate(data.tensors):
-        assert report["buffers"][order]["tensor"] == buffers["name"][place]
+        assert report["written"]["buffers"][order]["tensor"] == buffers["name"][place]
 
 
 @pytest.mark.usefixtures("small")
@@ -156,7 +149,7 @@ def test_many_readers_are_counted() -> None:
     tensors = [Tensor("x", 10)] + [Tensor(f"t{i}", 10) for i in range(40)]
     nodes = [Op(f"op{i}", "Op", (0,), (i + 1,)) for i in range(40)]
     graph = Graph("fan", tuple(tensors), tuple(nodes), (0,), (40,))
-    buffers = columns(build_report(facts_of(graph, tuple(range(40)))))["buffers"]
+    buffers = columns(report_with(graph, tuple(range(40))))["buffers"]
     place = buffers["name"].index("x")
     assert buffers["readers"][place] == 40
     assert buffers["read"][place] == [0, 1]

@@ -22,11 +22,11 @@ POINTS = [(900, 0.0, "order"), (700, 0.0, "tile"), (800, 1.0, "tile"), (400, 2.2
 
 def layered_report(count: int = 3, **more: Any) -> dict[str, Any]:
     report = chain_report(count)
-    report["layers"] = [
+    report["sections"]["layers"] = [
         {"op": step["op"], "type": step["type"], "before": ONE, "after": ONE, "computed_in": None}
-        for step in report["steps"]
+        for step in report["written"]["steps"]
     ]
-    for row in report["buffers"]:
+    for row in report["written"]["buffers"]:
         row["shape"], row["dtype"] = [1, 2], "int8"
     return report | more
 
@@ -34,7 +34,7 @@ def layered_report(count: int = 3, **more: Any) -> dict[str, Any]:
 def with_frontier(target: str = "paper", path: str = "a model.onnx") -> dict[str, Any]:
     report = chain_report(3)
     report["target"]["name"], report["model"]["path"] = target, path
-    report["frontier"] = [
+    report["sections"]["frontier"] = [
         {"peak_bytes": size, "extra_macs_percent": work, "extra_work_percent": work, "how": how}
         for size, work, how in POINTS
     ]
@@ -43,8 +43,8 @@ def with_frontier(target: str = "paper", path: str = "a model.onnx") -> dict[str
 
 def test_a_row_per_layer() -> None:
     report = layered_report()
-    report["layers"][1] |= {"after": None, "computed_in": "op2"}
-    report["layers"][2] |= {"before": None, "after": ONE | {"steps": 4, "footprint_bytes": 99}}
+    report["sections"]["layers"][1] |= {"after": None, "computed_in": "op2"}
+    report["sections"]["layers"][2] |= {"before": None, "after": ONE | {"steps": 4, "footprint_bytes": 99}}
     table = layer_table(typed(report))
     assert table is not None
     assert table.figures == ["memory", "MACs", "flash"]
@@ -61,10 +61,10 @@ def test_a_row_per_layer() -> None:
 
 def test_pieces_lead_to_their_first_step() -> None:
     report = layered_report(4)
-    report["layers"] = report["layers"][:1]
-    for step in report["steps"][2:]:
+    report["sections"]["layers"] = report["sections"]["layers"][:1]
+    for step in report["written"]["steps"][2:]:
         step["origin"] = "op0"
-    report["steps"][0]["op"] = "other"
+    report["written"]["steps"][0]["op"] = "other"
     table = layer_table(typed(report))
     assert table is not None
     assert [row.step for row in table.rows] == [2]
@@ -73,8 +73,8 @@ def test_pieces_lead_to_their_first_step() -> None:
 def test_of_many_layers_those_that_need_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_layers, "_MOST", 2)
     report = layered_report(5)
-    report["layers"][3]["after"] = ONE | {"footprint_bytes": 9999}
-    report["layers"][1]["before"] = ONE | {"footprint_bytes": 8888}
+    report["sections"]["layers"][3]["after"] = ONE | {"footprint_bytes": 9999}
+    report["sections"]["layers"][1]["before"] = ONE | {"footprint_bytes": 8888}
     table = layer_table(typed(report))
     assert table is not None
     assert [row.name for row in table.rows] == ["op1", "op3"]
@@ -83,7 +83,7 @@ def test_of_many_layers_those_that_need_most(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_persistent_bytes_where_a_runtime_keeps_them() -> None:
     report = layered_report()
-    report["layers"][0]["after"] = ONE | {"persistent_bytes": 0}
+    report["sections"]["layers"][0]["after"] = ONE | {"persistent_bytes": 0}
     table = layer_table(typed(report))
     assert table is not None
     assert table.figures[-1] == "persistent"
@@ -114,7 +114,7 @@ def test_no_command_for_what_cannot_be_named(target: str, path: str) -> None:
 
 def test_one_point_is_no_picture() -> None:
     report = with_frontier()
-    report["frontier"] = report["frontier"][:1]
+    report["sections"]["frontier"] = report["sections"]["frontier"][:1]
     assert frontier_columns(typed(report)) is None
     assert frontier_columns(typed(chain_report(3))) is None
     assert 'id="points"' not in render_page(typed(chain_report(3)))
@@ -127,7 +127,7 @@ def test_memory_against_size_is_drawn_and_listed() -> None:
         | {"measured_bytes": process if length < 4096 else None}
         for length, process in ((64, 5_000), (512, 60_000), (4096, 700_000))
     ]
-    report["curve"] = {"rows": rows, "largest_sizes": {"batch": 1, "length": 4096}, "growth": []}
+    report["sections"]["curve"] = {"rows": rows, "largest_sizes": {"batch": 1, "length": 4096}, "growth": []}
     found = curve_columns(typed(report))
     assert found is not None
     assert (found.dimension, found.at, found.process) == ("length", [64, 512, 4096], [5_000, 60_000, 700_000])
@@ -135,7 +135,7 @@ def test_memory_against_size_is_drawn_and_listed() -> None:
     assert "batch = 1, length = 4,096 36,864 700,000" in page.text
     assert "batch = 1, length = 512 4,608 60,000 measured" in page.text
     assert ("id", "curve") in page.attributes
-    report["curve"]["rows"] = rows[:1]
+    report["sections"]["curve"]["rows"] = rows[:1]
     assert curve_columns(typed(report)) is None
     assert ("id", "curve") not in Page(render_page(typed(report))).attributes
     assert 'id="curve"' not in render_page(typed(chain_report(3)))

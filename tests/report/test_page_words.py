@@ -14,7 +14,7 @@ from memsched.base.units import format_size
 from memsched.report.page_data import page_data
 from memsched.report.page_words import page_words
 from tests.formats.tflite_builder import MODELS
-from tests.report.plain import typed
+from tests.report.plain import typed, with_section
 from tests.report.test_page_data import random_report
 from tests.report.test_tiling import a_report, a_section
 from tests.small_models import branches
@@ -27,7 +27,7 @@ def words(report: dict[str, Any]) -> dict[str, Any]:
 
 def budgeted(met: bool) -> dict[str, Any]:
     report = random_report(3)
-    required = report["result"]["arena_bytes"]
+    required = report["written"]["schedule"]["arena_bytes"]
     available = required + 7 if met else required - 7
     exceeded = 0 if met else 7
     given = {"budget_bytes": available, "required_bytes": required}
@@ -59,9 +59,10 @@ def test_a_budget_that_is_missed() -> None:
 )
 def test_without_a_budget(command: str, before: int, verdict: str) -> None:
     report = random_report(3) | {"command": command}
-    peak, arena = (before * report["result"][name] for name in ("peak_bytes", "arena_bytes"))
-    report["baselines"]["file_order"] = {"peak_bytes": peak, "arena_bytes": arena}
-    report["result"]["reduction_percent"] = 50.0
+    peak, arena = (before * report["written"]["schedule"][name] for name in ("peak_bytes", "arena_bytes"))
+    report["original"]["schedule"] = {"peak_bytes": peak, "arena_bytes": arena}
+    report["written"]["schedule"]["reduction_percent"] = 50.0
+    report["sections"]["requirement"]["given_bytes"] = arena
     assert verdict in words(report)["verdict"]
 
 
@@ -81,19 +82,19 @@ def test_the_headline_is_what_the_runtime_allocates_in_named_parts() -> None:
     assert found["verdict"] == "The planned part of the arena takes 55,296 bytes as it stands"
     assert (found["arena_column"], found["frontier_column"]) == ("arena", "peak")
     session = memsched.analyze(branches()).report
-    needed = session.data["requirement"]["bytes"]
+    needed = session.data["sections"]["requirement"]["bytes"]
     assert words(json.loads(session.to_json()))["verdict"] == f"A session takes {needed:,} bytes as it stands"
 
 
 def test_optimal_and_feasible_are_explained() -> None:
     report = random_report(3)
-    peak = report["result"]["peak_bytes"]
-    report["result"] |= {"status": "optimal", "lower_bound_bytes": peak, "proof": "by counting"}
+    peak = report["written"]["schedule"]["peak_bytes"]
+    report["proof"] |= {"status": "optimal", "bound_bytes": peak, "witness": "by counting"}
     found = words(report)["proof"]
     assert found.startswith("Optimal: it is proven that no order of these ops has a peak below")
     assert "How it is known: by counting." in found
     assert "about orders alone" in found
-    report["result"] |= {"status": "feasible", "lower_bound_bytes": peak - peak // 4}
+    report["proof"] |= {"status": "feasible", "bound_bytes": peak - peak // 4}
     found = words(report)["proof"]
     assert found.startswith("Feasible: ")
     assert f"between {peak - peak // 4:,} and {peak:,} bytes" in found
@@ -102,14 +103,14 @@ def test_optimal_and_feasible_are_explained() -> None:
 
 def test_the_arena_and_its_gap() -> None:
     report = random_report(3)
-    peak = report["result"]["peak_bytes"]
-    report["result"]["arena_bytes"] = peak + 10
-    report["allocation"] |= {"status": "feasible", "lower_bound_bytes": peak}
+    peak = report["written"]["schedule"]["peak_bytes"]
+    report["written"]["schedule"]["arena_bytes"] = peak + 10
+    report["written"]["allocation"] |= {"status": "feasible", "lower_bound_bytes": peak}
     found = words(report)["arena_proof"]
     assert "10 bytes more than the peak, for alignment and gaps" in found
     assert "as little as" in found
-    report["result"]["arena_bytes"] = peak
-    report["allocation"]["status"] = "optimal"
+    report["written"]["schedule"]["arena_bytes"] = peak
+    report["written"]["allocation"]["status"] = "optimal"
     assert "as much as the peak. Optimal" in words(report)["arena_proof"]
 
 
@@ -118,7 +119,7 @@ def test_shares_of_the_peak_add_up(seed: int) -> None:
     report = random_report(seed)
     found = words(report)
     sizes = [int(row["size"].replace(",", "")) for row in found["peak"]["faults"]]
-    peak = report["result"]["peak_bytes"]
+    peak = report["written"]["schedule"]["peak_bytes"]
     once = sum(sizes) - peak
     assert once >= 0
     assert ("counted once" in found["peak"]["text"]) == (once > 0)
@@ -130,8 +131,8 @@ def test_shares_of_the_peak_add_up(seed: int) -> None:
 
 def test_many_tensors_at_the_peak_are_cut_short() -> None:
     report = random_report(3)
-    fault = report["at_fault"][0]
-    report["at_fault"] = [fault] * 150
+    fault = report["written"]["at_fault"][0]
+    report["written"]["at_fault"] = [fault] * 150
     found = words(report)
     assert found["peak"]["more"].startswith("and 50 smaller tensors with")
     assert found["peak"]["bar"][-1]["label"] in {"all others", "workspace"}
@@ -143,17 +144,16 @@ def test_what_helps_is_shown_with_its_command() -> None:
     one = {
         "command": "memsched optimize '<i>.onnx' --allow reorder,inplace,tile",
         "what": "layers in pieces",
-        "requirement_bytes": 750,
+        "bytes": 750,
         "saving_bytes": 250,
         "extra_macs_percent": 15.0,
-        "slowdown_percent": None,
+        "time_ratio": None,
+        "changes": [],
     }
-    report = {**report, "suggestions": [one]}
+    report = {**report, "alternatives": [one]}
     (shown,) = words(report)["suggestions"]
     assert shown["command"] == one["command"]
     assert shown["text"] == "layers in pieces, 1,000 -> 750 B (25.0 % less) for at most 15 % more work"
-    del report["suggestions"]
-    assert words(report)["suggestions"] == []
 
 
 def test_the_default_interpreter_has_a_card() -> None:
@@ -164,12 +164,14 @@ def test_the_default_interpreter_has_a_card() -> None:
     more = {"private_bytes": 92 << 20, "peak_bytes": 99 << 20, "processes": 3}
     refused = {"arena_bytes": 17, "extra_macs_percent": 2.5, "memory": more, "time_ratio": None}
     section = {"arena_bytes": 1000, "given": memory, "written": less, "time_ratio": 1.04, "refused": [refused]}
-    (card,) = [one for one in words({**report, "interpreter": section})["cards"] if "interpreter" in one["label"]]
+    (card,) = [
+        one for one in words(with_section(report, interpreter=section))["cards"] if "interpreter" in one["label"]
+    ]
     assert card["value"] == format_size(21 << 20)
     assert {format_size(28 << 20), format_size(33 << 20)} <= {*re.findall(r"[\d.,]+ [KM]?B", card["more"])}
     assert "1.04" in card["more"]
     assert "1 file" in card["more"]
-    kept = words({**report, "interpreter": {**section, "written": None, "time_ratio": None}})
+    kept = words(with_section(report, interpreter={**section, "written": None, "time_ratio": None}))
     (card,) = [one for one in kept["cards"] if "interpreter" in one["label"]]
     assert card["value"] == format_size(28 << 20)
     assert "original" in card["more"]

@@ -18,7 +18,7 @@ from memsched.report.page_data import page_data
 from memsched.report.predicted import missed_by
 from memsched.report.suggestions import suggestion_lines
 from memsched.report.values.blocks import BlocksSection, CurveRow, CurveSection, SizeRow
-from memsched.report.values.optimize import SuggestionRow
+from memsched.report.values.verdict import AlternativeRow
 from memsched.runtimes.values import MOST_OFF, MeasuredArena, Verification
 from tests import small_models
 from tests.report.plain import typed
@@ -28,11 +28,11 @@ from tests.report.test_outputs import report_with
 def measured(before: int, after: int) -> dict[str, Any]:
     """Return a report whose peaks were measured, and predicted as in its table."""
     report = report_with(True, 0.0, rewritten=False)
-    report["verification"] |= {
+    report["sections"]["verification"] |= {
         "measured_peak_before_bytes": before,
         "measured_peak_after_bytes": after,
-        "predicted_peak_before_bytes": report["baselines"]["file_order"]["peak_bytes"],
-        "predicted_peak_after_bytes": report["result"]["peak_bytes"],
+        "predicted_peak_before_bytes": report["original"]["schedule"]["peak_bytes"],
+        "predicted_peak_after_bytes": report["written"]["schedule"]["peak_bytes"],
     }
     return report
 
@@ -57,14 +57,14 @@ def test_a_saving_that_was_measured_to_be_none_is_not_stated() -> None:
 def test_a_saving_that_was_measured_is_stated() -> None:
     report = measured(0, 0)
     for when in ("before", "after"):
-        shown = report["verification"]
+        shown = report["sections"]["verification"]
         shown[f"measured_peak_{when}_bytes"] = shown[f"predicted_peak_{when}_bytes"]
     assert lines(report)[0].startswith("saves")
 
 
 def test_peaks_at_other_sizes_are_not_compared() -> None:
     report = measured(7_000, 7_000)
-    report["verification"]["at_stated_sizes"] = False
+    report["sections"]["verification"]["at_stated_sizes"] = False
     said = lines(report)
     assert said[0].startswith("saves")
     assert any("measured at the sizes of these inputs, not at those stated" in line for line in said)
@@ -74,13 +74,12 @@ def test_peaks_at_other_sizes_are_not_compared() -> None:
 def over_budget(before: int | None, after: int | None, *, executed: bool = False) -> str:
     """Return the verdict on a budget of 1,000 bytes, a session without options being measured."""
     report = report_with(True, 0.0, rewritten=False)
-    report["verification"] |= {"default_peak_before_bytes": before, "default_peak_after_bytes": after}
+    report["sections"]["verification"] |= {"default_peak_before_bytes": before, "default_peak_after_bytes": after}
     report["budget"] = {"budget_bytes": 1_000, "required_bytes": 9_000, "exceeded_bytes": 8_000, "met": False}
-    peak = report["result"]["peak_bytes"]
-    report["result"] = {**report["result"], "session_bytes": {"before": peak, "after": peak}}
+    report["verdict"]["unit"] = "requested"
     if executed:
         session = {"session": "default", "level": "all", "block_channels": None, "processor": "one"}
-        report["executed"] = session
+        report["sections"]["executed"] = session
     values = typed(report)
     assert values.budget is not None
     return budget_verdict(values, values.budget)
@@ -106,9 +105,9 @@ def test_a_process_is_not_compared_with_a_bound_of_activations() -> None:
     report = dict(memsched.analyze(small_models.branches()).report.data)
     size = {"N": 8}
     row = {"sizes": size, "requested_bytes": 500, "process_bytes": 9_000, "measured_bytes": 9_000}
-    report["curve"] = {"rows": [row], "largest_sizes": None, "growth": []}
+    report["sections"]["curve"] = {"rows": [row], "largest_sizes": None, "growth": []}
     for bound in (500, 2_000):
-        report["result"] = {**report["result"], "lower_bound_bytes": bound}
+        report["proof"] |= {"bound_bytes": bound}
         report["budget"] = {"budget_bytes": 1_000, "required_bytes": 9_000, "exceeded_bytes": 8_000, "met": False}
         values = typed(report)
         assert values.budget is not None
@@ -119,17 +118,18 @@ def test_a_process_is_not_compared_with_a_bound_of_activations() -> None:
 
 @pytest.mark.parametrize(("saving", "said"), [(0, False), (100, True)])
 def test_activations_are_left_out_where_none_are_saved(saving: int, said: bool) -> None:
-    row = SuggestionRow(
+    row = AlternativeRow(
         command="memsched",
         what="a file",
-        requirement_bytes=500,
+        bytes=500,
         saving_bytes=saving,
         extra_macs_percent=0.0,
-        slowdown_percent=0.0,
+        time_ratio=1.0,
+        changes=(),
         process_bytes=900,
         process_saving_bytes=100,
     )
-    values = msgspec.structs.replace(typed(report_with(True, 0.0, rewritten=False)), suggestions=(row,))
+    values = msgspec.structs.replace(typed(report_with(True, 0.0, rewritten=False)), alternatives=(row,))
     ((text, _),) = suggestion_lines(values)
     assert ("activations 600 -> 500 B" in text) == said
     assert ("activations" in text) == said
@@ -152,7 +152,7 @@ def test_a_process_over_a_range_is_said_to_hold_the_library() -> None:
 @pytest.mark.parametrize(("apart", "said"), [(1.9e-4, True), (0.0, False), (None, False)])
 def test_outputs_beside_what_people_have_today(apart: float | None, said: bool) -> None:
     report = report_with(True, 0.0, rewritten=False)
-    report["verification"]["default_relative_error"] = apart
+    report["sections"]["verification"]["default_relative_error"] = apart
     told = [line for line in lines(report) if line.startswith("outputs beside the file as given in a session without")]
     assert len(told) == said
     assert all("at most 1.9e-04 of the largest value" in line for line in told)

@@ -19,8 +19,7 @@ from memsched.report.text import shortened
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.rewrites import RematSection
 from tests.failures import fails
-from tests.report.plain import plain_report, section, typed
-from tests.report.test_build import facts_of
+from tests.report.plain import plain, report_with, section, typed
 
 SCHEMA = jsonschema.Draft202012Validator(json_schema("report"))
 
@@ -75,28 +74,28 @@ def a_report(**more: Any) -> dict[str, Any]:
         (0,),
         (1, 2),
     )
-    report = plain_report(facts_of(graph, (0, 1), **more))
+    report = plain(report_with(graph, (0, 1), **more))
     SCHEMA.validate(report)
     return report
 
 
-@pytest.mark.parametrize("name", ["remat", "frontier"])
+@pytest.mark.parametrize("name", ["recompute", "frontier"])
 def test_the_schema_is_strict(name: str) -> None:
-    report = a_report(remat=a_section(), frontier=steps(60, 50, 40))
+    report = a_report(recompute=a_section(), frontier=steps(60, 50, 40))
     wrong: list[Any] = []
-    if name == "remat":
-        section = report["remat"]
+    if name == "recompute":
+        section = report["sections"]["recompute"]
         wrong += [{key: value for key, value in section.items() if key != left} for left in section]
         wrong += [{**section, "surprise": 1}, {**section, "copies": [{"op": "a", "times": 1}]}]
         wrong.append({**section, "copies": [a_copy(times=0)]})
     else:
-        first = report["frontier"][0]
+        first = report["sections"]["frontier"][0]
         wrong += [[{key: value for key, value in first.items() if key != left}] for left in first]
         wrong += [[{**first, "how": "magic"}], [{**first, "surprise": 1}], {}]
     for section in wrong:
         with pytest.raises(jsonschema.ValidationError):
-            SCHEMA.validate({**report, name: section})
-    assert a_report()[name] is None
+            SCHEMA.validate({**report, "sections": {**report["sections"], name: section}})
+    assert a_report()["sections"][name] is None
 
 
 def texts(remat: dict[str, Any] | None, columns: int = 80, *, verbose: bool = False) -> list[str]:
@@ -151,7 +150,7 @@ def printed(show: Any, report: OptimizeReport, **more: Any) -> str:
 
 
 def test_the_summary_shows_what_there_was_without() -> None:
-    report = a_report(remat=a_section(), command="optimize", budget_bytes=5)
+    report = a_report(recompute=a_section(), command="optimize", budget_bytes=5)
     shown = printed(print_summary, typed(report), report_path=None)
     (row,) = (line for line in shown.splitlines() if line.startswith("memsched, no remat"))
     assert row.split()[-2:] == ["60", "64"]
@@ -162,14 +161,14 @@ def test_the_summary_shows_what_there_was_without() -> None:
 
 def test_the_table_of_the_frontier() -> None:
     report = a_report(frontier=steps(1000, 800, 795, 700, 699))
-    assert frontier_rows(typed(report).frontier or (), verbose=False) == [
+    assert frontier_rows(typed(report).sections.frontier or (), verbose=False) == [
         ("1,000", "100.0", "0.00", "0.00", "order"),
         ("800", "80.0", "1.00", "1.50", "pieces"),
         ("700", "70.0", "3.00", "4.50", "repetition"),
         ("699", "69.9", "4.00", "6.00", "repetition"),
     ]
-    assert len(frontier_rows(typed(report).frontier or (), verbose=True)) == 5
-    assert frontier_rows(typed(a_report(frontier=steps(0))).frontier or (), verbose=False) == [
+    assert len(frontier_rows(typed(report).sections.frontier or (), verbose=True)) == 5
+    assert frontier_rows(typed(a_report(frontier=steps(0))).sections.frontier or (), verbose=False) == [
         ("0", "100.0", "0.00", "0.00", "order")
     ]
     shown = printed(print_frontier, typed(report))

@@ -17,8 +17,8 @@ from memsched.report.reading import worded
 from memsched.report.schema import SCHEMAS, json_schema
 from memsched.report.values.optimize import OptimizeReport
 from tests.failures import fails
-from tests.report.plain import plain_report
-from tests.report.test_build import a_graph, facts_of
+from tests.report.plain import plain, report_with
+from tests.report.test_build import a_graph
 from tests.report.test_tiling import a_report, a_section
 
 JUDGE = jsonschema.Draft202012Validator(json_schema("report"))
@@ -47,13 +47,25 @@ def test_fields_are_described_in_the_words_of_the_docstrings() -> None:
     assert "Attributes" not in json.dumps(parts)
 
 
+def test_every_field_of_a_report_has_a_description() -> None:
+    schema = json_schema("report")
+    parts = {"report": schema, **schema["$defs"]}
+    bare = [
+        f"{name}.{key}"
+        for name, part in parts.items()
+        for key, field in part["properties"].items()
+        if "description" not in field
+    ]
+    assert not bare
+
+
 def test_a_name_that_is_none() -> None:
     with fails("no-such-schema", "'reprot'", "'report'?"):
         json_schema("reprot")
 
 
 def reports() -> list[dict[str, Any]]:
-    return [plain_report(facts_of(*a_graph(), budget_bytes=5)), a_report(a_section())]
+    return [plain(report_with(*a_graph(), budget_bytes=5)), a_report(a_section())]
 
 
 def spoil(rng: random.Random, value: Any) -> None:
@@ -106,19 +118,19 @@ def test_reading_agrees_with_the_schema(seed: int) -> None:
         (("seed",), 1.5, ("type", "seed", "1.5")),
         (("seed",), -1, ("bounds", "seed", "-1")),
         (("seconds",), -0.5, ("bounds", "seconds", "-0.5")),
-        (("steps", 2, "op"), None, ("type", "steps[2].op", "null")),
-        (("steps", 2, "origin"), 3, ("type", "steps[2].origin", "3", "null")),
-        (("steps", 2, "region"), [[1]], ("length", "steps[2].region[0]", "1")),
-        (("steps", 2, "region"), [[1, -1]], ("bounds", "steps[2].region[0][1]", "-1")),
-        (("operators", "b`.[x]"), 0, ("bounds", "operators.b`.[x]", "0")),
+        (("written", "steps", 2, "op"), None, ("type", "written.steps[2].op", "null")),
+        (("written", "steps", 2, "origin"), 3, ("type", "written.steps[2].origin", "3", "null")),
+        (("written", "steps", 2, "region"), [[1]], ("length", "written.steps[2].region[0]", "1")),
+        (("written", "steps", 2, "region"), [[1, -1]], ("bounds", "written.steps[2].region[0][1]", "-1")),
+        (("written", "operators", "b`.[x]"), 0, ("bounds", "written.operators.b`.[x]", "0")),
         (("budget",), [], ("type", "budget", "list", "null")),
         (("command",), "fly", ("choice", "command", "'fly'", "optimize", "analyze")),
         (("model", "sha256"), "zz", ("form", "model.sha256", "'zz'")),
-        (("schema_version",), 2, ("choice", "schema_version", "2", "1")),
-        (("result", "status"), "\ud800", ("choice", "result.status", "'?'", "optimal", "feasible")),
+        (("schema_version",), 1, ("choice", "schema_version", "1", "2")),
+        (("proof", "status"), "\ud800", ("choice", "proof.status", "'?'", "optimal", "feasible")),
         (("model", "sha256"), "\udfff", ("form", "model.sha256", "'\\udfff'")),
         (("model", "\ud800"), 1, ("unknown", "'model.?'")),
-        (("pools",), {}, ("missing", "pools", "'weighted_traffic'")),
+        (("sections", "pools"), {}, ("missing", "sections.pools", "'weighted_traffic'")),
         (("model", "a ` - at `$.b`"), 1, ("unknown", "'model.a ` - at `$.b`'")),
         (("x` - at `$.nowhere",), 1, ("unknown", "'x` - at `$.nowhere'")),
         (("more\n" * 40,), 1, ("unknown", "more")),
@@ -141,5 +153,5 @@ def test_it_says_where_and_why(path: tuple[Any, ...], value: Any, told: tuple[st
 
 
 def test_a_path_as_people_write_it() -> None:
-    assert dotted(("steps", 2, "region", 0, 1)) == "steps[2].region[0][1]"
+    assert dotted(("written", "steps", 2, "region", 0, 1)) == "written.steps[2].region[0][1]"
     assert dotted(()) == ""

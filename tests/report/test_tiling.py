@@ -16,8 +16,7 @@ from memsched.report.schema import json_schema
 from memsched.report.text import shortened
 from memsched.report.tiling import tiling_lines
 from memsched.report.values.rewrites import TilingSection
-from tests.report.plain import plain_report, section, typed
-from tests.report.test_build import facts_of
+from tests.report.plain import plain, report_with, section, typed
 
 SCHEMA = jsonschema.Draft202012Validator(json_schema("report"))
 
@@ -68,20 +67,20 @@ def a_report(section: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
         (0,),
         (4,),
     )
-    report = plain_report(facts_of(graph, (0, 1, 2, 3), command="optimize", tiling=section, **more))
+    report = plain(report_with(graph, (0, 1, 2, 3), command="optimize", tile=section, **more))
     SCHEMA.validate(report)
     return report
 
 
 def test_groups_have_the_peak_of_their_own_steps() -> None:
     report = a_report(a_section())
-    assert [step["footprint_bytes"] for step in report["steps"]] == [18, 28, 24, 44]
-    assert report["tiling"]["groups"][0]["peak_bytes"] == 28
-    assert report["result"]["peak_bytes"] == 44
+    assert [step["footprint_bytes"] for step in report["written"]["steps"]] == [18, 28, 24, 44]
+    assert report["sections"]["tile"]["groups"][0]["peak_bytes"] == 28
+    assert report["written"]["schedule"]["peak_bytes"] == 44
 
 
 def test_steps_say_which_part_of_which_layer_they_compute() -> None:
-    steps = a_report(a_section())["steps"]
+    steps = a_report(a_section())["written"]["steps"]
     assert [(step["origin"], step["region"]) for step in steps] == [
         ("big", [[0, 1], [0, 5]]),
         ("big", [[0, 1], [5, 10]]),
@@ -93,13 +92,16 @@ def test_steps_say_which_part_of_which_layer_they_compute() -> None:
 def test_the_schema_is_strict_about_the_section() -> None:
     report = a_report(a_section(refusals=[{"op": "s", "type": "Softmax", "reason": "all of it is needed"}]))
     required = [field.encode_name for field in fields(TilingSection) if field.required]
-    assert set(report["tiling"]) - set(required) == {"lower_bound_bytes", "short"}, "reports written before it lack it"
+    assert set(report["sections"]["tile"]) - set(required) == {"lower_bound_bytes", "short"}, (
+        "reports written before it lack it"
+    )
     for key in required:
-        wrong = {name: value for name, value in report["tiling"].items() if name != key}
+        wrong = {name: value for name, value in report["sections"]["tile"].items() if name != key}
         with pytest.raises(jsonschema.ValidationError):
-            SCHEMA.validate({**report, "tiling": wrong})
+            SCHEMA.validate({**report, "sections": {**report["sections"], "tile": wrong}})
+    more = {**report["sections"]["tile"], "surprise": 1}
     with pytest.raises(jsonschema.ValidationError):
-        SCHEMA.validate({**report, "tiling": {**report["tiling"], "surprise": 1}})
+        SCHEMA.validate({**report, "sections": {**report["sections"], "tile": more}})
     SCHEMA.validate(a_report(None))
 
 
@@ -165,7 +167,7 @@ def summary(report: dict[str, Any], columns: int) -> list[str]:
 @pytest.mark.parametrize("columns", [60, 120])
 def test_names_fit_into_the_terminal(columns: int) -> None:
     graph = Graph("g", (Tensor(LONG, 8), Tensor(f"{LONG}/y", 8)), (Op(LONG, "Relu", (0,), (1,)),), (0,), (1,))
-    report = plain_report(facts_of(graph, (0,), tflm=None))
+    report = plain(report_with(graph, (0,), tflm=None))
     faults = [line for line in summary(report, columns) if "block_" in line]
     assert len(faults) == 3
     assert [len(line) for line in faults] == [columns, columns, columns]

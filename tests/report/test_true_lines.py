@@ -11,7 +11,8 @@ import pytest
 
 import memsched
 from memsched.cli.main import main
-from memsched.commands.optimize.report import Outcome, _notes
+from memsched.commands.optimize.record import Record
+from memsched.commands.optimize.report import _notes
 from memsched.commands.optimize.suggested import suggested
 from memsched.commands.optimize.trials import RunOutcome
 from memsched.report.console import findings
@@ -26,6 +27,7 @@ from memsched.runtimes.arena_facts import ArenaFacts
 from tests import small_models
 from tests.formats import tflite_builder
 from tests.formats.tflite_builder import pack, unpack
+from tests.report.plain import amended
 
 changed = msgspec.structs.replace
 
@@ -47,39 +49,40 @@ def found() -> OptimizeReport:
 def for_firmware() -> OptimizeReport:
     data = tflite_builder.build(tflite_builder.branches(4))
     report = memsched.optimize(data, target="tflm", verify=False, budget="1MB").report.values
-    assert report.tflm is not None
+    assert report.sections.tflm is not None
     assert "budget met" in said(report)
     return report
 
 
 def test_another_file_is_not_said_to_keep_its_order(found: OptimizeReport) -> None:
     """Its peak is the same, and what the runtime allocates is less by 5.8 %; or nothing is."""
-    assert found.requirement is not None
-    before = found.baselines.file_order
-    same = changed(found.result, peak_bytes=before.peak_bytes, arena_bytes=before.arena_bytes, reduction_percent=0.0)
-    given = found.requirement.given_bytes
+    before = found.original.schedule
+    figures = {"peak_bytes": before.peak_bytes, "arena_bytes": before.arena_bytes, "reduction_percent": 0.0}
+    same = changed(found.written, schedule=changed(found.written.schedule, **figures))
+    given = found.sections.requirement.given_bytes
     for needed, gain in ((given - given * 58 // 1000, True), (given, False), (given + 64, False)):
-        report = changed(found, result=same, requirement=changed(found.requirement, bytes=needed))
+        report = amended(found, written=same, requirement=changed(found.sections.requirement, bytes=needed))
         text = said(report)
         assert "order is kept" not in text
         assert "saves 0 B" not in text
         assert ("less than as given" in text) is gain
-        higher = changed(report, result=changed(same, peak_bytes=before.peak_bytes + 64))
+        schedule = changed(same.schedule, peak_bytes=before.peak_bytes + 64)
+        higher = amended(report, written=changed(same, schedule=schedule))
         assert "order is kept" not in said(higher)
         assert "saves -" not in said(higher)
 
 
 def test_a_search_that_ended_early_is_not_said_to_be_interrupted(found: OptimizeReport) -> None:
     """Its effort, its memory or a person ended it: the report does not know which."""
-    report = changed(found, result=changed(found.result, interrupted=True))
+    report = amended(found, verdict=changed(found.verdict, interrupted=True))
     assert "interrupted" not in said(report)
     assert "ended early" in said(report)
 
 
 def test_a_model_that_is_refused_has_no_gain(for_firmware: OptimizeReport) -> None:
-    assert for_firmware.tflm is not None
+    assert for_firmware.sections.tflm is not None
     refused = RefusedOpRow(subgraph=0, operator=0, type="X", name="x", reason="it is not there")
-    report = changed(for_firmware, tflm=changed(for_firmware.tflm, refused=(refused,)))
+    report = amended(for_firmware, tflm=changed(for_firmware.sections.tflm, refused=(refused,)))
     assert "saves" in said(for_firmware)
     text = said(report)
     assert "refuses this model" in text
@@ -106,8 +109,8 @@ def test_a_model_that_is_refused_meets_no_budget(tmp_path: Path, capsys: pytest.
 
 def test_a_proof_says_for_which_operators_it_holds(found: OptimizeReport) -> None:
     """A session without options has operators of its own, which may need more than the least of the file's."""
-    least = found.result.lower_bound_bytes
-    assert found.result.status == "optimal"
+    least = found.proof.bound_bytes
+    assert found.proof.status == "optimal"
     for measured, told in ((least + 64, True), (least, False), (None, False)):
         shown = VerificationSection(
             runtime="onnxruntime 1",
@@ -124,7 +127,7 @@ def test_a_proof_says_for_which_operators_it_holds(found: OptimizeReport) -> Non
             default_peak_before_bytes=measured,
             default_peak_after_bytes=measured,
         )
-        report = changed(found, verification=shown)
+        report = amended(found, verification=shown)
         assert ("session without options" in _proof(said(report))) == told
         cards = page_words(report, page_data(report)).cards
         assert any("session without options" in (card.more or "") for card in cards) == told
@@ -143,19 +146,21 @@ def test_nothing_helps_a_model_that_is_refused() -> None:
 def test_a_larger_arena_is_told_with_what_the_peak_did(peak: int, word: str) -> None:
     given = SimpleNamespace(arena=100, schedule=SimpleNamespace(peak=100))
     plan = SimpleNamespace(checked=SimpleNamespace(peak=peak), schedule=SimpleNamespace(method="exact"))
-    outcome: Any = SimpleNamespace(
-        module=SimpleNamespace(notes=(), bodies=(), graphs=(None,)),
+    module = SimpleNamespace(notes=(), bodies=(), graphs=(None,))
+    record: Any = SimpleNamespace(
+        module=module,
         written=None,
         notes=(),
         failures=(),
-        rewritten=None,
-        prepared=SimpleNamespace(baselines={"file_order": given}),
-        allocation=SimpleNamespace(arena=160),
-        plans=(plan,),
+        rewritten=module,
+        final=SimpleNamespace(
+            prepared=SimpleNamespace(baselines={"file_order": given}),
+            placed=SimpleNamespace(allocation=SimpleNamespace(arena=160), plans=(plan,)),
+        ),
         interrupted=False,
         command="optimize",
     )
-    (note,) = _notes(cast(Outcome, outcome))
+    (note,) = _notes(cast(Record, record))
     assert "the arena grew from 100 to 160 B" in note
     assert f"the peak {word}" in note
 

@@ -163,8 +163,8 @@ def test_no_file_is_written_that_makes_something_else_of_nan(monkeypatch: pytest
     scales = [numpy_helper.from_array(np.array([1, 1, 3, 3], np.float32), "by")]
     data = model_of([larger, pool], [floats("x", [1, 32, 3, 3])], [floats("y", [1, 32, 3, 3])], scales)
     found = optimize(data, level=2, order_guarantee="session", effort=0.5, max_slowdown=None)
-    assert not (found.report["tiling"] or {}).get("applied")
-    (failure,) = found.report["failures"]
+    assert not (found.report["sections"]["tile"] or {}).get("applied")
+    (failure,) = found.report["sections"]["failures"]
     assert "NaN" in failure["reason"]
     assert found.verification is not None
     assert found.verification.special_wrong is None

@@ -78,7 +78,7 @@ def _optimize(subject: Subject, way: Way) -> memsched.OptimizeResult | Outcome:
         return Outcome("refused" if good else "FAILED", words)
     except Exception:
         return Outcome("FAILED", traceback.format_exc())
-    needed = result.report.data["requirement"]
+    needed = result.report.data["sections"]["requirement"]
     if needed["bytes"] > needed["given_bytes"]:
         return Outcome("FAILED", f"worse: {needed['given_bytes']} -> {needed['bytes']}")
     return result
@@ -117,10 +117,10 @@ def _in_tflite(subject: Subject, way: Way) -> Outcome:
         return result
     if result.model == subject.model:
         return Outcome("unchanged")
-    checked = result.report.data["verification"]
+    checked = result.report.data["sections"]["verification"]
     if checked is None:
-        return Outcome("written, not run", "; ".join(result.report.data["notes"])[:300])
-    return Outcome("same") if checked["outputs_equal"] else Outcome("FAILED", str(checked["notes"]))
+        return Outcome("written, not run", "; ".join(result.report.data["verdict"]["notes"])[:300])
+    return Outcome("same") if checked["outputs_equal"] else Outcome("FAILED", str(checked["verdict"]["notes"]))
 
 
 def _reference(subject: Subject, session: bool) -> _Reference:

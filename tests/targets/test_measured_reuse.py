@@ -65,7 +65,7 @@ def test_no_session_needs_more_than_one_without_options_needed(guarantee: OrderG
         result = optimize(model.SerializeToString(), order_guarantee=guarantee, verify=False, effort=0.3)
         session = guarantee == "session"
         after = executed(onnx.load_model_from_string(result.model), tmp_path, by_file=session, reuse=not session)[2]
-        pins = result.report.data["order_guarantee"]["pins"]
+        pins = result.report.data["output"]["guarantee"]["pins"]
         assert after <= given + 64 * (pins or 0), seed
         saved += given - after
     assert saved >= 0 if guarantee == "none" else saved > 0

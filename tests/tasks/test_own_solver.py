@@ -37,7 +37,7 @@ def test_a_solver_of_one_s_own_is_a_name_of_the_option(tmp_path: Path) -> None:
     assert f"|{found[1]}|" in memsched("--help")
     model = ROOT / "models" / "networks" / "randwire2.onnx"
     results = [
-        json.loads(memsched(model, "--solver", solver, "-o", f"{solver}.onnx", *words))["result"]
+        json.loads(memsched(model, "--solver", solver, "-o", f"{solver}.onnx", *words))["written"]["schedule"]
         for solver in ("greedy", found[1])
     ]
     assert results[1]["method"] == found[1]

@@ -75,14 +75,14 @@ def judge(
             verify=False,
         )
 
-    needed = optimized(None).report["requirement"]
+    needed = optimized(None).report["sections"]["requirement"]
     given, reached = needed["given_bytes"], needed["bytes"]
     budgets = _spread(min(given, reached), given, steps)
     wrong = [f"{reached:,} B after {given:,} B"] if reached > given else []
     met: list[int] = []
     for budget in budgets:
         found = optimized(budget)
-        required = found.report["requirement"]["bytes"]
+        required = found.report["sections"]["requirement"]["bytes"]
         if found.budget_met != (required <= budget):
             wrong.append(f"budget {budget:,} B: met is {found.budget_met} at {required:,} B")
         if not found.budget_met and (met or budget >= reached):

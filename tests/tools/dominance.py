@@ -52,7 +52,7 @@ def undercut(steps: Steps, others: Steps) -> Iterator[tuple[int, float]]:
 
 def _frontier(data: bytes | str, **options: Any) -> Steps:
     report = memsched.analyze(data, frontier=True, **options).report
-    return [(step["peak_bytes"], step["extra_work_percent"]) for step in report["frontier"] or ()]
+    return [(step["peak_bytes"], step["extra_work_percent"]) for step in report["sections"]["frontier"] or ()]
 
 
 def main() -> int:

@@ -204,8 +204,9 @@ def _bits(values: np.ndarray[Any, Any]) -> bytes:
 
 
 def _done(report: Mapping[str, Any]) -> list[str]:
-    words = {"tiling": "tiled", "remat": "again", "chains": "fused", "algebra": "algebra"}
-    return [word for name, word in words.items() if report.get(name) and report[name]["applied"]]
+    words = {"tile": "tiled", "recompute": "again", "chains": "fused", "algebra": "algebra"}
+    sections = report["sections"]
+    return [word for name, word in words.items() if sections[name] and sections[name]["applied"]]
 
 
 class _OnnxRuns:

@@ -98,9 +98,9 @@ def _found(data: bytes, budget: int) -> tuple[int, int]:
         effort=3.0,
         verify=False,
     ).report.data
-    again = report["remat"]
+    again = report["sections"]["recompute"]
     spent = again["extra_macs"] + again["extra_bytes_moved"] if again is not None and again["applied"] else 0
-    return report["requirement"]["bytes"], spent
+    return report["sections"]["requirement"]["bytes"], spent
 
 
 def main() -> int:

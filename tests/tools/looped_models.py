@@ -34,14 +34,14 @@ def judge(seed: int, *, activations: bool = False, branched: bool = False, targe
     except MemschedError as error:
         return f"WRONG: {error}"
     report = done.report.data
-    if report["tflm"]["refused"] or report["tflm"].get("refusal"):
+    if report["sections"]["tflm"]["refused"] or report["sections"]["tflm"].get("refusal"):
         return "refused"
-    required, checked = report["requirement"], report["verification"]
+    required, checked = report["sections"]["requirement"], report["sections"]["verification"]
     if required["bytes"] > required["given_bytes"]:
         return f"WRONG: {required['bytes']} B after {required['given_bytes']} B"
     if not checked["outputs_equal"] or not (checked["arena_after"] or {}).get("as_predicted"):
         return f"WRONG: {checked['notes']} {checked['arena_after']}"
-    groups = report["tiling"]["groups"] if report["tiling"] else []
+    groups = report["sections"]["tile"]["groups"] if report["sections"]["tile"] else []
     return "loops" if any(group["form"] == "loop" for group in groups) else "pieces" if groups else "whole"
 
 

@@ -83,10 +83,10 @@ def judge(number: int, *, effort: float = 0.5) -> list[str]:
         verify=target not in {None, "litert"},
     )
     report = result.report.data
-    required = report["requirement"]
+    required = report["sections"]["requirement"]
     if required["bytes"] > required["given_bytes"]:
         raise AssertionError(f"{required['bytes']} B after {required['given_bytes']} B")
-    checked = report["verification"]
+    checked = report["sections"]["verification"]
     if checked is not None and not (checked["outputs_equal"] and (checked["arena_after"] or {}).get("as_predicted")):
         raise AssertionError(f"{checked['notes']} {checked['arena_after']}")
     close = _same(kind, data, result.model, report, number)
@@ -184,15 +184,15 @@ def _moved(value: Any, nodes: Sequence[Any], side: str, order: Sequence[int]) ->
 
 def _same(kind: str, before: bytes, after: bytes, report: Mapping[str, Any], number: int) -> bool:
     """Return whether outputs are as near as verification demands; raise where they differ by more than rounding."""
-    changed = {(row["side"], row["index"]): row for row in (report["io"] or {"changed": ()})["changed"]}
-    tiling = report["tiling"]
-    listed = report["order_guarantee"]["kind"] == "session"
+    changed = {(row["side"], row["index"]): row for row in (report["sections"]["border"] or {"changed": ()})["changed"]}
+    tiling = report["sections"]["tile"]
+    listed = report["output"]["guarantee"]["kind"] == "session"
     run = functools.partial(_run_onnx, listed=listed) if kind == "onnx" else _run_tflite
     drawn = _drawn(kind, before, changed, number)
     given = run(before, drawn)
     feeds = [_formula(changed.get(("input", place)), value) for place, value in enumerate(drawn)]
     made = [_formula(changed.get(("output", place)), value) for place, value in enumerate(run(after, feeds))]
-    chains = report["chains"]
+    chains = report["sections"]["chains"]
     exact = not (tiling is not None and tiling["applied"]) and not (chains is not None and chains["applied"])
     return compare(dict(_named(given)), dict(_named(made)), exact=exact)
 
@@ -277,16 +277,16 @@ def _run_tflite(data: bytes, given: Arrays) -> Arrays:
 
 def _done(report: Mapping[str, Any]) -> list[str]:
     """Return in words which rewrites were applied, and how many of them together."""
-    groups = (report["tiling"] or {"groups": ()})["groups"]
+    groups = (report["sections"]["tile"] or {"groups": ()})["groups"]
     done = {
         "loops": any(group["form"] == "loop" for group in groups),
         "pieces": any(group["form"] != "loop" for group in groups),
-        "again": bool(report["remat"] and report["remat"]["applied"]),
-        "io": bool(report["io"] and report["io"]["applied"]),
-        "fused": bool(report["chains"] and report["chains"]["applied"]),
+        "again": bool(report["sections"]["recompute"] and report["sections"]["recompute"]["applied"]),
+        "io": bool(report["sections"]["border"] and report["sections"]["border"]["applied"]),
+        "fused": bool(report["sections"]["chains"] and report["sections"]["chains"]["applied"]),
     }
     words = [word for word, applied in done.items() if applied]
-    return [*words, f"{len(words)} together", *(["extra work"] if report["result"]["extra_macs_percent"] else [])]
+    return [*words, f"{len(words)} together", *(["extra work"] if report["verdict"]["extra_macs_percent"] else [])]
 
 
 if __name__ == "__main__":

@@ -81,9 +81,9 @@ def _one(number: int) -> list[str]:
         verify=False,
         seed=number,
     )
-    extra = result.report["result"]["extra_macs_percent"]
-    pieces = result.report["tiling"] is not None and result.report["tiling"]["applied"]
-    again = result.report["remat"] is not None and result.report["remat"]["applied"]
+    extra = result.report["verdict"]["extra_macs_percent"]
+    pieces = result.report["sections"]["tile"] is not None and result.report["sections"]["tile"]["applied"]
+    again = result.report["sections"]["recompute"] is not None and result.report["sections"]["recompute"]["applied"]
     close = compare(run(data, number), run(result.model, number), exact=not pieces)
     done = [kind, "executed" if close else "executed, verification would refuse it"]
     done += ["in pieces"] * bool(pieces) + ["computed again"] * bool(again) + ["with extra work"] * bool(extra)

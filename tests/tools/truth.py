@@ -106,7 +106,7 @@ def row_of(model: Path, target: str, folder: Path) -> TruthRow:
     report = folder / "report.json"
     row = Case(model, target, (), _EFFORT, times=False).row("optimize", _OPTIONS[target], folder)
     found: Mapping[str, Any] = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
-    verification = found.get("verification") or {}
+    verification = found.get("sections", {}).get("verification") or {}
     given = (verification.get("predicted_peak_before_bytes"), verification.get("measured_peak_before_bytes"))
     # A claim that only repeats a measurement of memsched's own is none.
     claimed = None if verification.get("predicted_peak_after_bytes") is None else row.claimed

@@ -77,7 +77,7 @@ JSON: dict[str, str] = {
     "an integer of 100,000 digits": '{"schema_version": ' + "9" * 100_000 + "}",
     "not a report": "[1, 2]",
     "infinity": '{"schema_version": Infinity}',
-    "a lone surrogate": '{"schema_version": 1, "command": "\\ud800"}',
+    "a lone surrogate": '{"schema_version": 2, "command": "\\ud800"}',
 }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from memsched.check.algebra import check_algebra
-from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Candidate, Proposals, Refusals, RewriteBase, Ways
+from memsched.commands.optimize.rewrites import Rewrites
 from memsched.formats.known import format_of
 from memsched.graph.identity import Identity
 from memsched.graph.model import Graph

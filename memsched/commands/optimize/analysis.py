@@ -11,13 +11,15 @@ from memsched.base.frozen import FrozenValue
 from memsched.base.units import Percentage
 from memsched.commands.calls import NO_HOOKS, Hooks, command, limits_of
 from memsched.commands.levels import BY_DEFAULT
+from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.on_chip_report import on_chip_section
 from memsched.commands.optimize.permissions import Permissions
 from memsched.commands.optimize.place import ModulePlan, Request, prepare, required_as_given, rules_of, target_named
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.possible import too_large
 from memsched.commands.optimize.reading import budget_of, check_percentages, load_options, sized_source, split_ranges
-from memsched.commands.optimize.report import Outcome, build
+from memsched.commands.optimize.record import Record
+from memsched.commands.optimize.report import report_of
 from memsched.commands.options import AnalyzeOptions, Options
 from memsched.commands.results import AnalyzeResult
 from memsched.commands.without_effect import refuse_for_range
@@ -29,8 +31,8 @@ from memsched.graph.dag import in_order
 from memsched.graph.model import Allocation
 from memsched.plan.orders import plan_allocation, plan_module
 from memsched.plan.values import TargetModule
-from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.rewrites import OnChipSection
+from memsched.report.values.verdict import AlternativeRow
 from memsched.runtimes.arena_facts import ArenaFacts
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.known import runtime_of
@@ -104,30 +106,26 @@ def analyze(source: Source, options: AnalyzeOptions = _READ_ONLY, hooks: Hooks =
     facts = runtime.facts(found.module)
     pools = plan_pools(main, found.prepared.target, Run(Limits(None, effort=_ANALYZE_POOLS_EFFORT)))
     frontier = _frontier(found, options) if options.frontier else None
-    figures = runtime.traits.figures((found.needed, found.needed))
     curve = found.curve
-    outcome = Outcome(
+    as_given = ModulePlan(found.plans, found.allocation, None, found.needed)
+    record = Record(
         "analyze",
         found.module,
-        found.prepared,
-        found.plans,
-        found.allocation,
-        found.budget,
+        FinalModel(found.module, b"", found.prepared, as_given, options=found.options),
+        (found.needed, found.needed),
+        runtime.traits,
+        budget=found.budget,
+        whole_range=None if curve is None else curve.whole,
         notes=(*found.notes, *(() if frontier is None or frontier.finished else (FRONTIER_ENDED,))),
         interrupted=frontier is not None and run.stop(),
-        tflm=facts,
+        facts=facts,
         pools=pools,
-        on_chip=on_chip(found.module, main, found.prepared.target, Limits()),
-        frontier=None if frontier is None else frontier.rows(),
-        requirement=(found.needed, found.needed),
-        runtime=runtime.traits.name,
-        litert=figures.get("litert"),
-        session=figures.get("session"),
-        suggestions=_helpful(found, options, hooks.words, facts),
         curve=None if curve is None else curve.section,
-        whole_range=None if curve is None else curve.whole,
+        frontier=None if frontier is None else frontier.rows(),
+        on_chip=on_chip(found.module, main, found.prepared.target, Limits()),
+        alternatives=_helpful(found, options, hooks.words, facts),
     )
-    report = build(outcome, seed=run.limits.seed, seconds=time.monotonic() - run.started, rows=hooks.rows)
+    report = report_of(record, seed=run.limits.seed, seconds=time.monotonic() - run.started, rows=hooks.rows)
     return AnalyzeResult(found.module, main.graph, main.schedule, found.allocation, report)
 
 
@@ -170,7 +168,7 @@ def _frontier(found: _Analyzed, options: AnalyzeOptions) -> Frontier:
 
 def _helpful(
     found: _Analyzed, options: AnalyzeOptions, words: Sequence[str] | None, facts: ArenaFacts | None
-) -> tuple[SuggestionRow, ...]:
+) -> tuple[AlternativeRow, ...]:
     """Return commands that would help, where the command is known that asks."""
     if not words or options.frontier or found.curve is not None or too_large(found.module):
         return ()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Candidate, Proposals, Refusals, RewriteBase, Ways
+from memsched.commands.optimize.rewrites import Rewrites
 from memsched.formats.capabilities import BorderRewrites
 from memsched.formats.known import capability
 from memsched.graph.border import Border, Borders

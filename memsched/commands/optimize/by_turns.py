@@ -7,7 +7,7 @@ import dataclasses
 import msgspec
 
 from memsched.base.units import percent_of
-from memsched.commands.optimize.report import Rewrites
+from memsched.commands.optimize.rewrites import Rewrites
 from memsched.graph.model import Graph
 from memsched.report.values.rewrites import RematSection, TilingSection
 

@@ -6,7 +6,7 @@ import dataclasses
 
 from memsched.commands.optimize.algebra import AlgebraRewrite
 from memsched.commands.optimize.border import BorderRewrite
-from memsched.commands.optimize.described import described
+from memsched.commands.optimize.described import described, tried_rows
 from memsched.commands.optimize.driver import Driver
 from memsched.commands.optimize.final_model import FinalModel, met
 from memsched.commands.optimize.folded import FoldRewrite
@@ -74,6 +74,7 @@ def find(
     rewrites = rewrites_of(permitted)
     share = _ORDER_SHARE if permitted.only_free else _AS_GIVEN_SHARE
     placed = _placed(module, prepared, request.within(share) if rewrites else request)
+    request.ledger.add_passes(placed.plans[0].passes)
     given = FinalModel(module, data, prepared, placed, options=options)
     if not rewrites or met(given, budget):
         return given
@@ -83,6 +84,7 @@ def find(
     driver = Driver(given, rewrites, within, pricing_of(permitted, rest, budget), budget, cheaper)
     with request.failures.left_out("rewrites"):
         final = driver.run()
+        request.ledger.rows += tried_rows(driver, final)
         if permitted.only_free and not final.rewritten:
             return given
         return described(driver, final, permitted)

@@ -1,4 +1,4 @@
-"""What the report says of rewrites: of those that led to a model, and of those that were tried in vain."""
+"""What the report says of rewrites: of those that led to a model, of those tried in vain, and of each search."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import msgspec
 from memsched.commands.optimize.by_turns import with_earlier
 from memsched.commands.optimize.driver import Arm, Driver
 from memsched.commands.optimize.final_model import FinalModel, compared
+from memsched.commands.optimize.ledger import name_of
 from memsched.commands.optimize.permissions import Permissions
 from memsched.commands.optimize.placing import fewer, module_macs
-from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Ways
+from memsched.commands.optimize.rewrites import Rewrites
 from memsched.report.values.rewrites import TilingSection
+from memsched.report.values.verdict import LedgerRow
 
-__all__ = ["described"]
+__all__ = ["described", "tried_rows"]
 
 
 def described(driver: Driver, final: FinalModel, permitted: Permissions) -> FinalModel:
@@ -44,7 +46,7 @@ def _made_from(final: FinalModel) -> Iterator[FinalModel]:
 
 def _after(before: FinalModel, model: FinalModel, driver: Driver) -> FinalModel:
     """Return a model with what is reported of the rewrites that led to it, compared with the model as given."""
-    arm, given = driver.maker_of(model), driver.given
+    arm, given = driver.makers_of(model)[-1], driver.given
 
     def with_fewer() -> Iterator[FinalModel]:
         for one in fewer(model, arm.start, driver.request.as_optional(needed=True)):
@@ -109,3 +111,41 @@ def _with_all_refusals(section: TilingSection | None, driver: Driver, chain: lis
             for other in others:
                 rows += [] if other is None else [row for row in other.refusals if row not in rows]
     return msgspec.structs.replace(section, refusals=tuple(rows))
+
+
+def tried_rows(driver: Driver, final: FinalModel) -> Iterator[LedgerRow]:
+    """Yield what each search did that had a slice of work, with what became of it in the model that was chosen."""
+    total = sum(arm.work for arm in driver.arms)
+    used = driver.makers_of(final)
+    macs = module_macs(driver.given.module)
+    for arm in driver.arms:
+        if arm.proposals is None:
+            continue
+        base, least = arm.base, arm.least
+        yield LedgerRow(
+            pass_=arm.rewrite.name,
+            on=name_of(base.names),
+            tried=len(arm.found),
+            found_bytes=None if least is None else least.placed.required,
+            applied=arm in used,
+            reason="" if arm in used else _why_not(arm),
+            work_percent=round(100 * arm.work / total, 2) if total else 0.0,
+            seconds=round(arm.seconds, 4),
+            proof="",
+            before_bytes=base.placed.required,
+            ops_before=len(base.module.graphs[0].ops),
+            ops_after=None if least is None else len(least.module.graphs[0].ops),
+            extra_macs_percent=None if least is None or not macs else round(100 * least.extra_macs / macs, 3),
+        )
+
+
+def _why_not(arm: Arm) -> str:
+    """Return why the model that was chosen has nothing of what a search proposed."""
+    if arm.least is not None:
+        less = arm.least.weight < arm.base.weight
+        return "another candidate is better" if less else "it requires no less than the model it began with"
+    if arm.unwritable:
+        return f"it cannot be written: {arm.unwritable}"
+    if arm.found:
+        return "no proposal promised enough"
+    return "there is nothing for it to change" if arm.ended else "the search ended before it proposed anything"

@@ -80,6 +80,9 @@ class Arm:
         waiting: What promises most of that of which no model was made yet.
         since: Work since models were made.
         refused: What could not be written, and was not yet told to the search.
+        unwritable: The first reason why something could not be written; empty if everything could.
+        least: The model that requires least of those that were made.
+        seconds: That its slices took.
         slice: Work of the next slice.
         work: Done so far.
         longest: The most that it took to resume it once, which cannot be divided.
@@ -99,6 +102,9 @@ class Arm:
     waiting: list[Candidate] = field(default_factory=list)
     since: float = 0.0
     refused: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    unwritable: str = ""
+    least: FinalModel | None = None
+    seconds: float = 0.0
     slice: float = _FIRST_SLICE
     work: float = 0.0
     longest: float = 0.0
@@ -228,9 +234,9 @@ class Driver:
         """Yield the arms of a model."""
         return (arm for arm in self.arms if arm.base is model)
 
-    def maker_of(self, model: FinalModel) -> Arm:
-        """Return the arm that made a model, which is not the one given."""
-        return self._made_by[id(model)][-1]
+    def makers_of(self, model: FinalModel) -> tuple[Arm, ...]:
+        """Return the arms that led to a model, the first one first; () for the one given."""
+        return self._made_by[id(model)]
 
     # Which arm ---------------------------------------------------------------------------------------------------
 
@@ -325,6 +331,7 @@ class Driver:
     def _resume(self, arm: Arm) -> None:
         """Give an arm its next slice, and make models of what it proposes."""
         run, before, score = self.request.run, self.request.run.meter.done, self._score
+        since = run.elapsed()
         work = self._slice(arm)
         failed = True
         with self.request.failures.left_out(arm.rewrite.described):
@@ -342,6 +349,7 @@ class Driver:
         done = run.meter.done - before
         gain = (score - self._score) / max(score, 1e-9)
         arm.work += done
+        arm.seconds += run.elapsed() - since
         arm.gains.append((done, gain))
         self.sequence.append((arm.rewrite, arm.base.steps, work))
         self._slices += 1
@@ -410,6 +418,7 @@ class Driver:
             return stored(arm.start, candidate, self._asked(arm))
         except UnwritableError as error:
             arm.refused.update(error.reasons)
+            arm.unwritable = arm.unwritable or str(error)
         except GivenUpError:
             pass
         return None
@@ -436,6 +445,8 @@ class Driver:
         except GivenUpError:
             return None
         found = dataclasses.replace(found, steps=(*arm.base.steps, arm.rewrite))
+        if arm.least is None or found.weight < arm.least.weight:
+            arm.least = found
         stands = made.candidate.ways.stands
         if stands or not any(_as_good(one, found) for one in self.models):
             self._made_by[id(found)] = (*self._made_by[id(arm.base)], arm)

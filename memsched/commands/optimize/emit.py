@@ -28,6 +28,7 @@ from memsched.formats.module import Module
 from memsched.formats.staging import check_new_files, staged_files
 from memsched.formats.stated_sizes import stated
 from memsched.lowering.apply import apply_target
+from memsched.report.values.base import SCHEMA_VERSION
 from memsched.report.values.emit import EmitReport, EmitResult, EmitTarget
 from memsched.targets.model import Target
 
@@ -77,7 +78,7 @@ def emit_report(model: EmittedModel, folder: str) -> Report[EmitReport]:
     target, program = model.target, model.program
     return Report(
         EmitReport(
-            schema_version=1,
+            schema_version=SCHEMA_VERSION,
             memsched_version=__version__,
             command="optimize --emit c",
             model=model_section(model.module),

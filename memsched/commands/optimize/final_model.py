@@ -11,8 +11,8 @@ import msgspec
 
 from memsched.commands.optimize.permissions import percent_left
 from memsched.commands.optimize.place import ModulePlan
-from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Candidate, Pricing, Rewrite, RewriteBase
+from memsched.commands.optimize.rewrites import Rewrites
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.border import Border
 from memsched.lowering.prices import Pace

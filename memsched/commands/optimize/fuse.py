@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Candidate, Proposals, RewriteBase, Ways
+from memsched.commands.optimize.rewrites import Rewrites
 from memsched.formats.capabilities import ActivationChains
 from memsched.formats.known import capability
 from memsched.graph.chain import Chain

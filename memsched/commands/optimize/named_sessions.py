@@ -19,8 +19,8 @@ from memsched.commands.optimize.session_candidates import SessionCandidate, Sess
 from memsched.commands.optimize.trials import TrialRequest
 from memsched.commands.optimize.worth import LEAST_GAIN
 from memsched.commands.session_rows import GivenModel, SessionFile, measured_sessions, raced_sessions
-from memsched.report.values.optimize import SuggestionRow
 from memsched.report.values.sessions import HeldBackSection, SessionRow
+from memsched.report.values.verdict import AlternativeRow
 from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.measure import LITTLE_CHANCE, PROCESSES
 from memsched.runtimes.runtime import Opening
@@ -51,7 +51,7 @@ def named_sessions(
     source: SessionSource,
     *,
     trusted: bool = True,
-) -> tuple[SuggestionRow, ...]:
+) -> tuple[AlternativeRow, ...]:
     """Return the commands that name a session which gains by a file of its own, the one that needs least first.
 
     Args:
@@ -59,23 +59,24 @@ def named_sessions(
         source: The model, and the session that is tried.
         trusted: Whether what was measured speaks for the figures predicted.
     """
-    with_options = SuggestionRow(
+    with_options = AlternativeRow(
         command=asked.command(options=("--order-guarantee", "session")),
         what="a file for sessions that are opened with the options it lists",
-        requirement_bytes=held.requirement_bytes,
+        bytes=held.requirement_bytes,
         saving_bytes=given - held.requirement_bytes,
         extra_macs_percent=held.extra_macs_percent,
-        slowdown_percent=_percent(held.listed_cpu_ratio),
+        time_ratio=_rounded(held.listed_cpu_ratio),
+        changes=("rounding", "opening"),
     )
     # A session without options may need less for the file as given, by what it rewrites itself.
     less = held.requirement_bytes < held.default_peak_before_bytes
     listed = [with_options] if trusted and less and is_quick(held.listed_cpu_ratio, request.slowdown) else []
     rows = [*listed, *(row for row in (_executed(asked, request, source),) if row is not None)]
-    worth = [row for row in rows if row.saving_bytes >= LEAST_GAIN * (row.requirement_bytes + row.saving_bytes) > 0]
-    return tuple(sorted(worth, key=lambda row: row.requirement_bytes))
+    worth = [row for row in rows if row.saving_bytes >= LEAST_GAIN * (row.bytes + row.saving_bytes) > 0]
+    return tuple(sorted(worth, key=lambda row: row.bytes))
 
 
-def executed_in_less(asked: TrialRequest, request: Request, source: SessionSource) -> SuggestionRow | None:
+def executed_in_less(asked: TrialRequest, request: Request, source: SessionSource) -> AlternativeRow | None:
     """Return the command that writes what sessions without options execute, where that takes less of the process.
 
     What opening a session rewrites lies beside what it was rewritten from, so that a file of it takes less even where
@@ -121,13 +122,13 @@ def executed_in_less(asked: TrialRequest, request: Request, source: SessionSourc
     row = _row(found, asked, source)
     return msgspec.structs.replace(
         row,
-        slowdown_percent=_percent(ratio),
+        time_ratio=_rounded(ratio),
         process_bytes=less,
         process_saving_bytes=given - less,
     )
 
 
-def _executed(asked: TrialRequest, request: Request, source: SessionSource) -> SuggestionRow | None:
+def _executed(asked: TrialRequest, request: Request, source: SessionSource) -> AlternativeRow | None:
     """Return the graph that the session executes, ordered; None where that cannot be done, or takes too long."""
     found = _ordered(request, source)
     if found is None or any_time(request.slowdown):
@@ -143,11 +144,11 @@ def _executed(asked: TrialRequest, request: Request, source: SessionSource) -> S
     ratio = rows[-1].cpu_ratio if rows else None
     if not is_quick(ratio, request.slowdown):
         return None
-    return msgspec.structs.replace(_row(found, asked, source), slowdown_percent=_percent(ratio))
+    return msgspec.structs.replace(_row(found, asked, source), time_ratio=_rounded(ratio))
 
 
-def _percent(ratio: float | None) -> float | None:
-    return None if ratio is None else round(100 * (ratio - 1), 1)
+def _rounded(ratio: float | None) -> float | None:
+    return None if ratio is None else round(ratio, 3)
 
 
 def _ordered(request: Request, source: SessionSource) -> SessionCandidate | None:
@@ -163,14 +164,15 @@ def _ordered(request: Request, source: SessionSource) -> SessionCandidate | None
         return None
 
 
-def _row(found: SessionCandidate, asked: TrialRequest, source: SessionSource) -> SuggestionRow:
+def _row(found: SessionCandidate, asked: TrialRequest, source: SessionSource) -> AlternativeRow:
     needed = found.final.placed.required
     asked = dataclasses.replace(asked, allow=tuple(name for name in asked.allow if name not in BY_NAME))
-    return SuggestionRow(
+    return AlternativeRow(
         command=asked.command(options=("--session", source.session)),
         what="the graph that sessions without options execute, ordered, for processors such as this one",
-        requirement_bytes=needed,
+        bytes=needed,
         saving_bytes=max(0, required_as_given(found.module, found.prepared, Opening("none")).total - needed),
         extra_macs_percent=0.0,
-        slowdown_percent=None,
+        time_ratio=None,
+        changes=("opening",),
     )

@@ -25,7 +25,8 @@ from memsched.commands.optimize.place import Request, prepare, rules_of, target_
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.possible import possible
 from memsched.commands.optimize.reading import budget_of, check_percentages, load_options, sized_source, split_ranges
-from memsched.commands.optimize.report import Outcome, build
+from memsched.commands.optimize.record import Record
+from memsched.commands.optimize.report import report_of
 from memsched.commands.optimize.reserve import search_of, search_until_verification
 from memsched.commands.optimize.session import SessionRequest, optimize_for_session
 from memsched.commands.optimize.session_candidates import SessionSource
@@ -42,7 +43,7 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.formats.stated_sizes import stated
 from memsched.plan.values import TargetModule
 from memsched.plan.write import check_request
-from memsched.report.values.optimize import SuggestionRow
+from memsched.report.values.verdict import AlternativeRow
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.runtime import Opening
 from memsched.search.run import Run
@@ -247,8 +248,8 @@ def _for_file(file: _SourceFile, asked: _OptimizeRun) -> OptimizeResult:
     done = finish_best(final, request, finishing)
     found = _OptimizedFile(given, request, done.final, done, interrupted or done.ended)
     pools = plan_pools(done.final.placed.plans[0], prepared.target, run.quiet())
-    outcome = _outcome(file, asked, found, pools, _helpful(file, asked, found))
-    report = build(outcome, seed=options.seed, seconds=time.monotonic() - run.started)
+    record = _record(file, asked, found, pools, _helpful(file, asked, found))
+    report = report_of(record, seed=options.seed, seconds=time.monotonic() - run.started)
     if done.verification is not None and done.wrong and defects_end_the_run():
         raise OutputsDifferError(told_apart(done.verification, done.final, done.facts), report)
     main = done.final.placed.plans[0]
@@ -266,7 +267,7 @@ def _for_file(file: _SourceFile, asked: _OptimizeRun) -> OptimizeResult:
     )
 
 
-def _helpful(file: _SourceFile, asked: _OptimizeRun, found: _OptimizedFile) -> tuple[SuggestionRow, ...]:
+def _helpful(file: _SourceFile, asked: _OptimizeRun, found: _OptimizedFile) -> tuple[AlternativeRow, ...]:
     """Return commands that would help beyond the result, where the command is known that gave it."""
     options, words, given = asked.options, asked.hooks.words, found.given
     if not words or seconds_of(options) == 0 or asked.run.late():
@@ -293,47 +294,39 @@ def _helpful(file: _SourceFile, asked: _OptimizeRun, found: _OptimizedFile) -> t
     return suggested(tried, found.done, source, facts=found.done.facts, named=session_named)
 
 
-def _outcome(
+def _record(
     file: _SourceFile,
     asked: _OptimizeRun,
     found: _OptimizedFile,
     pools: PoolPlan | None,
-    helpful: tuple[SuggestionRow, ...],
-) -> Outcome:
-    """Return what was found, for the report."""
+    helpful: tuple[AlternativeRow, ...],
+) -> Record:
+    """Return what was done, for the report."""
     given, done, final = found.given, found.done, found.final
     target = given.prepared.target
-    main = final.placed.plans[0]
     not_cut = () if given.permitted.tile == ("tile" in asked.options.permitted) else (_NOT_CUT,)
-    return Outcome(
+    return Record(
         "optimize",
         given.module,
-        final.prepared,
-        final.placed.plans,
-        final.placed.allocation,
+        final,
+        done.needed,
+        runtime_of(given.module, target, given.opening).traits,
+        tuple(found.request.ledger.rows),
         given.budget,
-        dataclasses.replace(done.written, unchanged=done.written.unchanged and not file.resized),
-        asked.hooks.output,
-        done.verification,
-        (*given.notes, *done.notes, *not_cut),
+        written=dataclasses.replace(done.written, unchanged=done.written.unchanged and not file.resized),
+        output=asked.hooks.output,
+        verification=done.verification,
+        notes=(*given.notes, *done.notes, *not_cut),
+        failures=tuple(found.request.failures.found),
         interrupted=found.interrupted,
-        tflm=done.facts,
+        facts=done.facts,
+        slight=done.slight,
         pools=pools,
-        rewritten=final.module if final.rewritten else None,
-        rewrites=final.rewrites,
-        failures=found.request.failures.found,
-        extra_macs=final.extra_macs,
-        borders=final.borders,
-        on_chip=on_chip(final.module, main, target, asked.run.limits),
-        requirement=done.needed,
-        runtime=runtime_of(given.module, target, given.opening).traits.name,
-        litert=done.figures.get("litert"),
-        session=done.figures.get("session"),
         held_back=done.held_back if done.written.unchanged else None,
         interpreter=done.interpreter,
-        slight=done.slight,
         sessions=done.sessions,
-        suggestions=helpful,
+        on_chip=on_chip(final.module, final.placed.plans[0], target, asked.run.limits),
+        alternatives=helpful,
     )
 
 

@@ -16,6 +16,7 @@ from memsched.base.errors import UsageError
 from memsched.base.frozen import FrozenValue
 from memsched.base.units import Percentage
 from memsched.commands.failures import Failures
+from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.place import Request, place, prepare, target_named
 from memsched.commands.optimize.range_orders import OpenFile, RangeOrders, order_over_range
 from memsched.commands.optimize.ranged_trials import (
@@ -28,7 +29,8 @@ from memsched.commands.optimize.ranged_trials import (
     try_order,
     try_points,
 )
-from memsched.commands.optimize.report import Outcome, build
+from memsched.commands.optimize.record import Record
+from memsched.commands.optimize.report import report_of
 from memsched.commands.options import Options
 from memsched.commands.results import OptimizeResult
 from memsched.formats.blocks import BlockPoint, BlockRow, OpenModel, Range
@@ -137,25 +139,24 @@ def optimize_over_sizes(
         plans = orders.plans
         known, alignment = prepared.baselines["file_order"], prepared.target.alignment_bytes
         allocation = plan_allocation(plans[0], known, alignment)
-    outcome = Outcome(
+    final = FinalModel(module, data, prepared, dataclasses.replace(placed, plans=plans, allocation=allocation))
+    record = Record(
         "optimize",
         module,
-        prepared,
-        plans,
-        allocation,
+        final,
+        (Requirement(needed[0]), Requirement(needed[1])),
+        runtime_of(module, prepared.target).traits,
+        tuple(request.ledger.rows),
         asked.budget.of(before) if isinstance(asked.budget, Percentage) else asked.budget,
-        written,
-        asked.output,
+        written=written,
+        output=asked.output,
         verification=_verification(measured),
-        failures=request.failures.found,
         notes=(*measured.notes, *orders.notes),
+        failures=tuple(request.failures.found),
         interrupted=request.stopped(),
-        requirement=(Requirement(needed[0]), Requirement(needed[1])),
-        runtime=runtime_of(module, prepared.target).traits.name,
-        session=needed,
-        blocks=_section(opened, measured, orders),
+        open_loops=_section(opened, measured, orders),
     )
-    return _result(outcome, written, asked, request)
+    return _result(record, written, asked, request)
 
 
 class _OpenedModel(FrozenValue, frozen=True):
@@ -197,19 +198,19 @@ def _opened(data: bytes, path: str, options: LoadOptions, asked: RangeRequest) -
     return _OpenedModel(rules, opened, large, module, prepared, file)
 
 
-def _result(outcome: Outcome, written: ModelBytes, asked: RangeRequest, request: Request) -> OptimizeResult:
-    report = build(outcome, seed=asked.command.seed, seconds=time.monotonic() - request.run.started)
-    main = outcome.plans[0]
+def _result(record: Record, written: ModelBytes, asked: RangeRequest, request: Request) -> OptimizeResult:
+    report = report_of(record, seed=asked.command.seed, seconds=time.monotonic() - request.run.started)
+    main = record.final.placed.plans[0]
     return OptimizeResult(
         model=written.model,
         report=report,
         schedule=main.schedule,
-        allocation=outcome.allocation,
-        module=outcome.module,
+        allocation=record.final.placed.allocation,
+        module=record.module,
         graph=main.graph,
-        verification=outcome.verification,
+        verification=record.verification,
         budget_met=None if report.values.budget is None else report.values.budget.met,
-        interrupted=outcome.interrupted,
+        interrupted=record.interrupted,
     )
 
 

@@ -13,6 +13,7 @@ import msgspec
 from memsched.base.frozen import FrozenValue
 from memsched.check.schedule import check_allocation, check_schedule
 from memsched.commands.failures import Failures
+from memsched.commands.optimize.ledger import Ledger
 from memsched.formats.module import FormatName, Module
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Allocation
@@ -79,6 +80,7 @@ class Request(FrozenValue, frozen=True):
         free_ops: So many operators more cost neither time nor memory of the process: where all is small, nothing is
             slow.
         failures: The candidates of the whole run that failed.
+        ledger: What the whole run tried.
     """
 
     run: Run
@@ -91,6 +93,7 @@ class Request(FrozenValue, frozen=True):
     slowdown: float | None = None
     free_ops: int = 150
     failures: Failures = msgspec.field(default_factory=Failures)
+    ledger: Ledger = msgspec.field(default_factory=Ledger)
 
     def stopped(self) -> bool:
         """Whether the search was asked to end."""

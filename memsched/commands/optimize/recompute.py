@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import Final
 
 from memsched.base.units import percent_of
-from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Candidate, Proposals, RewriteBase, Ways
+from memsched.commands.optimize.rewrites import Rewrites
 from memsched.graph.model import Graph, Op
 from memsched.lowering.apply import apply_target
 from memsched.report.values.rewrites import CopyRow, RematPointRow, RematSection

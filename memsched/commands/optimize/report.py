@@ -1,255 +1,251 @@
-"""The report of what the pipelines found, section by section."""
+"""The report of a command, made from its record."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final
 
 from memsched import __version__
-from memsched.base.frozen import FrozenValue
-from memsched.base.units import counted
-from memsched.commands.failures import CandidateFailure
+from memsched.check.schedule import check_schedule
+from memsched.commands.optimize.firmware_report import firmware_section, tflm_section
 from memsched.commands.optimize.layers import LayeredModel, layer_rows
+from memsched.commands.optimize.ledger import ledger_rows
+from memsched.commands.optimize.record import Record
 from memsched.commands.optimize.verification import verification_section
 from memsched.commands.results import Report
 from memsched.formats.known import format_of
 from memsched.formats.module import Module
-from memsched.graph.border import Border
-from memsched.graph.model import Allocation
 from memsched.plan.orders import SMALLER_ARENA, Baseline
 from memsched.plan.values import TargetModule
 from memsched.report.border import interface_section
-from memsched.report.build import Facts, build_report
-from memsched.report.values.blocks import BlocksSection, CurveSection
-from memsched.report.values.border import BorderSection, InterfaceSection
-from memsched.report.values.interpreter import InterpreterSection
+from memsched.report.graphs import (
+    buffer_rows,
+    fusion_section,
+    proof_section,
+    step_rows,
+    with_peaks,
+    written_section,
+)
+from memsched.report.measurements import measurement_rows
+from memsched.report.outputs import outputs_of, time_ratio
+from memsched.report.pools import pools_section
+from memsched.report.values.base import SCHEMA_VERSION
+from memsched.report.values.blocks import RangeRow
+from memsched.report.values.graphs import (
+    OrdersSection,
+    OriginalSection,
+    OriginalStepRow,
+    StepRow,
+    WrittenSection,
+)
 from memsched.report.values.layers import LayerRow
 from memsched.report.values.optimize import (
-    BaselinesSection,
     BodyRow,
-    FileOrderSection,
     FixedDimensionRow,
     OptimizeReport,
     OutputSection,
-    SuggestionRow,
+    Sections,
     TargetSection,
 )
-from memsched.report.values.rewrites import (
-    AlgebraSection,
-    ChainSection,
-    FrontierRow,
-    OnChipSection,
-    RematSection,
-    TilingSection,
-)
 from memsched.report.values.runtime import (
-    ByPointer,
-    DroppedTensorRow,
-    FirmwareSection,
     GuaranteeSection,
-    KeptRow,
-    PlannedTensorRow,
     PredictedPeaksSection,
-    RefusedOpRow,
     RequirementParts,
     RequirementSection,
-    ScratchRow,
-    TflmSection,
 )
-from memsched.report.values.sessions import ExecutedSection, HeldBackSection, SessionRow
-from memsched.report.values.shared import FailureRow, FiguresSection, ModelSection
-from memsched.runtimes.arena_facts import ArenaFacts
+from memsched.report.values.shared import FailureRow, FiguresSection, ModelSection, VerificationSection
+from memsched.report.values.verdict import AssumedRow, BudgetSection, Unit, VerdictSection
 from memsched.runtimes.firmware import FirmwareNeeds
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.known import firmware_needs
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Requirement
-from memsched.runtimes.values import Verification
-from memsched.targets.pool_plan import PoolPlan
 
-__all__ = ["Outcome", "Rewrites", "build", "model_section"]
+__all__ = ["model_section", "report_of"]
 
-
-class Rewrites(FrozenValue, frozen=True):
-    """What was done beside ordering, or tried: the report's sections of these names."""
-
-    tiling: TilingSection | None = None
-    remat: RematSection | None = None
-    io: BorderSection | None = None
-    chains: ChainSection | None = None
-    algebra: AlgebraSection | None = None
-
-    @property
-    def inexact(self) -> bool:
-        """Whether layers compute in another way, so that outputs may differ in their last bits."""
-        sections = (self.chains, self.algebra, self.tiling, self.remat)
-        return any(section is not None and section.applied for section in sections)
-
-    def described(self) -> str:
-        """Return in words what was done, such as "2 groups of layers in pieces"; empty where nothing was."""
-        done = []
-        if self.chains is not None and self.chains.applied:
-            done.append("chains of operators in one each (fuse)")
-        if self.algebra is not None and self.algebra.applied:
-            name = "algebra" if self.algebra.exact else "reassociate"
-            done.append(f"{counted(len(self.algebra.identities), 'operator')} computed otherwise ({name})")
-        if self.io is not None and self.io.applied:
-            done.append("inputs and outputs in another form (io)")
-        if self.tiling is not None and self.tiling.applied:
-            count = len(self.tiling.groups)
-            done.append(f"{count} group{'s' if count > 1 else ''} of layers in pieces (tile)")
-        if self.remat is not None and self.remat.applied:
-            count = len(self.remat.copies)
-            done.append(f"{count} operator{'s' if count > 1 else ''} computed again (remat)")
-        return " and ".join(done)
+_UNITS: Final[dict[str | None, Unit]] = {"litert": "litert_arena", "session": "requested"}
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a pipeline found, for its report.
-
-    Attributes:
-        module: The model as given.
-        prepared: With the baselines of the model as given.
-        plans: Of the model as written, which is another graph where layers were rewritten.
-        rewritten: The model with its layers rewritten; None where they were not.
-        extra_macs: Multiply-accumulates that it has beside the model as given.
-        borders: What its caller has to do instead of it.
-        requirement: What the runtime requires for the file as given and for the result.
-        runtime: The runtime's name.
-        litert: Bytes that LiteRT takes for the file as given and for the result; None for another runtime.
-        session: Bytes that ONNX Runtime's session needs for them, with the options that the order guarantee comes
-            with; None for another runtime.
-        whole_range: What a budget must hold, if that is for all sizes of a curve; else it is what the result requires.
-    """
-
-    command: Literal["optimize", "analyze"]
-    module: Module
-    prepared: TargetModule
-    plans: tuple[GraphPlan, ...]
-    allocation: Allocation
-    budget_bytes: int | None = None
-    written: ModelBytes | None = None
-    output: str | None = None
-    verification: Verification | None = None
-    notes: tuple[str, ...] = ()
-    interrupted: bool = False
-    tflm: ArenaFacts | None = None
-    pools: PoolPlan | None = None
-    rewritten: Module | None = None
-    rewrites: Rewrites = field(default_factory=Rewrites)
-    failures: Sequence[CandidateFailure] = ()
-    extra_macs: int = 0
-    borders: tuple[Border, ...] = ()
-    on_chip: OnChipSection | None = None
-    frontier: Sequence[FrontierRow] | None = None
-    requirement: tuple[Requirement, Requirement] | None = None
-    runtime: str = ""
-    litert: tuple[int, int] | None = None
-    session: tuple[int, int] | None = None
-    suggestions: Sequence[SuggestionRow] = ()
-    held_back: HeldBackSection | None = None
-    interpreter: InterpreterSection | None = None
-    sessions: Sequence[SessionRow] = ()
-    slight: int | None = None
-    executed: ExecutedSection | None = None
-    blocks: BlocksSection | None = None
-    curve: CurveSection | None = None
-    whole_range: Requirement | None = None
-
-
-def build(outcome: Outcome, *, seed: int, seconds: float, rows: bool = True) -> Report[OptimizeReport]:
-    """Return the report of ``outcome``.
+def report_of(record: Record, *, seed: int, seconds: float, rows: bool = True) -> Report[OptimizeReport]:
+    """Return the report of a record.
 
     Args:
         seconds: What the whole command took.
-        rows: As of `Facts`.
+        rows: Whether there is a row for each step, buffer and layer; else there is one for the peak's step alone.
     """
-    main, written = outcome.plans[0], outcome.written
-    verification = outcome.verification
-    needs = _firmware_needs(outcome)
-    facts = Facts(
+    output = None if record.written is None else _output_section(record.written, record)
+    main = record.final.placed.plans[0]
+    steps = step_rows(main.graph, main.schedule, main.checked, rows=rows)
+    sections = _sections(record, steps, rows=rows)
+    digests = record.module.sha256, None if output is None else output.sha256
+    verdict = _verdict(record, sections, output)
+    final = record.final
+    tried = ledger_rows(record.tried, main.passes, final.names, final.rewrites if final.rewritten else None)
+    report = OptimizeReport(
+        schema_version=SCHEMA_VERSION,
         memsched_version=__version__,
-        command=outcome.command,
-        model=model_section(outcome.module),
-        output=None if written is None else _output_section(written, outcome),
-        target=_target_section(outcome.prepared),
-        baselines=_baselines_section(outcome.prepared.baselines),
-        graph=main.graph,
-        schedule=main.schedule,
-        checked=main.checked,
-        allocation=outcome.allocation,
-        operators=[op.type for plan in outcome.plans for op in plan.graph.ops],
-        budget_bytes=outcome.budget_bytes,
-        fused=main.fused,
-        passes=main.passes,
-        bodies=_body_sections(outcome.rewritten or outcome.module, outcome.plans),
-        order_guarantee=None if written is None else _guarantee_section(written),
-        tflm=None if outcome.tflm is None else _tflm_section(outcome.tflm, outcome.verification),
-        verification=None if verification is None else verification_section(verification),
-        notes=_notes(outcome),
-        failures=tuple(FailureRow(what=one.what, reason=one.reason, defect=one.defect) for one in outcome.failures),
-        pools=outcome.pools,
-        interrupted=outcome.interrupted,
-        firmware=None if needs is None else _firmware_section(*needs),
-        layers=_layers(outcome, needs) if rows else (),
-        rows=rows,
-        tiling=outcome.rewrites.tiling,
-        remat=outcome.rewrites.remat,
-        chains=outcome.rewrites.chains,
-        algebra=outcome.rewrites.algebra,
-        io=outcome.rewrites.io,
-        interface=_interface_section(outcome),
-        frontier=outcome.frontier,
-        extra_macs=outcome.extra_macs,
-        on_chip=outcome.on_chip,
-        requirement=_requirement_section(outcome),
-        litert=outcome.litert,
-        session=outcome.session,
-        suggestions=outcome.suggestions,
-        held_back=outcome.held_back,
-        interpreter=outcome.interpreter,
-        sessions=outcome.sessions,
-        executed=outcome.executed,
-        blocks=outcome.blocks,
-        curve=outcome.curve,
-        whole_range=None if outcome.whole_range is None else outcome.whole_range.total,
+        command=record.command,
         seed=seed,
-        seconds=seconds,
+        seconds=round(seconds, 4),
+        model=model_section(record.module),
+        output=output,
+        target=_target_section(record.final.prepared),
+        assumed=_assumed(record),
+        verdict=verdict,
+        budget=_budget(record, verdict),
+        ledger=tuple(tried),
+        proof=proof_section(main, rewritten=record.final.rewritten),
+        measurements=measurement_rows(sections, verdict.unit, digests),
+        original=_original(record.final.prepared.baselines, rows=rows),
+        written=_written(record, main, steps, rows=rows),
+        sections=sections,
+        alternatives=record.alternatives,
     )
-    return Report(build_report(facts))
+    return Report(report)
 
 
-def _baselines_section(baselines: Mapping[str, Baseline]) -> BaselinesSection:
-    """Return the figures of all baselines; of the file's order also the ops and what each of them costs."""
-    given = baselines["file_order"]
-    return BaselinesSection(
-        file_order=FileOrderSection(
-            peak_bytes=given.schedule.peak,
-            arena_bytes=given.arena,
-            ops=tuple(given.graph.ops[number].name for number in given.schedule.order),
-            footprints_bytes=tuple(given.footprints),
-        ),
-        reverse_post_order=_figures(baselines["reverse_post_order"]),
-        runtime_default_order=_figures(baselines["runtime_default_order"]),
+def _assumed(record: Record) -> tuple[AssumedRow, ...]:
+    sizes = {name: (size,) for name, size in record.final.options.dims.items()}
+    sizes |= {} if record.written is None else {name: (size,) for name, size in record.written.fixed.items()}
+    rows = [AssumedRow(dimension=name, sizes=size) for name, size in sizes.items()]
+    spans: Sequence[RangeRow] = () if record.open_loops is None else record.open_loops.ranges
+    for one in spans:
+        ends = (one.least,) if one.most is None else (one.least, one.most)
+        rows.append(AssumedRow(dimension=one.dimension, sizes=ends))
+    return tuple(rows)
+
+
+def _verdict(record: Record, sections: Sections, output: OutputSection | None) -> VerdictSection:
+    required, macs = sections.requirement, record.module.graphs[0].ops
+    shown, unit = sections.verification, _unit(record)
+    total = sum(op.macs for op in macs)
+    in_session = unit in {"requested", "process"}
+    both = required.measured_given_bytes is not None and required.measured_bytes is not None
+    return VerdictSection(
+        unit=unit,
+        original_bytes=required.given_bytes,
+        bytes=_required(record, shown) if in_session else required.bytes,
+        time_ratio=time_ratio(sections),
+        measured=both or (record.open_loops is not None and bool(record.open_loops.measured)),
+        outputs=outputs_of(sections),
+        runtime=None if shown is None else shown.runtime,
+        session=output.guarantee.kind if output is not None and in_session else None,
+        extra_macs_percent=round(100 * record.final.extra_macs / total, 3) if total else 0.0,
+        interrupted=record.interrupted,
+        notes=_notes(record),
     )
 
 
-def _interface_section(outcome: Outcome) -> InterfaceSection:
-    written = outcome.rewritten or outcome.module
-    return interface_section(format_of(written).interface(written), outcome.borders)
+def _unit(record: Record) -> Unit:
+    rows = () if record.curve is None else record.curve.rows
+    if record.open_loops is not None or any(row.process_bytes is not None for row in rows):
+        return "process"
+    if record.traits.figure in _UNITS:
+        return _UNITS[record.traits.figure]
+    if record.facts is None:
+        return "arena"
+    return "tflm_arena" if "persistent" in dict(record.needed[1].parts) else "tflm_planned"
 
 
-def _requirement_section(outcome: Outcome) -> RequirementSection | None:
-    if outcome.requirement is None:
+def _required(record: Record, shown: VerificationSection | None) -> int:
+    """Return what a session needs for the model written: if the very session promised showed more, that decides."""
+    needed, written = record.needed[1].total, record.written
+    if shown is None or written is None or not shown.at_stated_sizes:
+        return needed
+    kind, opened = written.guarantee.kind, written.opened_with_options and bool(written.guarantee.session_options)
+    if kind not in {"session", "none"} or (kind == "none" and not opened):
+        return max(needed, shown.default_peak_after_bytes or 0)
+    return max(needed, (shown.measured_peak_after_bytes or 0) if opened else 0)
+
+
+def _budget(record: Record, verdict: VerdictSection) -> BudgetSection | None:
+    """Return what became of a budget: a model that its runtime refuses meets none."""
+    budget = record.budget
+    if budget is None:
         return None
-    given, result = outcome.requirement
-    measured = _measured_peaks(outcome)
+    required = verdict.bytes if record.whole_range is None else record.whole_range.total
+    facts, shown = record.facts, record.verification
+    refused = facts is not None and bool(facts.refusals or facts.words or (shown is not None and shown.refused))
+    return BudgetSection(
+        budget_bytes=budget,
+        required_bytes=required,
+        exceeded_bytes=max(0, required - budget),
+        met=required <= budget and not refused,
+    )
+
+
+def _original(baselines: Mapping[str, Baseline], *, rows: bool) -> OriginalSection:
+    """Return the original in its own order, and the figures of other orders."""
+    given = baselines["file_order"]
+    ops = [given.graph.ops[number].name for number in given.schedule.order]
+    return OriginalSection(
+        schedule=_figures(given),
+        orders=OrdersSection(
+            reverse_post_order=_figures(baselines["reverse_post_order"]),
+            runtime_default_order=_figures(baselines["runtime_default_order"]),
+        ),
+        steps=tuple(
+            OriginalStepRow(op=name, footprint_bytes=size) for name, size in zip(ops, given.footprints, strict=True)
+        ),
+        buffers=buffer_rows(given.graph, given.schedule, check_schedule(given.graph, given.schedule), given.allocation)
+        if rows
+        else (),
+    )
+
+
+def _figures(baseline: Baseline) -> FiguresSection:
+    return FiguresSection(peak_bytes=baseline.schedule.peak, arena_bytes=baseline.arena)
+
+
+def _written(record: Record, main: GraphPlan, steps: tuple[StepRow, ...], *, rows: bool) -> WrittenSection:
+    final, written = record.final, record.rewritten
+    return written_section(
+        main,
+        final.placed.allocation,
+        steps,
+        before=final.prepared.baselines["file_order"].schedule.peak,
+        operators=(op.type for plan in final.placed.plans for op in plan.graph.ops),
+        interface=interface_section(format_of(written).interface(written), final.borders),
+        pools=record.pools,
+        rows=rows,
+    )
+
+
+def _sections(record: Record, steps: tuple[StepRow, ...], *, rows: bool) -> Sections:
+    final, needs, shown = record.final, _firmware_needs(record), record.verification
+    rewrites = final.rewrites
+    return Sections(
+        requirement=_requirement_section(record),
+        verification=None if shown is None else verification_section(shown),
+        held_back=record.held_back,
+        interpreter=record.interpreter,
+        sessions=record.sessions,
+        executed=record.executed,
+        open_loops=record.open_loops,
+        curve=record.curve,
+        tflm=None if record.facts is None else tflm_section(record.facts, shown),
+        firmware=None if needs is None else firmware_section(*needs),
+        failures=tuple(FailureRow(what=one.what, reason=one.reason, defect=one.defect) for one in record.failures),
+        layers=_layers(record, needs) if rows else (),
+        bodies=_body_sections(record.rewritten, final.placed.plans),
+        fusion=fusion_section(final.placed.plans[0].fused),
+        tile=with_peaks(rewrites.tiling, steps),
+        recompute=rewrites.remat,
+        chains=rewrites.chains,
+        algebra=rewrites.algebra,
+        border=rewrites.io,
+        frontier=record.frontier,
+        on_chip=record.on_chip,
+        pools=pools_section(record.pools),
+    )
+
+
+def _requirement_section(record: Record) -> RequirementSection:
+    given, result = record.needed
+    measured = _measured_peaks(record)
     return RequirementSection(
-        runtime=outcome.runtime,
+        runtime=record.traits.name,
         given_bytes=given.total,
         bytes=result.total,
         given_parts=_parts(given),
@@ -260,24 +256,22 @@ def _requirement_section(outcome: Outcome) -> RequirementSection | None:
     )
 
 
-def _measured_peaks(outcome: Outcome) -> tuple[int | None, int | None]:
+def _measured_peaks(record: Record) -> tuple[int | None, int | None]:
     """Return what running both models showed of that which is required; None where another quantity was shown."""
-    shown, written = outcome.verification, outcome.written
+    shown, written = record.verification, record.written
     if shown is None or written is None or not shown.at_stated_sizes:
         return None, None
-    if outcome.session is not None and written.guarantee.kind != "session":
+    unit = _unit(record)
+    in_session = unit in {"requested", "process"}
+    if in_session and written.guarantee.kind != "session":
         return shown.default_peak_before_bytes, shown.default_peak_after_bytes
     # A file that is kept is measured in a session without options, which is not the one required.
-    same = outcome.litert is not None or (outcome.session is not None and len(shown.measured_with) > 1)
+    same = unit == "litert_arena" or (in_session and len(shown.measured_with) > 1)
     return (shown.measured_peak_before_bytes, shown.measured_peak_after_bytes) if same else (None, None)
 
 
 def _parts(required: Requirement) -> RequirementParts:
     return RequirementParts(**{f"{name}_bytes": size for name, size in required.parts})
-
-
-def _figures(baseline: Baseline) -> FiguresSection:
-    return FiguresSection(peak_bytes=baseline.schedule.peak, arena_bytes=baseline.arena)
 
 
 def model_section(module: Module) -> ModelSection:
@@ -296,13 +290,14 @@ def model_section(module: Module) -> ModelSection:
     )
 
 
-def _output_section(written: ModelBytes, outcome: Outcome) -> OutputSection:
+def _output_section(written: ModelBytes, record: Record) -> OutputSection:
     return OutputSection(
-        path=outcome.output,
+        path=record.output,
         sha256=hashlib.sha256(written.model).hexdigest(),
         unchanged=written.unchanged,
-        slight_bytes=outcome.slight if written.unchanged else None,
+        slight_bytes=record.slight if written.unchanged else None,
         fixed_dimensions=tuple(FixedDimensionRow(dimension=name, size=size) for name, size in written.fixed.items()),
+        guarantee=_guarantee_section(written),
     )
 
 
@@ -330,7 +325,7 @@ def _target_section(prepared: TargetModule) -> TargetSection:
     )
 
 
-def _body_sections(module: Module, plans: Sequence[GraphPlan]) -> list[BodyRow]:
+def _body_sections(module: Module, plans: Sequence[GraphPlan]) -> tuple[BodyRow, ...]:
     caller = {body.graph: body for body in reversed(module.bodies)}
     sections = []
     for index, plan in enumerate(plans[1:], start=1):
@@ -348,97 +343,44 @@ def _body_sections(module: Module, plans: Sequence[GraphPlan]) -> list[BodyRow]:
                 proof=plan.schedule.proof,
             )
         )
-    return sections
+    return tuple(sections)
 
 
-def _firmware_needs(outcome: Outcome) -> tuple[FirmwareNeeds, FirmwareNeeds] | None:
+def _firmware_needs(record: Record) -> tuple[FirmwareNeeds, FirmwareNeeds] | None:
     """Return what the model as given needs beside its tensors, and the one written; None for another format."""
-    kernels = outcome.prepared.target.kernels
-    given = firmware_needs(outcome.module, kernels)
+    kernels = record.final.prepared.target.kernels
+    given = firmware_needs(record.module, kernels)
     if given is None:
         return None
-    return given, (given if outcome.rewritten is None else firmware_needs(outcome.rewritten, kernels)) or given
+    return given, firmware_needs(record.rewritten, kernels) or given
 
 
-def _layers(outcome: Outcome, needs: tuple[FirmwareNeeds, FirmwareNeeds] | None) -> tuple[LayerRow, ...]:
-    baseline, main = outcome.prepared.baselines["file_order"], outcome.plans[0]
-    kept = (None, None) if needs is None or outcome.tflm is None else tuple(one.kept_by_op for one in needs)
+def _layers(record: Record, needs: tuple[FirmwareNeeds, FirmwareNeeds] | None) -> tuple[LayerRow, ...]:
+    baseline, main = record.final.prepared.baselines["file_order"], record.final.placed.plans[0]
+    kept = (None, None) if needs is None or record.facts is None else tuple(one.kept_by_op for one in needs)
     return layer_rows(
-        LayeredModel(outcome.module, baseline.graph, baseline.schedule.order, baseline.footprints, kept[0]),
-        LayeredModel(
-            outcome.rewritten or outcome.module, main.graph, main.schedule.order, main.checked.footprints, kept[1]
-        ),
-        () if outcome.rewrites.tiling is None else outcome.rewrites.tiling.groups,
+        LayeredModel(record.module, baseline.graph, baseline.schedule.order, baseline.footprints, kept[0]),
+        LayeredModel(record.rewritten, main.graph, main.schedule.order, main.checked.footprints, kept[1]),
+        () if record.final.rewrites.tiling is None else record.final.rewrites.tiling.groups,
     )
 
 
-def _firmware_section(given: FirmwareNeeds, needs: FirmwareNeeds) -> FirmwareSection:
-    return FirmwareSection(
-        resolver_calls=needs.resolver.calls,
-        unsupported_operators=needs.resolver.unsupported,
-        custom_operators=needs.resolver.custom,
-        scratch=tuple(
-            ScratchRow(subgraph=one.subgraph, operator=one.operator, type=one.type, requests_bytes=one.requests)
-            for one in needs.scratch
-        ),
-        persistent_bytes_estimate=_by_pointer({bits: one.persistent for bits, one in needs.estimates.items()}),
-        planning_bytes_estimate=_by_pointer({bits: one.planning for bits, one in needs.estimates.items()}),
-        assumptions=needs.assumptions,
-        kept=tuple(
-            KeptRow(subgraph=graph, operator=operator, type=kind, bytes=size)
-            for graph, operator, kind, size in needs.kept
-        ),
-        unknown_kernels=needs.unknown,
-        resource_variables=needs.variables,
-        file_persistent_bytes_estimate=_by_pointer({bits: one.persistent for bits, one in given.estimates.items()}),
-        file_planning_bytes_estimate=_by_pointer({bits: one.planning for bits, one in given.estimates.items()}),
-        apart_persistent_bytes_estimate=_by_pointer({bits: one.apart for bits, one in needs.estimates.items()}),
-        apart_planning_bytes_estimate=_by_pointer({bits: one.planning_apart for bits, one in needs.estimates.items()}),
-    )
-
-
-def _by_pointer(figures: Mapping[int, int]) -> ByPointer:
-    return ByPointer(bits_64=figures[64], bits_32=figures[32])
-
-
-def _tflm_section(facts: ArenaFacts, verification: Verification | None) -> TflmSection:
-    heads = (facts.plan_head, facts.order_head, facts.file_head)
-    return TflmSection(
-        head_bytes=next((head for head in heads if head is not None), None),
-        file_head_bytes=facts.file_head,
-        order_head_bytes=facts.order_head,
-        plan_head_bytes=facts.plan_head,
-        refusal=facts.words or (None if verification is None else verification.refused),
-        refused=tuple(RefusedOpRow(**dataclasses.asdict(one)) for one in facts.refusals),
-        plan_fault=facts.plan_fault,
-        dropped=tuple(
-            DroppedTensorRow(subgraph=one.subgraph, index=one.tensor, tensor=one.name, size_bytes=one.size)
-            for one in facts.dropped
-        ),
-        plan=tuple(
-            PlannedTensorRow(subgraph=subgraph, index=index, tensor=facts.names[subgraph, index], offset_bytes=offset)
-            for (subgraph, index), offset in sorted(facts.offsets.items())
-        ),
-    )
-
-
-def _notes(outcome: Outcome) -> list[str]:
-    notes = [one.told() for one in outcome.failures]
-    notes += [*outcome.module.notes, *(outcome.written.notes if outcome.written else ()), *outcome.notes]
-    written = outcome.rewritten or outcome.module
+def _notes(record: Record) -> tuple[str, ...]:
+    notes = [one.told() for one in record.failures]
+    notes += [*record.module.notes, *(record.written.notes if record.written else ()), *record.notes]
+    written = record.rewritten
     executed = {body.graph for body in written.bodies}
     for index, graph in enumerate(written.graphs[1:], start=1):
         if index not in executed:
-            notes.append(
-                f"graph '{graph.name}' is executed by no op; its peak is {outcome.plans[index].checked.peak} B"
-            )
-    given, peak = outcome.prepared.baselines["file_order"], outcome.plans[0].checked.peak
-    if outcome.allocation.arena > given.arena:
+            alone = record.final.placed.plans[index].checked.peak
+            notes.append(f"graph '{graph.name}' is executed by no op; its peak is {alone} B")
+    given, peak = record.final.prepared.baselines["file_order"], record.final.placed.plans[0].checked.peak
+    if record.final.placed.allocation.arena > given.arena:
         fell = "is the same" if peak == given.schedule.peak else "fell" if peak < given.schedule.peak else "grew, too"
-        notes.append(f"the arena grew from {given.arena} to {outcome.allocation.arena} B; the peak {fell}")
-    known, smaller, _ = outcome.plans[0].schedule.method.partition(SMALLER_ARENA)
+        notes.append(f"the arena grew from {given.arena} to {record.final.placed.allocation.arena} B; the peak {fell}")
+    known, smaller, _ = record.final.placed.plans[0].schedule.method.partition(SMALLER_ARENA)
     if smaller:
         notes.append(f"the {known} is used for its smaller arena: orders of no larger peak were found that need more")
-    if outcome.interrupted and outcome.command == "optimize":
+    if record.interrupted and record.command == "optimize":
         notes.append("the search was ended early: the best order found so far is used")
-    return notes
+    return tuple(notes)

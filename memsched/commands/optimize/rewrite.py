@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from memsched.base.frozen import FrozenValue
 from memsched.commands.optimize.place import ModulePlan
-from memsched.commands.optimize.report import Rewrites
+from memsched.commands.optimize.rewrites import Rewrites
 from memsched.formats.module import LoadOptions, Module
 from memsched.graph.border import Border
 from memsched.graph.dag import in_order

@@ -17,7 +17,8 @@ from memsched.commands.levels import BY_NAME
 from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.place import ModulePlan, Request, place, required_as_given
-from memsched.commands.optimize.report import Outcome, build
+from memsched.commands.optimize.record import Record
+from memsched.commands.optimize.report import report_of
 from memsched.commands.optimize.session_candidates import SessionCandidate, SessionSource, candidates
 from memsched.commands.optimize.worth import LEAST_GAIN, slight
 from memsched.commands.options import Options
@@ -100,8 +101,8 @@ def optimize_for_session(
     plain, chosen = candidates(source, request, maker)
     found = _found(plain, chosen, maker, source, request, asked)
     placed, verification = found.placed, found.verification
-    outcome = _outcome(plain, found, request, asked)
-    report = build(outcome, seed=asked.command.seed, seconds=time.monotonic() - request.run.started)
+    record = _record(plain, found, request, asked)
+    report = report_of(record, seed=asked.command.seed, seconds=time.monotonic() - request.run.started)
     if verification is not None and _refuted(verification):
         raise OutputsDifferError(_told_apart(verification, found.chosen), report)
     return OptimizeResult(
@@ -196,30 +197,25 @@ def _found(
     )
 
 
-def _outcome(plain: SessionCandidate, found: _FoundFile, request: Request, asked: SessionRequest) -> Outcome:
-    """Return what was found, for the report."""
-    final, placed, needed = found.final, found.placed, found.needed
-    return Outcome(
+def _record(plain: SessionCandidate, found: _FoundFile, request: Request, asked: SessionRequest) -> Record:
+    """Return what was done, for the report."""
+    needed = found.needed
+    return Record(
         "optimize",
         plain.module,
-        plain.prepared,
-        placed.plans,
-        placed.allocation,
+        dataclasses.replace(found.final, prepared=plain.prepared, placed=found.placed),
+        (Requirement(needed[0]), Requirement(needed[1])),
+        runtime_of(plain.module, plain.prepared.target).traits,
+        tuple(request.ledger.rows),
         found.budget,
-        found.written,
-        asked.output,
-        found.verification,
+        written=found.written,
+        output=asked.output,
+        verification=found.verification,
         notes=found.notes,
+        failures=tuple(request.failures.found),
         interrupted=request.stopped(),
-        requirement=(Requirement(needed[0]), Requirement(needed[1])),
-        rewritten=final.module if final.rewritten else None,
-        rewrites=final.rewrites,
-        failures=request.failures.found,
-        extra_macs=final.extra_macs,
-        runtime=runtime_of(plain.module, plain.prepared.target).traits.name,
-        session=needed,
-        sessions=found.sessions,
         slight=found.slight,
+        sessions=found.sessions,
         executed=None if found.written.unchanged else _section(found.chosen.executed, asked),
     )
 

@@ -8,7 +8,7 @@ from memsched.commands.optimize.named_sessions import executed_in_less, named_se
 from memsched.commands.optimize.possible import too_large
 from memsched.commands.optimize.session_candidates import SessionSource
 from memsched.commands.optimize.trials import RunOutcome, suggestions
-from memsched.report.values.optimize import SuggestionRow
+from memsched.report.values.verdict import AlternativeRow
 from memsched.runtimes.arena_facts import ArenaFacts
 from memsched.runtimes.known import runtime_of
 
@@ -22,7 +22,7 @@ def suggested(
     *,
     facts: ArenaFacts | None = None,
     named: bool = False,
-) -> tuple[SuggestionRow, ...]:
+) -> tuple[AlternativeRow, ...]:
     """Return the report's section on what would help, what to name first at its head.
 
     Args:
@@ -40,7 +40,7 @@ def suggested(
     return ()
 
 
-def _rows(outcome: RunOutcome, done: FinishedModel | None, source: SessionSource | None) -> tuple[SuggestionRow, ...]:
+def _rows(outcome: RunOutcome, done: FinishedModel | None, source: SessionSource | None) -> tuple[AlternativeRow, ...]:
     seen = None if done is None else done.verification
     as_predicted = seen is None or seen.holds
     if done is not None and source is not None and done.held_back is not None:
@@ -49,18 +49,19 @@ def _rows(outcome: RunOutcome, done: FinishedModel | None, source: SessionSource
     held = _held_by_interpreter(outcome, done)
     # What is predicted to help is by the rules of the same memory.
     rows = tuple(
-        SuggestionRow(
+        AlternativeRow(
             command=one.command,
             what=one.what,
-            requirement_bytes=one.required,
+            bytes=one.required,
             saving_bytes=outcome.placed.required - one.required,
             extra_macs_percent=one.extra_macs_percent,
-            slowdown_percent=None,
+            time_ratio=None,
+            changes=one.changes,
         )
         for one in (suggestions(outcome) if as_predicted else ())
     )
     if held is not None:
-        return (held, *(row for row in rows if row.requirement_bytes < held.requirement_bytes))
+        return (held, *(row for row in rows if row.bytes < held.bytes))
     if done is None or source is None or not done.written.unchanged or not opened_alone(done, outcome.module):
         return rows
     if outcome.asked.budget is not None or too_large(outcome.module):
@@ -72,18 +73,19 @@ def _rows(outcome: RunOutcome, done: FinishedModel | None, source: SessionSource
     return rows if executed is None else (executed, *rows)
 
 
-def _held_by_interpreter(outcome: RunOutcome, done: FinishedModel | None) -> SuggestionRow | None:
+def _held_by_interpreter(outcome: RunOutcome, done: FinishedModel | None) -> AlternativeRow | None:
     """Return the command for the best file that LiteRT's default interpreter takes more for; None if there is none."""
     section = None if done is None else done.interpreter
     options = runtime_of(outcome.module, outcome.target, outcome.request.opening).traits.session_options
     if done is None or section is None or not section.refused or not options:
         return None
     best = section.refused[0]
-    return SuggestionRow(
+    return AlternativeRow(
         command=outcome.asked.command(options=options),
         what="the file found first, for interpreters without delegates",
-        requirement_bytes=best.arena_bytes,
+        bytes=best.arena_bytes,
         saving_bytes=max(0, done.needed[1].total - best.arena_bytes),
         extra_macs_percent=best.extra_macs_percent,
-        slowdown_percent=None,
+        time_ratio=None,
+        changes=("rounding", "opening"),
     )

@@ -16,8 +16,8 @@ from msgspec import UNSET
 from memsched.base.units import percent_of
 from memsched.commands.optimize.loop_order import LoopStart
 from memsched.commands.optimize.loops import LoopWays, loop_proposals
-from memsched.commands.optimize.report import Rewrites
 from memsched.commands.optimize.rewrite import Candidate, Proposals, Refusals, RewriteBase, Ways
+from memsched.commands.optimize.rewrites import Rewrites
 from memsched.commands.optimize.steps import next_stop
 from memsched.commands.optimize.tiling_section import group_row, loop_row, lower_bound, refusal_row
 from memsched.formats.known import format_of

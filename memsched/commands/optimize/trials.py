@@ -37,6 +37,7 @@ from memsched.graph.liveness import Storage, evaluate
 from memsched.plan.orders import plan_allocation
 from memsched.plan.rewrite import dialect_of
 from memsched.plan.values import TargetModule
+from memsched.report.values.verdict import CallerChange
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.known import runtime_of
 from memsched.search.limits import QUICK, Limits
@@ -129,12 +130,14 @@ class Suggestion(FrozenValue, frozen=True):
         extra_macs_percent: Multiply-accumulates that the model as given does not have, at most: the search that is run
             in full may use more of what is permitted than the trial did.
         what: In a word or two what it does.
+        changes: What a caller of the file would notice, at most.
     """
 
     command: str
     required: int
     extra_macs_percent: float
     what: str
+    changes: tuple[CallerChange, ...] = ()
 
 
 class RunOutcome(FrozenValue, frozen=True):
@@ -208,11 +211,13 @@ class _Trials:
                     found.extend(trial())
                 yield from found
 
-    def _suggest(self, command: str, required: int, what: str, extra: float = 0.0) -> Suggestion:
+    def _suggest(
+        self, command: str, required: int, what: str, extra: float = 0.0, *changes: CallerChange
+    ) -> Suggestion:
         budget = self._given.asked.budget
         # With a budget the command ends with the first result that meets it.
         least = required if budget is None or required > budget else budget
-        return Suggestion(command, least, extra, what)
+        return Suggestion(command, least, extra, what, changes)
 
     def _plan(self) -> Iterator[Suggestion]:
         """Try a memory plan in the file."""
@@ -252,7 +257,9 @@ class _Trials:
         found = self._attempt(ChainRewrite())
         if found is not None:
             what = "activations in one operator each, for ONNX Runtime alone"
-            yield self._suggest(given.asked.command(add=("fuse",)), found.placed.required, what)
+            yield self._suggest(
+                given.asked.command(add=("fuse",)), found.placed.required, what, 0.0, "rounding", "opening"
+            )
 
     def _pieces(self) -> Iterator[Suggestion]:
         """Try layers in pieces: without work done twice, then with as much as is permitted if that gives too little."""
@@ -275,7 +282,8 @@ class _Trials:
             limit = ("--max-extra-macs", "0") if percent == 0.0 else ()
             named = (*self._runtime.traits.session_options, *limit)
             command = self._given.asked.command(add=("tile",), options=named)
-            yield self._suggest(command, least, what, percent)
+            changes: tuple[CallerChange, ...] = ("rounding", "opening") if self._only else ("rounding",)
+            yield self._suggest(command, least, what, percent, *changes)
             budget = self._given.asked.budget
             if least <= (_WORTH_NAMING * given if budget is None else budget):
                 return
@@ -301,7 +309,7 @@ class _Trials:
         found = self._attempt(BorderRewrite())
         if found is not None:
             what = "inputs and outputs in another form by themselves, for which the caller has to change"
-            yield self._suggest(given.asked.command(add=("io",)), found.placed.required, what)
+            yield self._suggest(given.asked.command(add=("io",)), found.placed.required, what, 0.0, "inputs")
 
     def _attempt(self, rewrite: Rewrite, *, percent: float = 0.0, effort: float = _PIECES_EFFORT) -> FinalModel | None:
         given = self._given

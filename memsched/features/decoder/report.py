@@ -14,6 +14,7 @@ from memsched.formats.capabilities import WeightFiles
 from memsched.formats.known import capability
 from memsched.formats.staging import staged_files
 from memsched.report.decoder_code import python_lines
+from memsched.report.values.base import SCHEMA_VERSION
 from memsched.report.values.decoder import (
     CacheRow,
     DecoderBudget,
@@ -35,7 +36,7 @@ def decoder_report(model: DecoderModel, output: str) -> Report[DecoderReport]:
     decoder, options = model.decoder, model.options
     return Report(
         DecoderReport(
-            schema_version=1,
+            schema_version=SCHEMA_VERSION,
             memsched_version=__version__,
             command="decoder",
             model=model_section(model.source),

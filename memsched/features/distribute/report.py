@@ -31,7 +31,7 @@ from memsched.formats.staging import (
 from memsched.graph.distribution import Transfer
 from memsched.graph.model import Graph, Region
 from memsched.ops.cover import Cover, leaves
-from memsched.report.values.base import Span
+from memsched.report.values.base import SCHEMA_VERSION, Span
 from memsched.report.values.distribute import (
     ClusterSection,
     ComputationRow,
@@ -78,7 +78,7 @@ def report_of(distributed: DistributedNetwork) -> Report[DistributionReport]:
     plan, graph, gathers = distributed.plan, distributed.module.graph, _gathers(distributed)
     return Report(
         DistributionReport(
-            schema_version=1,
+            schema_version=SCHEMA_VERSION,
             memsched_version=__version__,
             command="distribute",
             model=model_section(distributed.module),

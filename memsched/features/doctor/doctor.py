@@ -21,6 +21,7 @@ from memsched.formats.known import format_in
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.formats.stated_sizes import stated
 from memsched.report.session_code import cpp_lines, csharp_lines, options_text, python_lines
+from memsched.report.values.base import SCHEMA_VERSION
 from memsched.report.values.doctor import DoctorReport, DoctorRow, SessionChoice, SplitSection
 from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.measure import Measured
@@ -98,7 +99,7 @@ def diagnose(
     )
     return Report(
         DoctorReport(
-            schema_version=1,
+            schema_version=SCHEMA_VERSION,
             memsched_version=__version__,
             command="doctor",
             given=given,

@@ -15,6 +15,7 @@ from memsched.features.pipeline.pipeline import StagedModel
 from memsched.features.pipeline.simulate import Simulation, StageTime
 from memsched.features.pipeline.stage_files import SegmentFile
 from memsched.formats.staging import STANDARD_STREAM, staged_files
+from memsched.report.values.base import SCHEMA_VERSION
 from memsched.report.values.pipeline import (
     AnnotatedSection,
     BalanceSection,
@@ -91,7 +92,7 @@ def report_of(staged: StagedModel, names: FileNames) -> Report[PipelineReport]:
     constraints = staged.constraints
     return Report(
         PipelineReport(
-            schema_version=1,
+            schema_version=SCHEMA_VERSION,
             memsched_version=__version__,
             command="pipeline",
             model=model_section(staged.module),

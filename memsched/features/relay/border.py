@@ -58,7 +58,7 @@ def as_cut(module: Module, data: bytes, options: RelayOptions, run: Run) -> CutM
     )
     result = optimize(data, in_one_file, Hooks(stop=run.stop))
     run.spend(result.work)
-    section = result.report.values.io
+    section = result.report.values.sections.border
     if section is None or not section.applied:
         return CutModel(module, data, io=section)
     changed = {(row.side, row.index) for row in section.changed}

@@ -17,7 +17,7 @@ from memsched.features.relay.stages import StageFile
 from memsched.formats.staging import STANDARD_STREAM, staged_files
 from memsched.report.relay_runner import runner_files, runner_name
 from memsched.report.text import WITHHELD
-from memsched.report.values.optimize import BudgetSection
+from memsched.report.values.base import SCHEMA_VERSION
 from memsched.report.values.relay import (
     HandOverRow,
     RelayArenaSection,
@@ -31,6 +31,7 @@ from memsched.report.values.relay import (
     RunnerSection,
 )
 from memsched.report.values.runtime import ByPointer
+from memsched.report.values.verdict import BudgetSection
 
 __all__ = ["RelayNames", "relay_names", "relay_report", "save_relay"]
 
@@ -94,7 +95,7 @@ def relay_report(model: RelayModel, names: RelayNames) -> Report[RelayReport]:
     options, paths = model.options, names.stages(len(model.stages))
     return Report(
         RelayReport(
-            schema_version=1,
+            schema_version=SCHEMA_VERSION,
             memsched_version=__version__,
             command="relay",
             model=model_section(model.source),

@@ -242,7 +242,9 @@ _IMPOSSIBLE = 1 << 60
 
 
 def _extra_macs(report: OptimizeReport) -> int:
-    return sum(section.extra_macs for section in (report.tiling, report.remat) if section is not None)
+    return sum(
+        section.extra_macs for section in (report.sections.tile, report.sections.recompute) if section is not None
+    )
 
 
 def _step_bytes(graph: Graph, op: int) -> int:

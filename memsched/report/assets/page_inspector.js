@@ -72,7 +72,6 @@ class Inspector {
     ];
     if (buffers.inPlaceOf[buffer] >= 0) parts.push(line("written in place over ", this.link(buffers.inPlaceOf[buffer])));
     if (buffers.viewOf[buffer] >= 0) parts.push(line("lies in the bytes of ", this.link(buffers.viewOf[buffer])));
-    if (!model.edgesKnown) parts.push(element("p", "This report does not say who makes and reads it: its first and last step are shown.", "hint"));
     parts.push(heading("Made by", "source"), list(made < 0 ? ["nothing: it is there from the start"] : [this.stepLink(made)]));
     if (sources.length) parts.push(element("h4", "from"), list(sources.map((each) => this.link(each))));
     if (!buffers.workspace[buffer]) {

@@ -83,7 +83,7 @@ class AllocateReport(Section, frozen=True, kw_only=True):
         buffers: In the file's order; null when there are no addresses, or more than 200,000 of them.
     """
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     memsched_version: str
     command: Literal["allocate"]
     input: BuffersSection

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
-__all__ = ["Amount", "Count", "Percentage", "Positive", "Section", "Sha256", "Span", "Status"]
+__all__ = ["SCHEMA_VERSION", "Amount", "Count", "Percentage", "Positive", "Section", "Sha256", "Span", "Status"]
+
+SCHEMA_VERSION: Final = 2
+"""The version of the reports of all commands."""
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -21,6 +24,6 @@ Status = Literal["optimal", "feasible"]
 class Section(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """A part of a report: one JSON object, its fields in the order in which they are written.
 
-    Values are checked when a report is read, not when one is built. A field with a default is one that reports of
-    earlier versions lack; it is still written. One that may be UNSET is left out where it is.
+    Values are checked when a report is read, not when one is built. A field with a default is written all the same; one
+    that may be UNSET is left out where it is.
     """

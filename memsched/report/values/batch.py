@@ -179,7 +179,7 @@ class BatchReport(Section, frozen=True, kw_only=True):
         models: In the order in which they were given or found.
     """
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     memsched_version: str
     command: Literal["batch"]
     options: BatchOptionsSection

@@ -24,6 +24,8 @@ class RangeRow(Section, frozen=True, kw_only=True):
     """A dimension that stays open.
 
     Attributes:
+        dimension: Its name, or input[axis] where it has none.
+        least: The least length.
         most: null where nothing was stated: any length.
         multiple: Lengths are multiples of it.
     """
@@ -97,6 +99,7 @@ class OrderPeakRow(Section, frozen=True, kw_only=True):
     """What a session without options requests at a size, in orders that were considered.
 
     Attributes:
+        sizes: The lengths of the open dimensions.
         given_bytes: In the order of the file.
         bytes: In the order that was chosen.
         least_bytes: In the best of them.
@@ -112,6 +115,8 @@ class OrderSpanRow(Section, frozen=True, kw_only=True):
     """Sizes over which one order needs least, as far as they were judged.
 
     Attributes:
+        first: The least of the sizes.
+        last: The largest of them.
         order: Its index in ``orders``.
         loss_percent: What the order that was chosen takes more there, at most.
     """
@@ -149,12 +154,14 @@ class BlocksSection(Section, frozen=True, kw_only=True):
     """What was done for every size in the ranges of ``--dim``.
 
     Attributes:
+        ranges: The dimensions that stay open.
+        loops: The loops of the model written.
         way: Which of the ways that were tried is written; null where the model as given is.
         kernels: What is computed by operators of the runtime alone; floats differ by up to 1e-5 then.
         measured: The largest size that was measured, whose process is what the model requires; then a small one.
         compared: The sizes at which outputs were compared.
         orders: The order for the range; null where none but the file's was permitted, or sizes within loops are known
-            at run time alone. Absent in reports of older versions.
+            at run time alone.
     """
 
     ranges: tuple[RangeRow, ...]
@@ -189,6 +196,7 @@ class GrowthRow(Section, frozen=True, kw_only=True):
     """A tensor that grows.
 
     Attributes:
+        tensor: Its name.
         expression: Its bytes as a function of the open dimensions.
         size_bytes: At the largest size.
     """

@@ -13,6 +13,9 @@ class EndRow(Section, frozen=True, kw_only=True):
     """An input or an output.
 
     Attributes:
+        tensor: Its name.
+        shape: Its dimensions.
+        size_bytes: What it holds.
         dtype: In the words of numpy.
         scale: Of values that are quantised as a whole: each means scale * (value - zero_point). null for others, and
             where the file does not say.
@@ -28,7 +31,12 @@ class EndRow(Section, frozen=True, kw_only=True):
 
 
 class InterfaceSection(Section, frozen=True, kw_only=True):
-    """The inputs and outputs of the model written, or of the one given where none is written, in its order."""
+    """The inputs and outputs of the model written, or of the one given where none is written, in its order.
+
+    Attributes:
+        inputs: In the model's order.
+        outputs: In the model's order.
+    """
 
     inputs: tuple[EndRow, ...]
     outputs: tuple[EndRow, ...]
@@ -38,6 +46,9 @@ class BorderRow(Section, frozen=True, kw_only=True):
     """An input or output that the model written has in another form.
 
     Attributes:
+        side: Which end of the model it is at.
+        given: What it was.
+        written: What it is.
         index: Which of the inputs or outputs it is, from 0.
         ops: The operators of the model as given that the caller does instead, in the order of execution.
         formula: How: of an input what to give now, x being what was given before; of an output how to get from what
@@ -56,7 +67,12 @@ class BorderRow(Section, frozen=True, kw_only=True):
 
 
 class KeptEndRow(Section, frozen=True, kw_only=True):
-    """An input or output that stays as it was, although an operator at the border makes it."""
+    """An input or output that stays as it was, although an operator at the border makes it.
+
+    Attributes:
+        tensor: Its name.
+        reason: Why it cannot change.
+    """
 
     tensor: str
     reason: str

@@ -1,4 +1,4 @@
-"""What ``memsched diff`` takes of reports and of summaries of batches, of whatever version of memsched they are."""
+"""What ``memsched diff`` takes of reports and of summaries of batches."""
 
 from __future__ import annotations
 
@@ -32,27 +32,37 @@ class ComparedTarget(Struct, frozen=True, gc=False):
     name: str
 
 
-class ComparedOrder(Struct, frozen=True, gc=False):
-    """The file's own order."""
-
-    peak_bytes: Size
-
-
-class ComparedBaselines(Struct, frozen=True, gc=False):
-    """Other orders."""
-
-    file_order: ComparedOrder
-
-
-class ComparedResult(Struct, frozen=True, gc=False):
-    """What was found."""
+class ComparedSchedule(Struct, frozen=True, gc=False):
+    """An order."""
 
     peak_bytes: Size
     arena_bytes: Size
-    lower_bound_bytes: Size
+
+
+class ComparedOriginal(Struct, frozen=True, gc=False):
+    """The original."""
+
+    schedule: ComparedSchedule
+
+
+class ComparedWritten(Struct, frozen=True, gc=False):
+    """The model written."""
+
+    schedule: ComparedSchedule
+    at_fault: tuple[ComparedTensor, ...]
+
+
+class ComparedProof(Struct, frozen=True, gc=False):
+    """What is proven of the peak."""
+
+    bound_bytes: Size
+
+
+class ComparedVerdict(Struct, frozen=True, gc=False):
+    """What the runtime allocates."""
+
+    bytes: Size
     extra_macs_percent: Percent
-    required_bytes: Size | None = None
-    """Not in reports of older versions."""
 
 
 class ComparedBudget(Struct, frozen=True, gc=False):
@@ -66,10 +76,11 @@ class ComparedReport(Struct, frozen=True, gc=False):
 
     model: ComparedIdentity
     target: ComparedTarget
-    baselines: ComparedBaselines
-    result: ComparedResult
+    verdict: ComparedVerdict
     budget: ComparedBudget | None
-    at_fault: tuple[ComparedTensor, ...]
+    proof: ComparedProof
+    original: ComparedOriginal
+    written: ComparedWritten
 
 
 class ComparedFigures(Struct, frozen=True, gc=False):
@@ -84,8 +95,7 @@ class ComparedFigures(Struct, frozen=True, gc=False):
     extra_macs_percent: Percent
     budget_met: bool | None
     at_fault: tuple[ComparedTensor, ...]
-    required_bytes: Size | None = None
-    """Summaries of older versions have it with a budget alone."""
+    required_bytes: Size
 
 
 class ComparedModel(Struct, frozen=True, gc=False):

@@ -67,7 +67,7 @@ class DecoderVerification(Section, frozen=True, kw_only=True):
     Attributes:
         further_tokens: Computed behind each prompt, one at a time.
         special_values: Values that were among those of caches and inputs, on which outputs are as near as on others;
-            empty if none can be. Absent in reports of older versions.
+            empty if none can be.
     """
 
     runtime: str
@@ -110,7 +110,7 @@ class DecoderReport(Section, frozen=True, kw_only=True):
         code: Lines of Python that run the model in place.
     """
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     memsched_version: str
     command: Literal["decoder"]
     model: ModelSection

@@ -82,7 +82,7 @@ class DiffReport(Section, frozen=True, kw_only=True):
         failed: The exit code is 3.
     """
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     memsched_version: str
     command: Literal["diff"]
     old: str

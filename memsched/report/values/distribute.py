@@ -188,7 +188,7 @@ class RunSection(Section, frozen=True, kw_only=True):
         steps_seconds: All steps on this machine, which shares its cores among all processes.
         throttled: null where no such run was asked for.
         special_values: Values that were mixed into further inputs, on which outputs are as near as on others; empty if
-            inputs can hold none. Absent in reports of older versions.
+            inputs can hold none.
     """
 
     runtime: str
@@ -322,7 +322,7 @@ class DistributionReport(Section, frozen=True, kw_only=True):
         outputs: How device home makes the outputs of what it holds.
     """
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     memsched_version: str
     command: Literal["distribute"]
     model: ModelSection

@@ -80,7 +80,7 @@ class DoctorReport(Section, frozen=True, kw_only=True):
         choices: The one worth choosing first.
     """
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     memsched_version: str
     command: Literal["doctor"]
     given: str

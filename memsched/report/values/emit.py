@@ -41,7 +41,7 @@ class EmitResult(Section, frozen=True, kw_only=True):
 class EmitReport(Section, frozen=True, kw_only=True):
     """A model as C for an accelerator with on-chip memory."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     memsched_version: str
     command: Literal["optimize --emit c"]
     model: ModelSection

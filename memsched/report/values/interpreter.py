@@ -25,6 +25,7 @@ class RefusedFileRow(Section, frozen=True, kw_only=True):
     """A file that was found and is not written.
 
     Attributes:
+        memory: What it takes of a process.
         arena_bytes: What LiteRT's arena takes for it without delegates.
         extra_macs_percent: Work that the original does not have.
         time_ratio: Processor time of a run to that of the original; null if the memory decided.

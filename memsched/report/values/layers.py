@@ -31,6 +31,7 @@ class LayerRow(Section, frozen=True, kw_only=True):
     """An op of the model as given, or one that a rewrite added.
 
     Attributes:
+        type: Its operator.
         op: Its name in the model as given; of one that was added in the model written.
         before: In the file's order; null for one that was added.
         after: Of all steps that compute the op or a part of it; null where none does.

@@ -161,7 +161,7 @@ class PipelineReport(Section, frozen=True, kw_only=True):
         verification: null when it was not asked for or the runtime is not installed; the notes then say which.
     """
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     memsched_version: str
     command: Literal["pipeline"]
     model: ModelSection

@@ -8,9 +8,9 @@ from msgspec import Meta
 
 from memsched.report.values.base import Amount, Count, Positive, Section, Sha256
 from memsched.report.values.border import BorderSection
-from memsched.report.values.optimize import BudgetSection
 from memsched.report.values.runtime import ByPointer
 from memsched.report.values.shared import ModelSection, VerificationSection
+from memsched.report.values.verdict import BudgetSection
 
 __all__ = [
     "HandOverRow",
@@ -191,7 +191,7 @@ class RelayReport(Section, frozen=True, kw_only=True):
         verification: null when it was not asked for or no runtime is installed; the notes then say which.
     """
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     memsched_version: str
     command: Literal["relay"]
     model: ModelSection

@@ -66,6 +66,8 @@ class TilingPointRow(Section, frozen=True, kw_only=True):
     """A peak that pieces lead to, and their work.
 
     Attributes:
+        peak_bytes: In the order in which the pieces are made.
+        extra_macs_percent: Of the given model's multiply-accumulates.
         whole_arena_bytes_estimate: For TensorFlow Lite Micro, on 32 bit: this peak and what it keeps beside it, which
             grows with the number of pieces. Absent for other targets, and where the time was up.
     """
@@ -79,6 +81,9 @@ class RefusalRow(Section, frozen=True, kw_only=True):
     """An op that cannot be computed in pieces, at which groups end.
 
     Attributes:
+        op: Its name.
+        type: Its operator.
+        reason: Why not.
         form: What it cannot be: "pieces", in a "loop", or in a "shared" body.
         found: It can be, and was found to help, but no file of that could be written.
     """
@@ -131,6 +136,10 @@ class CopyRow(Section, frozen=True, kw_only=True):
     """An op that is executed several times.
 
     Attributes:
+        op: Its name.
+        type: Its operator.
+        extra_macs: Multiply-accumulates of the repetitions.
+        extra_bytes_moved: Bytes that the repetitions read and write.
         times: How often beside the first time.
     """
 
@@ -142,7 +151,13 @@ class CopyRow(Section, frozen=True, kw_only=True):
 
 
 class RematPointRow(Section, frozen=True, kw_only=True):
-    """A peak that repetitions lead to, and their work."""
+    """A peak that repetitions lead to, and their work.
+
+    Attributes:
+        peak_bytes: By liveness.
+        extra_macs_percent: Of the model's multiply-accumulates.
+        extra_work_percent: Of its multiply-accumulates and bytes moved, each byte counted as one.
+    """
 
     peak_bytes: Count
     extra_macs_percent: Amount
@@ -167,6 +182,7 @@ class ChainSection(Section, frozen=True, kw_only=True):
     """Activations that were exported as chains of operators, in one operator each.
 
     Attributes:
+        chains: The chains of the model written.
         applied: The model written has such operators.
         given_bytes: The least that was found to be required without them, by order and in-place writes alone.
         bytes: The same with them.
@@ -286,7 +302,13 @@ class FrontierRow(Section, frozen=True, kw_only=True):
 
 
 class PiecesSection(Section, frozen=True, kw_only=True):
-    """Into how many pieces a group is cut along each axis."""
+    """Into how many pieces a group is cut along each axis.
+
+    Attributes:
+        rows: Along the rows.
+        columns: Along the columns.
+        channels: Along the channels.
+    """
 
     rows: Positive
     columns: Positive
@@ -297,6 +319,11 @@ class OnChipBufferRow(Section, frozen=True, kw_only=True):
     """A buffer in on-chip memory; a piece holds the product of one range per axis of it.
 
     Attributes:
+        name: The tensor, or the weights, in it.
+        first_step: The first step in which it is in use.
+        last_step: The last one.
+        columns: As rows.
+        channels: As rows.
         kind: What lies in it.
         address: In bytes.
         size: In bytes.
@@ -320,6 +347,14 @@ class OnChipGroupRow(Section, frozen=True, kw_only=True):
     """Layers whose data stays on chip from the first to the last.
 
     Attributes:
+        ops: In order of execution.
+        pieces: Into how many pieces it is cut.
+        used_bytes: On-chip memory in use.
+        read_bytes: From DRAM.
+        written_bytes: To DRAM.
+        flops: Floating-point operations, those that pieces repeat included.
+        time_seconds: Transfers or computation, whichever takes longer.
+        buffers: Where everything lies.
         weights: How the weights are kept.
         addends: Parts of the first layer's input channels that are added up one after the other.
         whole_layers: Layers before those whose channels are cut.
@@ -355,21 +390,40 @@ class TrafficSection(Section, frozen=True, kw_only=True):
 
 
 class FlopsSection(Section, frozen=True, kw_only=True):
-    """Floating-point operations, every layer by itself and in the groups."""
+    """Floating-point operations, every layer by itself and in the groups.
+
+    Attributes:
+        before: Every layer by itself.
+        after: In the groups.
+    """
 
     before: Count
     after: Count
 
 
 class SecondsSection(Section, frozen=True, kw_only=True):
-    """Seconds, every layer by itself and in the groups."""
+    """Seconds, every layer by itself and in the groups.
+
+    Attributes:
+        before: Every layer by itself.
+        after: In the groups.
+    """
 
     before: Amount
     after: Amount
 
 
 class OnChipSection(Section, frozen=True, kw_only=True):
-    """Groups of layers whose data stays on chip, and the DRAM traffic and time that they save."""
+    """Groups of layers whose data stays on chip, and the DRAM traffic and time that they save.
+
+    Attributes:
+        on_chip_bytes: The accelerator's memory.
+        method: What found the groups.
+        groups: In order of execution.
+        traffic: To and from DRAM.
+        flops: Floating-point operations.
+        time_seconds: Of one execution.
+    """
 
     on_chip_bytes: Positive
     method: Literal["layers", "flowchart", "greedy", "optimal"]

@@ -12,6 +12,7 @@ __all__ = [
     "ByPointer",
     "DroppedTensorRow",
     "FirmwareSection",
+    "GuaranteeKind",
     "GuaranteeSection",
     "KeptRow",
     "PlannedTensorRow",
@@ -22,6 +23,10 @@ __all__ = [
     "ScratchRow",
     "TflmSection",
 ]
+
+
+GuaranteeKind = Literal["none", "session", "pins", "default", "file", "control_dependencies"]
+"""How the order of a file is held."""
 
 
 class PredictedPeaksSection(Section, frozen=True, kw_only=True):
@@ -57,7 +62,7 @@ class GuaranteeSection(Section, frozen=True, kw_only=True):
             for other targets. Guarantees that were not asked for are given the orders that are found without a search.
     """
 
-    kind: Literal["none", "session", "pins", "default", "file", "control_dependencies"]
+    kind: GuaranteeKind
     session_options: tuple[str, ...]
     pins: Count | None
     predicted_peak_bytes: PredictedPeaksSection | None
@@ -96,7 +101,6 @@ class RequirementSection(Section, frozen=True, kw_only=True):
         measured_bytes: For the model written.
         structures_bytes: What the runtime's own structures are expected to take of its process beside ``bytes``, beyond
             those for the model as given: of two models the one whose sum is less is chosen where no budget is stated.
-            Absent in reports of older versions.
     """
 
     runtime: str
@@ -113,6 +117,9 @@ class RefusedOpRow(Section, frozen=True, kw_only=True):
     """An operator of the model as given that TensorFlow Lite Micro's reference kernels refuse.
 
     Attributes:
+        subgraph: Index in the file.
+        type: Its operator.
+        reason: In the words of the kernel's rules.
         operator: Index in its subgraph, in the file's order.
         name: Of its first output.
     """
@@ -128,6 +135,9 @@ class DroppedTensorRow(Section, frozen=True, kw_only=True):
     """A tensor that no operator refers to: it would have been given memory and is empty in the model written.
 
     Attributes:
+        subgraph: Index in the file.
+        tensor: Its name.
+        size_bytes: What it would have been given.
         index: Of the tensor in its subgraph.
     """
 
@@ -141,6 +151,9 @@ class PlannedTensorRow(Section, frozen=True, kw_only=True):
     """An offset that the model written states.
 
     Attributes:
+        subgraph: Index in the file.
+        tensor: Its name.
+        offset_bytes: Its address in the planned part.
         index: Of the tensor in its subgraph.
     """
 
@@ -185,6 +198,9 @@ class ScratchRow(Section, frozen=True, kw_only=True):
     """Buffers that a reference kernel requests for its own operator's time.
 
     Attributes:
+        subgraph: Index in the file.
+        type: Its operator.
+        requests_bytes: One for each buffer.
         operator: In the order of the file as given, or in which a rewrite made the operators.
     """
 
@@ -198,6 +214,9 @@ class KeptRow(Section, frozen=True, kw_only=True):
     """What stays in TensorFlow Lite Micro's arena for an operator and what it makes, on 32 bit.
 
     Attributes:
+        subgraph: Index in the file.
+        type: Its operator.
+        bytes: What stays.
         operator: In the order of the file as given, or in which a rewrite made the operators.
     """
 
@@ -208,7 +227,12 @@ class KeptRow(Section, frozen=True, kw_only=True):
 
 
 class ByPointer(Section, frozen=True, kw_only=True):
-    """Bytes by bits of a pointer."""
+    """Bytes by bits of a pointer.
+
+    Attributes:
+        bits_64: With pointers of 64 bits.
+        bits_32: With pointers of 32 bits.
+    """
 
     bits_64: Count = field(name="64")
     bits_32: Count = field(name="32")
@@ -230,11 +254,11 @@ class FirmwareSection(Section, frozen=True, kw_only=True):
         file_planning_bytes_estimate: What planning takes for the model as given.
         assumptions: What must hold for the estimates.
         kept: What stays for each operator; the rest of the persistent part is the interpreter's own, and for constants,
-            inputs and outputs. Absent in reports of older versions.
+            inputs and outputs.
         unknown_kernels: Operators whose kernels' own needs are not known: no figure counts them.
         resource_variables: For so many the firmware creates MicroResourceVariables, from the interpreter's allocator.
         apart_persistent_bytes_estimate: What the first of two arenas holds, all that stays, where
-            MicroAllocator::Create is given two. Absent in reports of older versions, as the next.
+            MicroAllocator::Create is given two.
         apart_planning_bytes_estimate: What planning takes of the second, which holds this or the head.
     """
 

@@ -20,6 +20,8 @@ class ModelSection(Section, frozen=True, kw_only=True):
     """Says which model was read.
 
     Attributes:
+        format: Of the file.
+        sha256: Of its bytes.
         path: As it was given; "-" for standard input.
         ops: Steps of the main graph.
         tensors: Activation tensors of the main graph.
@@ -55,7 +57,12 @@ class FailureRow(Section, frozen=True, kw_only=True):
 
 
 class FiguresSection(Section, frozen=True, kw_only=True):
-    """Peak and arena of one order."""
+    """Peak and arena of one order.
+
+    Attributes:
+        peak_bytes: The largest footprint of any step.
+        arena_bytes: The largest offset + size of any buffer.
+    """
 
     peak_bytes: Count
     arena_bytes: Count
@@ -65,6 +72,8 @@ class OtherSizeRow(Section, frozen=True, kw_only=True):
     """How the model written fares at one size that it was not optimised for.
 
     Attributes:
+        size: Its length.
+        reason: What the runtime said, or what differs; null if the outputs are equal.
         dimension: Its name, or input[axis] where it has none; those that change together with commas.
         outcome: Refused by the runtime, or the outputs of the model as given; anything else is wrong, and no model is
             written.
@@ -80,6 +89,10 @@ class MeasuredArenaSection(Section, frozen=True, kw_only=True):
     """An arena as TensorFlow Lite Micro laid it in a process of 64 bits, with what the package's recorder keeps.
 
     Attributes:
+        measured_total_bytes: Both together.
+        predicted_tail_bytes: As predicted_head_bytes.
+        predicted_total_bytes: Both together.
+        predicted_least_bytes: The smallest arena that should run.
         measured_head_bytes: Its planned part; null where the model was refused.
         measured_tail_bytes: What stays at its end.
         measured_least_bytes: The smallest arena that runs: planning may take more for a moment than head and tail.
@@ -103,6 +116,10 @@ class VerificationSection(Section, frozen=True, kw_only=True):
     """What running the models showed.
 
     Attributes:
+        measured_peak_before_bytes: What the runtime itself measured of the original; null if it cannot.
+        measured_peak_after_bytes: The same of the model written.
+        predicted_peak_after_bytes: The same of the model written.
+        notes: What else was seen.
         runtime: Name and version.
         outputs_equal: Bit-equal on all inputs; null when it could not be run.
         max_abs_error: null when it could not be run or is infinite.
@@ -120,9 +137,9 @@ class VerificationSection(Section, frozen=True, kw_only=True):
         default_peak_after_bytes: The same for the model written.
         default_relative_error: The largest difference of any output of the model as given in a session without options
             to that of the model written in the session promised, by its largest magnitude: such a session rewrites
-            operators. null where both are the same session, or one was not run. Absent in reports of older versions.
+            operators. null where both are the same session, or one was not run.
         default_apart: The same of the model written to the one given, both in a session without options: 0 for equal
-            bits; null where one was not run there, or it is infinite. Absent in reports of older versions.
+            bits; null where one was not run there, or it is infinite.
         other_sizes: How the model written fares at sizes that it was not optimised for, where the model as given leaves
             dimensions open and accepts them.
         outputs_vary: Whether outputs differ from input to input, so that equal ones say something; null when that is
@@ -133,10 +150,9 @@ class VerificationSection(Section, frozen=True, kw_only=True):
         runs: Input sets that were compared.
         feeds: The file that these are from; null where they are random.
         at_stated_sizes: False where sizes of values inside were stated that follow from the inputs' data, and those
-            that ran were others: what was measured says nothing of the figures predicted. Absent in reports of older
-            versions.
+            that ran were others: what was measured says nothing of the figures predicted.
         special_values: Values that were mixed into further inputs, on which outputs are equal as well (NaN to NaN,
-            whatever its sign and payload); empty where inputs can hold none. Absent in reports of older versions.
+            whatever its sign and payload); empty where inputs can hold none.
         reason: Why something above is null or false.
         stated: What must be said beside the verdict, as the summary does.
     """

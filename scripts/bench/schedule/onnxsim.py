@@ -81,7 +81,7 @@ def _row(name: str, python: Path, folder: Path) -> tuple[object, ...]:
     for path, content in zip(paths, (data, result.model), strict=True):
         path.write_bytes(content)
     before, after = plan(python, paths)
-    given = result.report["baselines"]["file_order"]
+    given = result.report["original"]["schedule"]
     sizes = [
         given["peak_bytes"],
         given["arena_bytes"],

@@ -61,11 +61,11 @@ def run(data: bytes, target: str = "tflm", **more: Any) -> tuple[bytes, dict[str
 
 
 def assert_proven(report: dict[str, Any]) -> None:
-    assert report["verification"]["outputs_equal"] is True
-    assert report["verification"]["outputs_vary"] is True
-    after = report["verification"]["arena_after"]
+    assert report["sections"]["verification"]["outputs_equal"] is True
+    assert report["sections"]["verification"]["outputs_vary"] is True
+    after = report["sections"]["verification"]["arena_after"]
     assert after is None or after["as_predicted"]
-    assert report["requirement"]["bytes"] <= report["requirement"]["given_bytes"]
+    assert report["sections"]["requirement"]["bytes"] <= report["sections"]["requirement"]["given_bytes"]
 
 
 BOTH: list[Kind] = ["transpose", "quantize"]
@@ -77,7 +77,7 @@ def test_a_float_image_becomes_what_the_first_layer_reads(target: str) -> None:
     given = bordered(plain_net(), [BOTH], [["quantize", "transpose"]], signature=True)
     model, report = run(given, target)
     assert_proven(report)
-    section = report["io"]
+    section = report["sections"]["border"]
     assert section["applied"]
     image, result = section["changed"]
     assert (image["given"]["dtype"], image["given"]["shape"]) == ("float32", [1, 3, 16, 16])
@@ -87,11 +87,11 @@ def test_a_float_image_becomes_what_the_first_layer_reads(target: str) -> None:
     assert image["halves"] == "away from zero"
     assert result["formula"] == "transpose((q - 3) * 0.06, [0, 3, 1, 2])"
     assert result["halves"] is None
-    assert report["interface"]["inputs"] == [image["written"]]
-    assert report["interface"]["outputs"] == [result["written"]]
-    assert section["given_bytes"] > section["bytes"] == report["requirement"]["bytes"]
+    assert report["written"]["interface"]["inputs"] == [image["written"]]
+    assert report["written"]["interface"]["outputs"] == [result["written"]]
+    assert section["given_bytes"] > section["bytes"] == report["sections"]["requirement"]["bytes"]
     if target == "tflm":
-        assert report["verification"]["runtime"].startswith("tflite-micro")
+        assert report["sections"]["verification"]["runtime"].startswith("tflite-micro")
     written = unpack(model).subgraphs[0]
     assert len(written.operators) == 4
     # The tensors that are gone take no bytes of firmware any more.
@@ -103,7 +103,7 @@ def test_signatures_name_the_new_tensors() -> None:
 
     given = bordered(plain_net(), [BOTH], [["quantize"]], signature=True)
     model, report = run(given, "litert")
-    assert report["io"]["applied"]
+    assert report["sections"]["border"]["applied"]
     old, new = (Interpreter(model_content=data) for data in (given, model))
     values = np.random.default_rng(0).integers(-128, 128, (1, 16, 16, 3)).astype(np.int8)
     floats = ((values.astype(np.float32) + 1) * np.float32(0.05)).transpose(0, 3, 1, 2)
@@ -118,12 +118,12 @@ def test_several_inputs_each_by_itself() -> None:
     given = bordered(two_inputs(), [["quantize"], ["shift"]], [["quantize"], []])
     _, report = run(given)
     assert_proven(report)
-    assert [(row["side"], row["index"]) for row in report["io"]["changed"]] == [
+    assert [(row["side"], row["index"]) for row in report["sections"]["border"]["changed"]] == [
         ("input", 0),
         ("input", 1),
         ("output", 0),
     ]
-    assert report["io"]["changed"][1]["formula"] == "clamp(x - 128, -128, 127)"
+    assert report["sections"]["border"]["changed"][1]["formula"] == "clamp(x - 128, -128, 127)"
 
 
 @needs_tflm
@@ -143,7 +143,7 @@ def test_a_shared_input_stays_and_says_why() -> None:
 
     _, report = run(pack(given))
     assert_proven(report)
-    section = report["io"]
+    section = report["sections"]["border"]
     assert [row["index"] for row in section["changed"]] == [1]
     (kept,) = section["kept"]
     name = graph.tensors[graph.inputs[0]].name.decode()
@@ -242,16 +242,16 @@ def test_what_has_to_stay_is_named(data: bytes, reasons: dict[str, str]) -> None
     found = capability(module, BorderRewrites).borders(module)
     assert dict(found.refusals) == reasons
     _, report = run(data, "litert")
-    assert reasons.items() <= {row["tensor"]: row["reason"] for row in report["io"]["kept"]}.items()
+    assert reasons.items() <= {row["tensor"]: row["reason"] for row in report["sections"]["border"]["kept"]}.items()
 
 
 def test_without_operators_at_the_border_nothing_changes() -> None:
     model, report = run(plain_net(), "tflm", tflm_plan=False)
     assert model == plain_net()
-    assert report["io"] == {
+    assert report["sections"]["border"] == {
         "applied": False,
-        "given_bytes": report["requirement"]["given_bytes"],
-        "bytes": report["requirement"]["bytes"],
+        "given_bytes": report["sections"]["requirement"]["given_bytes"],
+        "bytes": report["sections"]["requirement"]["bytes"],
         "changed": [],
         "kept": [],
     }
@@ -261,7 +261,7 @@ def test_not_without_permission() -> None:
     given = bordered(plain_net(), [BOTH], [["quantize"]])
     done = memsched.optimize(given, target="tflm", level=3, effort=EFFORT)
     values = done.report.data
-    assert values["io"] is None
+    assert values["sections"]["border"] is None
     module = load_module(done.model, "net.tflite", LoadOptions())
     assert [module.graph.tensors[tensor].dtype for tensor in (*module.graph.inputs, *module.graph.outputs)] == [
         "float32"
@@ -272,7 +272,7 @@ def test_not_without_permission() -> None:
 def test_a_budget_that_an_order_meets_asks_nothing_of_the_caller() -> None:
     given = bordered(plain_net(), [BOTH], [["quantize"]])
     _, least = run(given)
-    required = least["requirement"]
+    required = least["sections"]["requirement"]
     budgets = [*range(required["bytes"] - 200, required["given_bytes"], 700), required["given_bytes"]]
     changed: list[bool] = []
     for budget in budgets:
@@ -281,7 +281,9 @@ def test_a_budget_that_an_order_meets_asks_nothing_of_the_caller() -> None:
         )
         assert done.budget_met or not changed, "a larger budget fails where a smaller one succeeds"
         if done.budget_met:
-            changed.append(done.report.data["io"] is not None and done.report.data["io"]["applied"])
+            changed.append(
+                done.report.data["sections"]["border"] is not None and done.report.data["sections"]["border"]["applied"]
+            )
     assert changed[0]
     assert not changed[-1]
 
@@ -293,9 +295,9 @@ def test_pieces_and_loops_begin_at_the_new_input(target: str) -> None:
     _, alone = run(given, target)
     _, report = run(given, target, allow=("all", "io"), max_extra_macs=100.0, budget_for="activations")
     assert_proven(report)
-    assert report["io"]["applied"]
-    assert report["tiling"]["applied"]
-    assert report["result"]["peak_bytes"] < alone["result"]["peak_bytes"]
+    assert report["sections"]["border"]["applied"]
+    assert report["sections"]["tile"]["applied"]
+    assert report["written"]["schedule"]["peak_bytes"] < alone["written"]["schedule"]["peak_bytes"]
 
 
 @needs_tflm
@@ -308,15 +310,15 @@ def test_random_networks(target: str, draws: Draws) -> None:
         if slight := report["output"]["slight_bytes"]:
             # What saves less than 1 % is written where a budget needs it, and has to be proven all the same.
             assert model == data
-            least = report["requirement"]["given_bytes"] - slight
+            least = report["sections"]["requirement"]["given_bytes"] - slight
             model, report = run(data, target, budget=str(least))
             assert model != data
-            assert report["requirement"]["bytes"] <= least
-        assert report["verification"]["outputs_equal"] is True, (seed, report["verification"])
-        after = report["verification"]["arena_after"]
+            assert report["sections"]["requirement"]["bytes"] <= least
+        assert report["sections"]["verification"]["outputs_equal"] is True, (seed, report["sections"]["verification"])
+        after = report["sections"]["verification"]["arena_after"]
         assert after is None or after["as_predicted"]
-        assert report["requirement"]["bytes"] <= report["requirement"]["given_bytes"]
-        applied += report["io"]["applied"]
+        assert report["sections"]["requirement"]["bytes"] <= report["sections"]["requirement"]["given_bytes"]
+        applied += report["sections"]["border"]["applied"]
     assert applied >= draws(1, 8)
 
 
@@ -354,7 +356,7 @@ def test_onnx(casts: bool) -> None:
     given = onnx_net(casts=casts)
     model, report = run(given, "onnxruntime", order_guarantee="session")
     assert_proven(report)
-    section = report["io"]
+    section = report["sections"]["border"]
     assert section["applied"]
     image, result = section["changed"]
     inner = "float32(x)" if casts else "x"
@@ -384,9 +386,9 @@ def test_onnx_with_an_open_batch_stays_open() -> None:
         onnx_net("N"), allow=("reorder", "inplace", "io"), effort=EFFORT, dims={"N": 1}, order_guarantee="session"
     )
     values = done.report.data
-    assert values["io"]["applied"]
-    assert values["verification"]["outputs_equal"]
-    assert [size["outcome"] for size in values["verification"]["other_sizes"]] == ["equal", "equal"]
+    assert values["sections"]["border"]["applied"]
+    assert values["sections"]["verification"]["outputs_equal"]
+    assert [size["outcome"] for size in values["sections"]["verification"]["other_sizes"]] == ["equal", "equal"]
     graph = onnx.load_model_from_string(done.model).graph
     assert graph.input[0].type.tensor_type.shape.dim[0].dim_param == "N"
     assert graph.output[0].type.tensor_type.shape.dim[0].dim_param == "N"
@@ -402,8 +404,8 @@ def test_onnx_whose_shape_is_stated(tile: bool) -> None:
         input_shapes={"x": (1, 16, 16, 4)},
         order_guarantee="session",
     )
-    assert done.report.data["io"]["applied"]
-    assert done.report.data["verification"]["outputs_equal"]
+    assert done.report.data["sections"]["border"]["applied"]
+    assert done.report.data["sections"]["verification"]["outputs_equal"]
 
 
 def test_onnx_scales_of_each_channel_stay() -> None:
@@ -418,7 +420,7 @@ def test_onnx_scales_of_each_channel_stay() -> None:
     ]
     x, z = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4, 8]) for name in "xz")
     _, report = run(model_of(nodes, [x], [z], constants), "onnxruntime")
-    (kept,) = report["io"]["kept"]
+    (kept,) = report["sections"]["border"]["kept"]
     assert kept["tensor"] == "x"
     assert "QuantizeLinear 'q'" in kept["reason"]
 

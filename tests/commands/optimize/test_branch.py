@@ -36,7 +36,7 @@ def optimized(path: Path) -> OptimizeResult:
 
 
 def rows_of(result: OptimizeResult) -> tuple[SessionRow, SessionRow]:
-    first, second = result.report.values.sessions
+    first, second = result.report.values.sections.sessions
     assert (first.file, second.file) == ("given", "written")
     return first, second
 
@@ -49,11 +49,11 @@ def test_the_process_takes_less_with_the_same_bits(given: Path) -> None:
     assert second.process_bytes is not None
     assert second.process_bytes < first.process_bytes - block // 2
     values = result.report.values
-    assert values.order_guarantee is not None
-    assert values.order_guarantee.kind == "default"
-    assert values.verification is not None
-    assert values.verification.outputs_equal is True
-    assert any(" If" in note for note in values.notes)
+    assert values.guarantee is not None
+    assert values.guarantee.kind == "default"
+    assert values.sections.verification is not None
+    assert values.sections.verification.outputs_equal is True
+    assert any(" If" in note for note in values.verdict.notes)
     feeds = {"x": np.random.default_rng(1).normal(size=(1, LENGTH, WIDTH)).astype(np.float32)}
     outputs = [
         onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, feeds)[0]
@@ -72,7 +72,7 @@ def test_what_does_not_compute_the_same_is_not_written(given: Path, monkeypatch:
     monkeypatch.setattr(OnnxWeightPlacement, "in_branches", wrong)
     result = optimized(given)
     assert result.model == given.read_bytes()
-    assert any("no branch" in note for note in result.report.values.notes)
+    assert any("no branch" in note for note in result.report.values.verdict.notes)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_branch_is_named_where_sessions_without_options_take_much_more(
     path.write_bytes(branches(4, 1 << 16))
     result = memsched.optimize(path, effort=0.1)
     assert result.model != path.read_bytes()
-    assert any("without the options a session takes" in note for note in result.report.values.notes) == named
+    assert any("without the options a session takes" in note for note in result.report.values.verdict.notes) == named
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_what_sessions_took_more_for_is_tried_in_a_branch_too(
 def test_small_models_stay_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "small.onnx"
     path.write_bytes(branches())
-    notes = optimized(path).report.values.notes
+    notes = optimized(path).report.values.verdict.notes
     assert any("branch" in note for note in notes)
 
 

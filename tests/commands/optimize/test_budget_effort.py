@@ -32,11 +32,11 @@ def optimized(data: bytes, effort: float, budget: int | None, permitted: str) ->
 def test_what_is_reached_without_a_budget_meets_every_budget_as_large(name: str, effort: float) -> None:
     make, permitted = NETWORKS[name]
     data = make()
-    reached = optimized(data, effort, None, permitted).report["result"]["required_bytes"]
+    reached = optimized(data, effort, None, permitted).report["verdict"]["bytes"]
     given = memsched.analyze(data, budget=0).report["budget"]["required_bytes"]
     for budget in (reached, (2 * reached + given) // 3, (reached + 2 * given) // 3, given):
         found = optimized(data, effort, budget, permitted)
         assert found.budget_met, (budget, reached)
-        assert found.report["result"]["required_bytes"] <= budget
+        assert found.report["verdict"]["bytes"] <= budget
     # What cannot be met changes nothing about what is reached.
-    assert optimized(data, effort, 1, permitted).report["result"]["required_bytes"] <= reached
+    assert optimized(data, effort, 1, permitted).report["verdict"]["bytes"] <= reached

@@ -15,30 +15,30 @@ def test_what_is_computed_again_is_cut() -> None:
         data, level=3, max_extra_macs=100.0, max_slowdown=None, effort=0.6, order_guarantee="session"
     )
     report = result.report.data
-    assert report["tiling"]["applied"]
-    assert report["remat"]["applied"]
+    assert report["sections"]["tile"]["applied"]
+    assert report["sections"]["recompute"]["applied"]
     # The wide tensor waits for the network's mean; its second execution is made in pieces, with what reads it.
-    assert [copy["op"] for copy in report["remat"]["copies"]] == ["x.wide"]
-    (group,) = report["tiling"]["groups"]
+    assert [copy["op"] for copy in report["sections"]["recompute"]["copies"]] == ["x.wide"]
+    (group,) = report["sections"]["tile"]["groups"]
     assert "x.wide" in group["ops"]
     named = {op.name for op in load_module(data, "given.onnx", LoadOptions()).graphs[0].ops}
     assert set(group["ops"]) <= named
-    alone = report["remat"]["frontier"][-1]["peak_bytes"]
-    assert report["requirement"]["bytes"] < alone < report["requirement"]["given_bytes"]
+    alone = report["sections"]["recompute"]["frontier"][-1]["peak_bytes"]
+    assert report["sections"]["requirement"]["bytes"] < alone < report["sections"]["requirement"]["given_bytes"]
     # ONNX Runtime ran both, and measured what was predicted.
-    checked = report["verification"]
+    checked = report["sections"]["verification"]
     assert checked["relative_error"] <= 1e-6
-    assert checked["measured_peak_after_bytes"] == report["requirement"]["bytes"]
+    assert checked["measured_peak_after_bytes"] == report["sections"]["requirement"]["bytes"]
 
 
 def test_several_turns_add_up() -> None:
     data = onnx_model(12)
     result = memsched.optimize(data, level=3, max_extra_macs=100.0, max_slowdown=None, effort=0.6, verify=False)
     report = result.report.data
-    parts = [report["tiling"], report["remat"]]
+    parts = [report["sections"]["tile"], report["sections"]["recompute"]]
     assert all(part["applied"] and part["extra_macs"] > 0 for part in parts)
     macs = sum(op.macs for op in load_module(data, "given.onnx", LoadOptions()).graphs[0].ops)
     again = load_module(result.model, "again.onnx", LoadOptions())
     assert sum(part["extra_macs"] for part in parts) == sum(op.macs for op in again.graphs[0].ops) - macs
     assert [round(100 * part["extra_macs"] / macs, 3) for part in parts] == [p["extra_macs_percent"] for p in parts]
-    assert report["result"]["extra_macs_percent"] <= 100.0
+    assert report["verdict"]["extra_macs_percent"] <= 100.0

@@ -59,14 +59,16 @@ def test_a_value_is_computed_again_where_that_is_permitted() -> None:
     again = memsched.optimize(
         data, effort=3, allow=("reorder", "inplace", "remat"), max_extra_macs=50.0, order_guarantee="session"
     )
-    assert kept.report["result"]["peak_bytes"] >= 3 * UNIT
-    assert again.report["result"]["peak_bytes"] < 2 * UNIT + 64
-    assert again.report["remat"]["applied"]
-    assert [copy["op"] for copy in again.report["remat"]["copies"]] == ["a"]
-    assert again.report["verification"]["outputs_equal"]
-    before, after = (again.report["verification"][f"measured_peak_{when}_bytes"] for when in ("before", "after"))
+    assert kept.report["written"]["schedule"]["peak_bytes"] >= 3 * UNIT
+    assert again.report["written"]["schedule"]["peak_bytes"] < 2 * UNIT + 64
+    assert again.report["sections"]["recompute"]["applied"]
+    assert [copy["op"] for copy in again.report["sections"]["recompute"]["copies"]] == ["a"]
+    assert again.report["sections"]["verification"]["outputs_equal"]
+    before, after = (
+        again.report["sections"]["verification"][f"measured_peak_{when}_bytes"] for when in ("before", "after")
+    )
     assert after is None or after < before
-    origins = [step["origin"] for step in again.report["steps"] if step["origin"]]
+    origins = [step["origin"] for step in again.report["written"]["steps"] if step["origin"]]
     assert origins == ["a"]
 
 
@@ -75,15 +77,15 @@ def test_without_a_time_limit_effort_ends_the_search(most: float) -> None:
     result = memsched.optimize(
         skip_connection(), time_limit=None, allow=("reorder", "inplace", "remat"), max_extra_macs=most, verify=False
     )
-    assert result.report["remat"]["finished"]
+    assert result.report["sections"]["recompute"]["finished"]
 
 
 def test_layers_are_cut_where_that_is_permitted() -> None:
     data = convolutions()
     result = memsched.optimize(data, effort=3, level=2, order_guarantee="session")
-    assert result.report["tiling"]["applied"]
-    assert result.report["result"]["peak_bytes"] < result.report["baselines"]["file_order"]["peak_bytes"] / 2
-    assert 0 <= result.report["result"]["extra_macs_percent"] <= 15
+    assert result.report["sections"]["tile"]["applied"]
+    assert result.report["written"]["schedule"]["peak_bytes"] < result.report["original"]["schedule"]["peak_bytes"] / 2
+    assert 0 <= result.report["verdict"]["extra_macs_percent"] <= 15
     error = result.verification.relative_error if result.verification else None
     assert error is not None
     assert error <= 1e-5
@@ -105,8 +107,8 @@ def test_pieces_cross_a_resize_whose_corners_meet() -> None:
     ]
     data = model_of(nodes, [floats("x", [1, 2, 33, 33])], [floats("y", [1, 2, 65, 65])], weights)
     result = memsched.optimize(data, effort=2, level=2, max_slowdown=None, order_guarantee="session")
-    assert any({"a", "b"} <= set(group["ops"]) for group in result.report["tiling"]["groups"])
-    assert result.report["result"]["peak_bytes"] < result.report["baselines"]["file_order"]["peak_bytes"] / 2
+    assert any({"a", "b"} <= set(group["ops"]) for group in result.report["sections"]["tile"]["groups"])
+    assert result.report["written"]["schedule"]["peak_bytes"] < result.report["original"]["schedule"]["peak_bytes"] / 2
     assert result.verification is not None
     assert result.verification.outputs_equal
 
@@ -131,16 +133,20 @@ def test_while_layers_are_rewritten_no_bound_is_told(data: str, name: str) -> No
 
 def test_with_a_budget_the_first_that_fits_is_taken() -> None:
     data = convolutions()
-    file_peak = memsched.optimize(data, effort=2, verify=False).report["result"]["arena_bytes"]
+    file_peak = memsched.optimize(data, effort=2, verify=False).report["written"]["schedule"]["arena_bytes"]
     generous = memsched.optimize(data, effort=2, level=3, budget=file_peak, verify=False)
-    assert (generous.report["tiling"], generous.report["remat"], generous.budget_met) == (None, None, True)
+    assert (generous.report["sections"]["tile"], generous.report["sections"]["recompute"], generous.budget_met) == (
+        None,
+        None,
+        True,
+    )
     tight = memsched.optimize(data, effort=3, level=3, budget=file_peak // 2, verify=False)
     assert tight.budget_met
-    assert tight.report["tiling"]["applied"]
-    assert not tight.report["remat"]["applied"]
+    assert tight.report["sections"]["tile"]["applied"]
+    assert not tight.report["sections"]["recompute"]["applied"]
     impossible = memsched.optimize(data, effort=3, level=3, budget=100, verify=False)
     assert not impossible.budget_met
-    assert impossible.report["result"]["arena_bytes"] < file_peak
+    assert impossible.report["written"]["schedule"]["arena_bytes"] < file_peak
 
 
 def test_pieces_and_repetitions_go_together() -> None:
@@ -163,13 +169,13 @@ def test_pieces_and_repetitions_go_together() -> None:
     data = model_of(nodes, [floats("x", shape)], [floats("y", shape)], weights)
     tiled = memsched.optimize(data, effort=3, level=2, max_extra_macs=60.0, order_guarantee="session")
     both = memsched.optimize(data, effort=3, level=3, max_extra_macs=60.0, order_guarantee="session")
-    assert both.report["tiling"]["applied"]
-    assert both.report["remat"]["applied"]
-    assert both.report["result"]["arena_bytes"] < tiled.report["result"]["arena_bytes"]
+    assert both.report["sections"]["tile"]["applied"]
+    assert both.report["sections"]["recompute"]["applied"]
+    assert both.report["written"]["schedule"]["arena_bytes"] < tiled.report["written"]["schedule"]["arena_bytes"]
     assert both.verification is not None
     assert both.verification.relative_error is not None
     assert both.verification.relative_error <= 1e-5
-    sources = {step["origin"] for step in both.report["steps"] if step["origin"]}
+    sources = {step["origin"] for step in both.report["written"]["steps"] if step["origin"]}
     assert {"a", "c", "d"} <= sources
 
 
@@ -196,7 +202,7 @@ def test_outputs_that_differ_too_far_name_what_was_rewritten(monkeypatch: pytest
     with fails("outputs-differ", "(tile)", "onnxruntime 0", "2.5e-01", "1e-05") as caught:
         memsched.optimize(convolutions(), level=2, effort=2)
     assert isinstance(caught.value, OutputsDifferError)
-    assert caught.value.report["verification"]["relative_error"] == 0.25
+    assert caught.value.report["sections"]["verification"]["relative_error"] == 0.25
     with fails("outputs-differ", "(remat)"):
         memsched.optimize(skip_connection(), allow=("reorder", "inplace", "remat"), max_extra_macs=50.0, effort=3)
     with fails("outputs-differ", "reorder") as caught:
@@ -236,13 +242,13 @@ def both() -> bytes:
 @pytest.mark.parametrize("make", [skip_connection, convolutions, both])
 def test_a_larger_budget_never_costs_more(make: Callable[[], bytes]) -> None:
     data = make()
-    given = memsched.optimize(data, solver="file", verify=False).report["result"]["arena_bytes"]
+    given = memsched.optimize(data, solver="file", verify=False).report["written"]["schedule"]["arena_bytes"]
     costs = []
     for share in (20, 50, 80, 100):
         report = memsched.optimize(
             data, budget=given * share // 100, level=3, max_extra_macs=100.0, effort=0.5, verify=False
         ).report
-        tiling, remat = report["tiling"], report["remat"]
+        tiling, remat = report["sections"]["tile"], report["sections"]["recompute"]
         extra = (tiling or {}).get("extra_macs_percent", 0) + (remat or {}).get("extra_work_percent", 0)
         costs.append(extra if report["budget"]["met"] else float("inf"))
     assert costs == sorted(costs, reverse=True)

@@ -60,7 +60,7 @@ def ordered() -> bytes:
 
 
 def section_of(result: memsched.OptimizeResult) -> InterpreterSection | None:
-    found: InterpreterSection | None = result.report.values.interpreter
+    found: InterpreterSection | None = result.report.values.sections.interpreter
     return found
 
 
@@ -97,7 +97,7 @@ def test_tiles_are_written_for_interpreters_without_delegates_alone() -> None:
     assert best.arena_bytes < section.arena_bytes
     builtin = optimized(data, level=2, target="litert-builtin")
     assert builtin.model != data
-    assert builtin.report.values.result.required_bytes == best.arena_bytes
+    assert builtin.report.values.verdict.bytes == best.arena_bytes
     assert section_of(builtin) is None
 
 
@@ -121,7 +121,7 @@ def test_what_is_refused_gives_way_to_the_next_best(answers: Callable[..., list[
     section = section_of(kept)
     assert section is not None
     assert [row.memory.private_bytes for row in section.refused] == [2_000_000]
-    assert kept.report.values.result.required_bytes == section.arena_bytes
+    assert kept.report.values.verdict.bytes == section.arena_bytes
 
 
 def test_time_decides_as_permitted(answers: Callable[..., list[float | None]]) -> None:
@@ -164,17 +164,17 @@ def test_fewer_tiles_are_written_where_more_cost_more(most_operators: Callable[[
     report = result.report.values
     assert result.model != data
     assert all(2 * (after - 5) <= before - 5 for before, after in itertools.pairwise(seen))
-    assert report.interpreter is not None
-    assert report.interpreter.refused[0].arena_bytes == builtin.result.required_bytes
-    assert len(report.interpreter.refused) == len(seen) - 1 > 0
-    best, found, given = builtin.result.required_bytes, report.result.required_bytes, report.interpreter.arena_bytes
+    assert report.sections.interpreter is not None
+    assert report.sections.interpreter.refused[0].arena_bytes == builtin.verdict.bytes
+    assert len(report.sections.interpreter.refused) == len(seen) - 1 > 0
+    best, found, given = builtin.verdict.bytes, report.verdict.bytes, report.sections.interpreter.arena_bytes
     assert isinstance(best, int)
     assert isinstance(found, int)
     assert best < found < given
-    assert report.tiling is not None
-    assert report.tiling.applied
-    assert report.verification is not None
-    assert report.verification.outputs_equal
+    assert report.sections.tile is not None
+    assert report.sections.tile.applied
+    assert report.sections.verification is not None
+    assert report.sections.verification.outputs_equal
 
 
 def test_no_other_file_is_tried_when_the_time_is_up(
@@ -194,11 +194,11 @@ def test_layers_stay_whole_where_tiles_cost_more(most_operators: Callable[[int],
     result = optimized(data, level=2)
     report = result.report.values
     assert result.model != data
-    assert report.tiling is None
-    assert report.result.extra_macs_percent == 0
-    assert report.interpreter is not None
-    assert len(report.interpreter.refused) == len(seen) - 1
-    assert report.interpreter.written is not None
+    assert report.sections.tile is None
+    assert report.verdict.extra_macs_percent == 0
+    assert report.sections.interpreter is not None
+    assert len(report.sections.interpreter.refused) == len(seen) - 1
+    assert report.sections.interpreter.written is not None
 
 
 def _tiled_branches() -> bytes:
@@ -231,7 +231,7 @@ def test_what_cannot_be_measured_is_said(answers: Callable[..., list[float | Non
     result = optimized(data)
     assert result.model != data
     assert section_of(result) is None
-    assert any("the process is not there" in note for note in result.report.values.notes)
+    assert any("the process is not there" in note for note in result.report.values.verdict.notes)
 
 
 def test_nothing_is_measured_unasked(answers: Callable[..., list[float | None]]) -> None:

@@ -69,7 +69,7 @@ def test_nor_for_the_frontier(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for clock in CLOCKS.values():
         monkeypatch.setattr("time.monotonic", clock)
-        found.append(memsched.analyze(both(), frontier=True, effort=0.1).report["frontier"])
+        found.append(memsched.analyze(both(), frontier=True, effort=0.1).report["sections"]["frontier"])
     assert found[0] == found[1]
     assert len(found[0]) > 1
 

@@ -63,10 +63,10 @@ def test_no_process_is_measured_when_the_time_left_would_not_do(path: Path, monk
     monkeypatch.setattr(judged_sessions, "measured_sessions", lambda *_, **__: pytest.fail("they were measured"))
     monkeypatch.setattr(judged_sessions, "SESSIONS", math.inf)
     report = memsched.optimize(path, time_limit=1000.0).report.values
-    assert report.verification is not None
-    assert report.verification.outputs_equal
-    assert not report.sessions
-    assert judged_sessions._NO_TIME in report.notes
+    assert report.sections.verification is not None
+    assert report.sections.verification.outputs_equal
+    assert not report.sections.sessions
+    assert judged_sessions._NO_TIME in report.verdict.notes
 
 
 @pytest.mark.parametrize("options", [Options(), Options(level=3, effort=0.3)])
@@ -82,11 +82,11 @@ def test_a_limit_that_nobody_named_is_the_search_s_alone(
         return ()
 
     monkeypatch.setattr(judged_sessions, "measured_sessions", sessions)
-    assert judged_sessions._NO_TIME not in memsched.optimize(path, options).report.values.notes
+    assert judged_sessions._NO_TIME not in memsched.optimize(path, options).report.values.verdict.notes
     assert measured
     # The same limit, named.
     named = replace(options, time_limit=seconds_of(options))
-    assert judged_sessions._NO_TIME in memsched.optimize(path, named).report.values.notes
+    assert judged_sessions._NO_TIME in memsched.optimize(path, named).report.values.verdict.notes
 
 
 @pytest.mark.quick
@@ -94,13 +94,13 @@ def test_a_file_that_default_sessions_pay_for_is_held_back(path: Path, monkeypat
     worse(monkeypatch, 1_000, 1_001)
     result = memsched.optimize(path)
     report: OptimizeReport = result.report.values
-    held = report.held_back
+    held = report.sections.held_back
     assert result.model == path.read_bytes()
     assert report.output is not None
     assert report.output.unchanged
-    assert report.requirement is not None
+    assert report.sections.requirement is not None
     assert held is not None
-    assert held.requirement_bytes < report.requirement.given_bytes
+    assert held.requirement_bytes < report.sections.requirement.given_bytes
     assert (held.default_peak_before_bytes, held.default_peak_after_bytes) == (1_000, 1_001)
 
 
@@ -108,23 +108,23 @@ def test_a_session_that_is_named_gets_its_file(path: Path, monkeypatch: pytest.M
     worse(monkeypatch, 1_000, 1_001)
     result = memsched.optimize(path, order_guarantee="session")
     assert result.model != path.read_bytes()
-    assert result.report.values.held_back is None
+    assert result.report.values.sections.held_back is None
 
 
 def test_what_costs_default_sessions_nothing_is_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     worse(monkeypatch, 1_000, 1_000)
     result = memsched.optimize(path)
     assert result.model != path.read_bytes()
-    assert result.report.values.held_back is None
+    assert result.report.values.sections.held_back is None
 
 
 def test_nothing_is_held_back_unseen(path: Path) -> None:
-    assert memsched.optimize(path, verify=False).report.values.held_back is None
+    assert memsched.optimize(path, verify=False).report.values.sections.held_back is None
 
 
 def test_a_budget_that_only_a_named_session_meets_is_missed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     worse(monkeypatch, 1_000, 1_001)
-    least = memsched.optimize(path, order_guarantee="session").report.values.requirement
+    least = memsched.optimize(path, order_guarantee="session").report.values.sections.requirement
     assert least is not None
     budget = least.bytes
     assert memsched.optimize(path, budget=budget, order_guarantee="session").budget_met
@@ -146,14 +146,14 @@ def test_the_summary_names_the_sessions(
 def test_the_suggested_commands_do_what_they_say(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     worse(monkeypatch, MUCH, MUCH + 1)
     result = memsched.optimize(path, hooks=memsched.Hooks(words=("optimize", str(path))))
-    rows = result.report.values.suggestions
+    rows = result.report.values.alternatives
     assert rows
-    assert [row.requirement_bytes for row in rows] == sorted(row.requirement_bytes for row in rows)
+    assert [row.bytes for row in rows] == sorted(row.bytes for row in rows)
     for row in rows:
         named = {"session": "default"} if "--session" in row.command else {"order_guarantee": "session"}
-        needed = memsched.optimize(path, **named).report.values.requirement  # type: ignore[arg-type]
+        needed = memsched.optimize(path, **named).report.values.sections.requirement  # type: ignore[arg-type]
         assert needed is not None
-        assert needed.bytes <= row.requirement_bytes
+        assert needed.bytes <= row.bytes
         assert needed.given_bytes - needed.bytes >= row.saving_bytes > 0
 
 
@@ -163,7 +163,7 @@ def test_a_file_that_needs_more_than_sessions_without_options_is_not_suggested(
     commands = {}
     for before in (1_000, MUCH):
         worse(monkeypatch, before, before + 1)
-        rows = memsched.optimize(path, hooks=memsched.Hooks(words=("optimize", str(path)))).report.values.suggestions
+        rows = memsched.optimize(path, hooks=memsched.Hooks(words=("optimize", str(path)))).report.values.alternatives
         commands[before] = [row.command for row in rows if "--order-guarantee session" in row.command]
         monkeypatch.undo()
     assert not commands[1_000]
@@ -183,25 +183,25 @@ def test_nothing_is_suggested_by_figures_that_do_not_hold(path: Path, monkeypatc
 
     monkeypatch.setattr(finish, "verify_written", said)
     words = ("optimize", str(path))
-    assert memsched.optimize(path, hooks=memsched.Hooks(words=words)).report.values.suggestions
+    assert memsched.optimize(path, hooks=memsched.Hooks(words=words)).report.values.alternatives
     share = 1.5
-    assert not memsched.optimize(path, hooks=memsched.Hooks(words=words)).report.values.suggestions
+    assert not memsched.optimize(path, hooks=memsched.Hooks(words=words)).report.values.alternatives
 
 
 def test_what_was_measured_stands_beside_what_is_required(path: Path) -> None:
     result = memsched.optimize(path, order_guarantee="session")
-    shown, needed = result.verification, result.report.values.requirement
+    shown, needed = result.verification, result.report.values.sections.requirement
     assert shown is not None
     assert needed is not None
     assert needed.measured_given_bytes == shown.measured_peak_before_bytes
     assert needed.measured_bytes == shown.measured_peak_after_bytes == needed.bytes
     plain = memsched.optimize(path, order_guarantee="default")
-    shown, needed = plain.verification, plain.report.values.requirement
+    shown, needed = plain.verification, plain.report.values.sections.requirement
     assert shown is not None
     assert needed is not None
     assert needed.measured_given_bytes == shown.default_peak_before_bytes
     assert needed.measured_bytes == shown.default_peak_after_bytes
-    unseen = memsched.optimize(path, verify=False).report.values.requirement
+    unseen = memsched.optimize(path, verify=False).report.values.sections.requirement
     assert unseen is not None
     assert unseen.measured_bytes is None
 
@@ -212,7 +212,7 @@ def test_suggested_sessions_are_permitted_what_they_take(path: Path, monkeypatch
     words = ("optimize", str(path), "--allow", "reorder,inplace,fuse,io")
     rows = memsched.optimize(
         path, allow=("reorder", "inplace", "fuse", "io"), hooks=memsched.Hooks(words=words)
-    ).report.values.suggestions
+    ).report.values.alternatives
     assert {"--session" in row.command: "fuse,io" in row.command for row in rows} == {True: False, False: True}
 
 
@@ -221,7 +221,7 @@ def test_sessions_on_both_files_are_measured(
 ) -> None:
     monkeypatch.setattr(LEAST, 0)
     result = memsched.optimize(path, order_guarantee="session")
-    rows = result.report.values.sessions
+    rows = result.report.values.sections.sessions
     assert [(row.file, row.level) for row in rows] == [("given", "all"), ("written", "all"), ("written", "basic")]
     assert rows[0].cpu_ratio is None
     assert all(row.cpu_ratio for row in rows[1:])
@@ -235,7 +235,7 @@ def test_sessions_on_both_files_are_measured(
 
 
 def test_small_models_are_not_lost_in_the_noise_of_a_process(path: Path) -> None:
-    assert memsched.optimize(path, order_guarantee="session").report.values.sessions == ()
+    assert memsched.optimize(path, order_guarantee="session").report.values.sections.sessions == ()
 
 
 def weighty() -> bytes:
@@ -264,19 +264,19 @@ def test_a_file_of_what_is_executed_is_named_where_its_process_takes_less(
     shown = capsys.readouterr().out
     report = json.loads((tmp_path / "weighty_memsched.json").read_text())
     assert report["output"]["unchanged"]
-    first = report["suggestions"][0]
+    first = report["alternatives"][0]
     assert "--session default" in first["command"]
     assert first["process_bytes"] <= 0.95 * (first["process_bytes"] + first["process_saving_bytes"])
     assert first["command"] in shown
     # As the command itself measures it.
     result = memsched.optimize(file, session="default")
-    rows = {(row.file, row.execution_order): row.process_bytes for row in result.report.values.sessions}
+    rows = {(row.file, row.execution_order): row.process_bytes for row in result.report.values.sections.sessions}
     assert rows["written", "file"] == pytest.approx(first["process_bytes"], rel=0.05)
     # Who names a session is told of no other.
     named = memsched.optimize(
         file, order_guarantee="session", effort=0.1, hooks=memsched.Hooks(words=("optimize", str(file)))
     )
-    assert not [row for row in named.report.values.suggestions if "--session" in row.command]
+    assert not [row for row in named.report.values.alternatives if "--session" in row.command]
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_the_least_of_several_processes_says_what_is_gained(
     monkeypatch.setattr(OnnxRuntimeSessions, "measure", told)
     rows = memsched.optimize(
         file, effort=0.1, hooks=memsched.Hooks(words=("optimize", str(file)))
-    ).report.values.suggestions
+    ).report.values.alternatives
     found = [row for row in rows if row.process_bytes is not None]
     if named is None:
         assert not found
@@ -324,7 +324,7 @@ def test_outputs_are_compared_with_what_people_have_today(path: Path, tmp_path: 
     feed = {"x": np.random.default_rng(1).standard_normal((1, 3, SIDE, SIDE)).astype(np.float32)}
     np.savez(tmp_path / "feeds.npz", x=feed["x"])
     result = memsched.optimize(path, order_guarantee="session")
-    guarantee = result.report.values.order_guarantee
+    guarantee = result.report.values.guarantee
     assert guarantee is not None
     shown = compare_in_sessions(path, result.model, feeds=str(tmp_path / "feeds.npz"))
     (tmp_path / "out.onnx").write_bytes(result.model)

@@ -38,7 +38,7 @@ def test_no_step_is_undercut_and_every_one_given_is_covered(peak: int, others: l
 
 def frontier(data: bytes, **more: Any) -> list[dict[str, Any]]:
     report = memsched.analyze(data, frontier=True, effort=2, **more).report
-    steps: list[dict[str, Any]] = report["frontier"]
+    steps: list[dict[str, Any]] = report["sections"]["frontier"]
     assert steps[0]["how"] == "order"
     peaks, work = ([step[key] for step in steps] for key in ("peak_bytes", "extra_work_percent"))
     assert peaks == sorted(set(peaks), reverse=True)
@@ -55,8 +55,8 @@ def test_a_value_computed_again() -> None:
     done = memsched.optimize(
         skip_connection(), effort=2, allow=("reorder", "inplace", "remat"), max_extra_macs=50.0, verify=False
     )
-    assert done.report["result"]["peak_bytes"] == steps[1]["peak_bytes"]
-    assert done.report["remat"]["extra_work_percent"] == steps[1]["extra_work_percent"]
+    assert done.report["written"]["schedule"]["peak_bytes"] == steps[1]["peak_bytes"]
+    assert done.report["sections"]["recompute"]["extra_work_percent"] == steps[1]["extra_work_percent"]
 
 
 def test_layers_in_pieces() -> None:
@@ -75,17 +75,17 @@ def test_only_what_is_permitted() -> None:
         "order"
     ]
     plain = memsched.analyze(data).report
-    assert plain["frontier"] is None
-    assert frontier(data, allow=("inplace",))[0]["peak_bytes"] == plain["result"]["peak_bytes"]
+    assert plain["sections"]["frontier"] is None
+    assert frontier(data, allow=("inplace",))[0]["peak_bytes"] == plain["written"]["schedule"]["peak_bytes"]
     with fails("option-range", "--max-extra-macs -1"):
         memsched.analyze(data, frontier=True, max_extra_macs=-1.0)
 
 
 def test_a_frontier_that_is_stopped_has_the_order() -> None:
     report = memsched.analyze(convolutions(), frontier=True, hooks=memsched.Hooks(stop=lambda: True)).report
-    assert [step["how"] for step in report["frontier"]] == ["order"]
-    assert report["result"]["interrupted"]
-    assert any("ended early" in note for note in report["notes"])
+    assert [step["how"] for step in report["sections"]["frontier"]] == ["order"]
+    assert report["verdict"]["interrupted"]
+    assert any("ended early" in note for note in report["verdict"]["notes"])
 
 
 @pytest.mark.parametrize("seed", [1, 12])

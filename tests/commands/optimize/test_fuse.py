@@ -64,13 +64,13 @@ def types(data: bytes) -> list[str]:
 def test_two_tensors_instead_of_three_are_live() -> None:
     data = gated()
     result = run(data, order_guarantee="session")
-    section = result.report["chains"]
+    section = result.report["sections"]["chains"]
     assert section["applied"]
     assert (section["given_bytes"], section["bytes"]) == (3 * BYTES, 2 * BYTES)
     assert [row["type"] for row in section["chains"]] == ["com.microsoft.QuickGelu"] * 2
     assert [row["ops"] for row in section["chains"]] == [["g0", "m0"], ["g1", "m1"]]
     assert [row["output"] for row in section["chains"]] == ["m0", "m1"]
-    assert result.report["requirement"]["bytes"] == 2 * BYTES
+    assert result.report["sections"]["requirement"]["bytes"] == 2 * BYTES
     assert types(result.model) == ["Conv", "QuickGelu", "Conv", "QuickGelu", "Neg"]
     assert [(entry.domain, entry.version) for entry in onnx.load_from_string(result.model).opset_import] == [
         ("", 17),
@@ -81,13 +81,13 @@ def test_two_tensors_instead_of_three_are_live() -> None:
     assert seen.relative_error is not None
     assert seen.relative_error <= 1e-5
     assert (seen.measured_peak_before_bytes, seen.measured_peak_after_bytes) == (3 * BYTES, 2 * BYTES)
-    assert memsched.optimize(data, effort=EFFORT).report["chains"] is None
+    assert memsched.optimize(data, effort=EFFORT).report["sections"]["chains"] is None
 
 
 def test_an_activation_may_make_what_the_model_returns() -> None:
     result = run(gated(end=True), order_guarantee="session")
     assert types(result.model) == ["Conv", "QuickGelu"] * 2
-    assert [row["output"] for row in result.report["chains"]["chains"]] == ["m0", "y"]
+    assert [row["output"] for row in result.report["sections"]["chains"]["chains"]] == ["m0", "y"]
     assert result.verification is not None
     assert result.verification.outputs_equal is not None
 
@@ -101,7 +101,7 @@ def test_a_model_may_be_an_activation_alone() -> None:
 def test_open_dimensions_stay_open() -> None:
     data = gated(batch="batch")
     result = run(data, dims={"batch": 3}, order_guarantee="session")
-    assert result.report["requirement"]["bytes"] == 6 * BYTES
+    assert result.report["sections"]["requirement"]["bytes"] == 6 * BYTES
     (read,) = onnx.load_from_string(result.model).graph.input
     assert read.type.tensor_type.shape.dim[0].dim_param == "batch"
     for batch in (1, 5):
@@ -140,7 +140,7 @@ def test_where_nothing_is_saved_the_file_stays() -> None:
     data = net.SerializeToString()
     result = run(data)
     assert result.model == data
-    section = result.report["chains"]
+    section = result.report["sections"]["chains"]
     assert (section["applied"], section["chains"]) == (False, [])
     assert section["given_bytes"] == section["bytes"] == 5 * BYTES
 
@@ -148,16 +148,21 @@ def test_where_nothing_is_saved_the_file_stays() -> None:
 def test_a_model_without_chains_has_an_empty_section() -> None:
     nodes = [helper.make_node("Relu", ["x"], ["a"], "a"), helper.make_node("Neg", ["a"], ["y"], "b")]
     result = run(model_of(nodes, [floats("x", SHAPE)], [floats("y", SHAPE)]))
-    assert result.report["chains"] == {"applied": False, "given_bytes": BYTES * 2, "bytes": BYTES * 2, "chains": []}
+    assert result.report["sections"]["chains"] == {
+        "applied": False,
+        "given_bytes": BYTES * 2,
+        "bytes": BYTES * 2,
+        "chains": [],
+    }
 
 
 def test_pieces_begin_at_whole_activations() -> None:
     data = gated(2, wide=8)
     pieces = memsched.optimize(data, level=2, effort=1, order_guarantee="session")
     both = memsched.optimize(data, allow=("reorder", "inplace", "tile", "fuse"), effort=1, order_guarantee="session")
-    assert both.report["chains"]["applied"]
-    assert both.report["tiling"]["applied"]
-    assert both.report["requirement"]["bytes"] < pieces.report["requirement"]["bytes"]
+    assert both.report["sections"]["chains"]["applied"]
+    assert both.report["sections"]["tile"]["applied"]
+    assert both.report["sections"]["requirement"]["bytes"] < pieces.report["sections"]["requirement"]["bytes"]
     assert "QuickGelu" in types(both.model)
     assert both.verification is not None
     assert both.verification.relative_error is not None
@@ -166,10 +171,10 @@ def test_pieces_begin_at_whole_activations() -> None:
 
 def test_a_budget_that_is_met_without_leaves_them() -> None:
     data = gated()
-    assert run(data, budget=3 * BYTES).report["chains"] is None
+    assert run(data, budget=3 * BYTES).report["sections"]["chains"] is None
     less = run(data, budget=2 * BYTES, order_guarantee="session")
     assert less.budget_met
-    assert less.report["chains"]["applied"]
+    assert less.report["sections"]["chains"]["applied"]
 
 
 def test_the_graph_that_a_session_executes_has_them_already() -> None:
@@ -186,7 +191,7 @@ def test_tflite_models_have_none() -> None:
     data = build(Sub(tensors, [O("LOGISTIC", (0,), (1,)), O("MUL", (0, 1), (2,))], (0,), (2,)))
     result = memsched.optimize(data, allow=("reorder", "inplace", "fuse"), effort=EFFORT, verify=False)
     assert result.model == data
-    assert not result.report["chains"]["applied"]
+    assert not result.report["sections"]["chains"]["applied"]
 
 
 def test_the_same_bytes_every_time() -> None:

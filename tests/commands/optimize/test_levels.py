@@ -70,15 +70,15 @@ def seen(monkeypatch: pytest.MonkeyPatch, **values: Any) -> list[float]:
 
 def test_pieces_that_cost_nothing_are_on_by_default(path: Path) -> None:
     report: OptimizeReport = memsched.optimize(path, order_guarantee="session").report.values
-    assert report.tiling is not None
-    assert report.tiling.applied
-    assert report.tiling.extra_macs == 0
-    assert report.tiling.max_extra_macs_percent == 0
-    assert report.requirement is not None
-    assert report.requirement.bytes < 0.5 * report.requirement.given_bytes
-    assert report.verification is not None
-    assert report.verification.outputs_equal
-    assert report.verification.max_abs_error == 0
+    assert report.sections.tile is not None
+    assert report.sections.tile.applied
+    assert report.sections.tile.extra_macs == 0
+    assert report.sections.tile.max_extra_macs_percent == 0
+    assert report.sections.requirement is not None
+    assert report.sections.requirement.bytes < 0.5 * report.sections.requirement.given_bytes
+    assert report.sections.verification is not None
+    assert report.sections.verification.outputs_equal
+    assert report.sections.verification.max_abs_error == 0
 
 
 def quantised() -> bytes:
@@ -95,17 +95,17 @@ def quantised() -> bytes:
 def test_layers_that_the_runtime_joins_with_what_quantises_them_stay_whole(path: Path) -> None:
     path.write_bytes(quantised())
     report: OptimizeReport = memsched.optimize(path, order_guarantee="session").report.values
-    assert report.tiling is None
+    assert report.sections.tile is None
     # Who permits it has them in pieces all the same.
     report = memsched.optimize(path, order_guarantee="session", level=2, effort=1).report.values
-    assert report.tiling is not None
-    assert report.tiling.applied
+    assert report.sections.tile is not None
+    assert report.sections.tile.applied
 
 
 @pytest.mark.parametrize("words", [{"level": 0}, {"verify": False}, {"order_guarantee": "default"}])
 def test_they_are_left_out(path: Path, words: dict[str, Any]) -> None:
     report: OptimizeReport = memsched.optimize(path, **{"order_guarantee": "session"} | words).report.values
-    assert report.tiling is None
+    assert report.sections.tile is None
 
 
 @pytest.mark.quick
@@ -115,9 +115,9 @@ def test_they_are_left_out_where_the_bits_differ(path: Path, monkeypatch: pytest
     assert tolerances == [0.0, 0.0]
     assert result.model == path.read_bytes()
     report: OptimizeReport = result.report.values
-    assert report.tiling is None
-    assert report.verification is not None
-    assert report.verification.outputs_equal
+    assert report.sections.tile is None
+    assert report.sections.verification is not None
+    assert report.sections.verification.outputs_equal
 
 
 def test_they_are_left_out_where_nobody_saw_the_bits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,22 +132,22 @@ def test_they_are_held_back_where_sessions_without_options_need_more(
     result = memsched.optimize(path, hooks=memsched.Hooks(words=("optimize", "net.onnx")))
     report: OptimizeReport = result.report.values
     assert result.model == path.read_bytes()
-    assert "memsched optimize net.onnx --order-guarantee session" in {one.command for one in report.suggestions}
+    assert "memsched optimize net.onnx --order-guarantee session" in {one.command for one in report.alternatives}
 
 
 def test_pieces_cost_interpreters_with_xnnpack(run: Run, tmp_path: Path) -> None:
     assert run("optimize", PERSON, "-o", tmp_path / "small.tflite").code == 0
     report = json.loads((tmp_path / "small.json").read_text())
     assert report["output"]["unchanged"]
-    assert "for interpreters without XNNPACK" in report["suggestions"][0]["what"]
+    assert "for interpreters without XNNPACK" in report["alternatives"][0]["what"]
 
 
 def test_whole_arenas_gain_by_default(run: Run, tmp_path: Path) -> None:
     assert run("optimize", PERSON, "-o", tmp_path / "small.tflite", "--target", "tflm").code == 0
     report = json.loads((tmp_path / "small.json").read_text())
-    assert report["result"]["required_bytes"] <= 64_956
-    assert report["tiling"]["extra_macs"] == 0
-    found = report["suggestions"]
+    assert report["verdict"]["bytes"] <= 64_956
+    assert report["sections"]["tile"]["extra_macs"] == 0
+    found = report["alternatives"]
     assert found
     for one in found:
         assert "--allow reorder,inplace,tile" in one["command"]
@@ -200,7 +200,7 @@ def test_suggested_lists_keep_what_is_permitted_by_default(path: Path) -> None:
     words = ("optimize", "net.onnx", "-O1", "-q")
     rows = memsched.optimize(
         path, hooks=memsched.Hooks(words=words), order_guarantee="session"
-    ).report.values.suggestions
+    ).report.values.alternatives
     for one in rows:
         assert "-O1" not in one.command
         assert "tile" in one.command

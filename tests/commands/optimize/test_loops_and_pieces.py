@@ -75,10 +75,10 @@ def _alone(data: bytes) -> list[int]:
 def test_loops_and_pieces_together_need_less_than_either_alone() -> None:
     data = _stem_and_branches()
     result = optimize(data, target="tflm", level=2, max_extra_macs=_PERCENT, effort=12.0, time_limit=None)
-    forms = {group["form"] for group in result.report["tiling"]["groups"]}
+    forms = {group["form"] for group in result.report["sections"]["tile"]["groups"]}
     assert forms == {"loop", "pieces"}
-    required = result.report["requirement"]["bytes"]
+    required = result.report["sections"]["requirement"]["bytes"]
     assert required < 0.9 * min(_alone(data))
-    assert result.report["requirement"]["measured_bytes"] in {None, required}
+    assert result.report["sections"]["requirement"]["measured_bytes"] in {None, required}
     given, written = run_all([data, result.model])
     assert same_outputs(given, written)

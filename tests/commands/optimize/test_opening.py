@@ -104,30 +104,30 @@ def _optimized(path: Path) -> OptimizeReport:
 def test_options_that_take_too_long_are_not_printed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _measured(monkeypatch, path, default=(90, 1.0), patternless=(89, 1.0), listed=(60, 2.06))
     report = _optimized(path)
-    assert report.order_guarantee is not None
-    assert report.order_guarantee.kind == "none"
-    assert not any("options" in line.split("#")[0] for line in report.order_guarantee.session_options)
-    assert all(row.execution_order == "default" for row in report.sessions or ())
+    assert report.guarantee is not None
+    assert report.guarantee.kind == "none"
+    assert not any("options" in line.split("#")[0] for line in report.guarantee.session_options)
+    assert all(row.execution_order == "default" for row in report.sections.sessions or ())
 
 
 def test_the_pattern_alone_is_left_out_where_that_saves_as_much(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _measured(monkeypatch, path, default=(90, 1.0), patternless=(60, 0.97), listed=(60, 1.05))
     report = _optimized(path)
-    assert report.order_guarantee is not None
-    assert report.order_guarantee.session_options == (
+    assert report.guarantee is not None
+    assert report.guarantee.session_options == (
         "options = onnxruntime.SessionOptions()",
         "options.enable_mem_pattern = False",
         "session = onnxruntime.InferenceSession(path, options)",
     )
-    assert [row.mem_pattern for row in report.sessions or ()] == [True, True, False]
+    assert [row.mem_pattern for row in report.sections.sessions or ()] == [True, True, False]
 
 
 def test_options_that_are_worth_it_are_printed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _measured(monkeypatch, path, default=(90, 1.0), patternless=(89, 1.0), listed=(60, 1.05))
     report = _optimized(path)
-    assert report.order_guarantee is not None
-    assert report.order_guarantee.kind == "session"
-    assert any("PRIORITY_BASED" in line for line in report.order_guarantee.session_options)
+    assert report.guarantee is not None
+    assert report.guarantee.kind == "session"
+    assert any("PRIORITY_BASED" in line for line in report.guarantee.session_options)
 
 
 @pytest.mark.parametrize("default", [(120, 1.0), (90, 1.4)])
@@ -138,8 +138,8 @@ def test_nothing_is_written_that_a_session_without_options_pays_for(
     report = _optimized(path)
     assert report.output is not None
     assert report.output.unchanged
-    assert report.held_back is not None
-    assert report.held_back.process_after_bytes == default[0] * _MB
+    assert report.sections.held_back is not None
+    assert report.sections.held_back.process_after_bytes == default[0] * _MB
 
 
 @pytest.fixture
@@ -180,8 +180,8 @@ def _raced(monkeypatch: pytest.MonkeyPatch, listed: float) -> list[Path | None]:
 
 
 def _lists_options(report: OptimizeReport) -> bool:
-    assert report.order_guarantee is not None
-    return any("PRIORITY_BASED" in line for line in report.order_guarantee.session_options)
+    assert report.guarantee is not None
+    return any("PRIORITY_BASED" in line for line in report.guarantee.session_options)
 
 
 @pytest.mark.parametrize(("listed", "recommended"), [(2.06, False), (1.05, True)])
@@ -191,9 +191,9 @@ def test_options_for_small_models_are_measured_too(
     _raced(monkeypatch, listed)
     report = memsched.optimize(small, effort=1.0).report.values
     assert _lists_options(report) is recommended
-    assert all(row.process_bytes is None for row in report.sessions or ())
+    assert all(row.process_bytes is None for row in report.sections.sessions or ())
     told = f"{listed:.2f} x"
-    shown = " ".join([*report.notes, *(text for text, _ in (*process_lines(report), *held_back_lines(report)))])
+    shown = " ".join([*report.verdict.notes, *(text for text, _ in (*process_lines(report), *held_back_lines(report)))])
     assert told in shown
 
 
@@ -250,8 +250,7 @@ def test_what_is_said_of_the_recommended_session_was_measured_in_it(
 
     monkeypatch.setattr(OnnxRuntimeSessions, "measure", measure)
     report = _optimized(path)
-    shown, session = report.verification, report.result.session_bytes
+    shown = report.sections.verification
     assert shown is not None
-    assert session is not None
-    assert shown.measured_peak_after_bytes == session.after == requested[PATTERNLESS]
+    assert shown.measured_peak_after_bytes == report.verdict.bytes == requested[PATTERNLESS]
     assert f"{requested[PATTERNLESS]:,} B" in measured_text(report, shown)

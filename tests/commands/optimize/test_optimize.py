@@ -25,14 +25,14 @@ TFLITE = tflite_builder.build(tflite_builder.branches(size=64))
 def test_optimize_bytes() -> None:
     result = memsched.optimize(small_models.branches(), verify=False)
     assert result.schedule.status == "optimal"
-    assert result.schedule.peak < result.report["baselines"]["file_order"]["peak_bytes"]
+    assert result.schedule.peak < result.report["original"]["schedule"]["peak_bytes"]
     assert result.allocation.arena >= result.schedule.peak
     assert result.verification is None
     assert result.budget_met is None
     assert onnx.load_model_from_string(result.model).graph.node[0].name.startswith("mul")
-    given = result.report["baselines"]["file_order"]
-    assert given["ops"][:2] == ["mul0", "mul1"]
-    assert max(given["footprints_bytes"]) == given["peak_bytes"]
+    given = result.report["original"]
+    assert [step["op"] for step in given["steps"][:2]] == ["mul0", "mul1"]
+    assert max(step["footprint_bytes"] for step in given["steps"]) == given["schedule"]["peak_bytes"]
     assert result.report["model"]["path"] == "-"
     assert result.report["output"]["path"] is None
     with pytest.raises(AttributeError):
@@ -67,8 +67,8 @@ def test_analyze() -> None:
     found = memsched.analyze(TFLITE, target="ideal")
     assert found.schedule.order == tuple(range(11))
     assert found.report["command"] == "analyze"
-    assert found.report["result"]["peak_bytes"] == found.schedule.peak
-    assert found.report["result"]["peak_bytes"] == found.report["baselines"]["file_order"]["peak_bytes"]
+    assert found.report["written"]["schedule"]["peak_bytes"] == found.schedule.peak
+    assert found.report["written"]["schedule"]["peak_bytes"] == found.report["original"]["schedule"]["peak_bytes"]
 
 
 def test_verify() -> None:
@@ -81,8 +81,8 @@ def test_verify() -> None:
 def test_stop_keeps_what_was_found() -> None:
     result = memsched.optimize(small_models.branches(), verify=False, hooks=memsched.Hooks(stop=lambda: True))
     assert result.interrupted
-    assert result.report["result"]["interrupted"] is True
-    assert result.schedule.peak <= result.report["baselines"]["file_order"]["peak_bytes"]
+    assert result.report["verdict"]["interrupted"] is True
+    assert result.schedule.peak <= result.report["original"]["schedule"]["peak_bytes"]
 
 
 def test_progress_is_told() -> None:
@@ -144,11 +144,11 @@ def test_subgraphs_that_nothing_executes_are_scheduled_too() -> None:
         dataclasses.replace(tflite_builder.branches(size=64), name="other"),
     )
     result = memsched.optimize(data, verify=False)
-    (other,) = result.report["bodies"]
+    (other,) = result.report["sections"]["bodies"]
     assert (other["graph"], other["parent"], other["op"]) == ("other", None, None)
     assert other["peak_bytes"] < other["file_peak_bytes"]
     assert result.model != data
-    assert any("'other' is executed by no op" in note for note in result.report["notes"])
+    assert any("'other' is executed by no op" in note for note in result.report["verdict"]["notes"])
 
 
 def a_module(count: int, *bodies: Body) -> Module:

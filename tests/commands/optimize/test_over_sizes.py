@@ -92,15 +92,15 @@ def test_the_file_computes_the_same_at_every_length_and_refuses_others(written: 
 
 def test_the_report_says_what_was_measured(written: Path) -> None:
     report = json.loads((written / "out.json").read_text())
-    section, printed = report["blocks"], (written / "printed.txt").read_text()
+    section, printed = report["sections"]["open_loops"], (written / "printed.txt").read_text()
     large = section["measured"][0]
     assert large["sizes"] == {"batch": 1, "length": 2048}
     assert large["process_bytes"] < large["given_process_bytes"]
-    assert report["requirement"]["bytes"] == report["budget"]["required_bytes"] == large["process_bytes"]
+    assert report["sections"]["requirement"]["bytes"] == report["budget"]["required_bytes"] == large["process_bytes"]
     assert [row["most"] for row in section["ranges"]] == [None, 2048]
     assert len(section["loops"]) == 2
     assert {one["length"] for one in section["compared"]} >= {1, 2, 97, 509, 2048}
-    assert report["verification"]["outputs_equal"] in {True, False}
+    assert report["sections"]["verification"]["outputs_equal"] in {True, False}
     assert "2 loops" in printed
     assert "length = 1 to 2,048" in printed
     assert "batch = 1, length = 2,048" in printed
@@ -114,15 +114,15 @@ def test_kernels_for_attention_are_tried_where_they_are_permitted(written: Path)
         allow=("reorder", "inplace", "fuse"),
         effort=10,
     )
-    section = result.report["blocks"]
+    section = result.report["sections"]["open_loops"]
     assert section["way"].startswith("attention by kernels")
     assert [len(row["ops"]) for row in section["kernels"]] == [4]
-    assert not any("--allow" in note for note in result.report["notes"])
+    assert not any("--allow" in note for note in result.report["verdict"]["notes"])
     assert b"MultiHeadAttention" in result.model
     # Without being permitted, they are pointed out.
     report = json.loads((written / "out.json").read_text())
-    assert not report["blocks"]["kernels"]
-    assert any("--allow reorder,inplace,fuse" in note for note in report["notes"])
+    assert not report["sections"]["open_loops"]["kernels"]
+    assert any("--allow reorder,inplace,fuse" in note for note in report["verdict"]["notes"])
 
 
 def test_a_budget_is_compared_with_the_process(written: Path) -> None:
@@ -175,7 +175,7 @@ def _places(net: Images, image: str) -> str:
 
 
 def test_images_of_every_size_come_from_one_file(images: Path) -> None:
-    section = json.loads((images / "out.json").read_text())["blocks"]
+    section = json.loads((images / "out.json").read_text())["sections"]["open_loops"]
     assert section["way"].startswith("by rows")
     assert [row["multiple"] for row in section["ranges"]] == [1, 2, 2]
     assert section["measured"][0]["process_bytes"] < 0.7 * section["measured"][0]["given_process_bytes"]
@@ -193,7 +193,7 @@ def test_room_in_the_arena_is_not_written_where_it_takes_more_when_sizes_take_tu
     report = result.report.values
     assert report.output is not None
     assert report.output.unchanged
-    assert any(note.startswith("not written as given, with room in the arena") for note in report.notes)
+    assert any(note.startswith("not written as given, with room in the arena") for note in report.verdict.notes)
 
 
 def test_no_file_for_every_size_is_written_that_makes_something_else_of_nan(
@@ -288,7 +288,7 @@ def test_a_model_in_which_nothing_grows_stays_as_it_is(tmp_path: Path) -> None:
     result = memsched.optimize(path, dims={"n": (1, 4096)}, effort=10)
     assert result.model == path.read_bytes()
     assert result.report["output"]["unchanged"]
-    assert any("nothing grows" in note for note in result.report["notes"])
+    assert any("nothing grows" in note for note in result.report["verdict"]["notes"])
     with fails("needs-one-shape"):
         result.report.to_header("sizes.h")
 
@@ -368,7 +368,7 @@ def test_dimensions_without_names_stay_open_too(tmp_path: Path) -> None:
         dim.ClearField("dim_param")
     onnx.save(model, path)
     result = memsched.optimize(path, dims={"x[1]": (2, 1024)}, max_slowdown=None, effort=10)
-    section = result.report["blocks"]
+    section = result.report["sections"]["open_loops"]
     assert section["measured"][0]["sizes"] == {"x[0]": 1, "x[1]": 1024}
     assert section["way"] is not None
     plain, blocks = (onnxruntime.InferenceSession(one) for one in (path.read_bytes(), result.model))
@@ -593,4 +593,4 @@ def test_ctrl_c_ends_the_trials_over_a_range_and_keeps_what_there_is(tmp_path: P
         process.communicate(timeout=100)
     assert process.returncode == 130
     assert (tmp_path / "net_memsched.onnx").read_bytes() == (tmp_path / "net.onnx").read_bytes()
-    assert json.loads((tmp_path / "net_memsched.json").read_text())["result"]["interrupted"] is True
+    assert json.loads((tmp_path / "net_memsched.json").read_text())["verdict"]["interrupted"] is True

@@ -40,7 +40,7 @@ def rows_of(model: bytes, folder: Path, alignment: int = 4, align: str = "true")
     target = folder / "parts.toml"
     target.write_text(PARTS.format(alignment=alignment, align=align))
     result = memsched.optimize(model, target=str(target), verify=False)
-    return {row["tensor"]: row for row in result.report["buffers"]}, result.allocation.arena
+    return {row["tensor"]: row for row in result.report["written"]["buffers"]}, result.allocation.arena
 
 
 def distances(rows: dict[str, Any], base: str, names: Sequence[str]) -> list[int]:

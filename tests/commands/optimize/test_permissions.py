@@ -15,11 +15,11 @@ from tests.tools.mixed_models import onnx_model
 def test_pieces_and_repetitions_together_stay_within_what_is_permitted(seed: int) -> None:
     data, most = onnx_model(seed), 30.0
     report = memsched.optimize(data, effort=0.1, level=3, max_extra_macs=most, max_slowdown=None, verify=False).report
-    tiling, remat = report["tiling"], report["remat"]
+    tiling, remat = report["sections"]["tile"], report["sections"]["recompute"]
     pieces = tiling["extra_macs_percent"] if tiling["applied"] else 0.0
     again = remat["extra_work_percent"] if remat["applied"] else 0.0
-    assert max(report["result"]["extra_macs_percent"], pieces + again) <= most
-    steps = memsched.analyze(data, frontier=True, effort=0.1, max_extra_macs=most).report["frontier"]
+    assert max(report["verdict"]["extra_macs_percent"], pieces + again) <= most
+    steps = memsched.analyze(data, frontier=True, effort=0.1, max_extra_macs=most).report["sections"]["frontier"]
     assert max(step["extra_macs_percent"] for step in steps) <= most
 
 

@@ -58,7 +58,7 @@ def test_a_search_may_be_ended_anywhere(data: bytes, last: int) -> None:
     assert ended.interrupted == (next(asked) > last)
     assert ended.verification is not None
     assert ended.verification.outputs_equal or (ended.verification.relative_error or 0) <= 1e-5
-    assert ended.report["result"]["peak_bytes"] <= ended.report["baselines"]["file_order"]["peak_bytes"]
+    assert ended.report["written"]["schedule"]["peak_bytes"] <= ended.report["original"]["schedule"]["peak_bytes"]
 
 
 @pytest.mark.parametrize("data", [onnx_net(0), tflite_net(4)], ids=["onnx", "tflite"])
@@ -66,13 +66,13 @@ def test_no_time_at_all_is_enough_for_a_model(data: bytes) -> None:
     result = memsched.optimize(data, time_limit=0, verify=True, order_guarantee="session", **REWRITES)
     assert result.verification is not None
     assert result.verification.outputs_equal
-    assert result.report["tiling"]["applied"] is False
-    assert result.report["remat"]["applied"] is False
+    assert result.report["sections"]["tile"]["applied"] is False
+    assert result.report["sections"]["recompute"]["applied"] is False
 
 
 @pytest.mark.parametrize(
     ("data", "stage", "section"),
-    [(convolutions(), "tiling", "tiling"), (skip_connection(), "rematerialisation", "remat")],
+    [(convolutions(), "tiling", "tile"), (skip_connection(), "rematerialisation", "recompute")],
     ids=["tile", "remat"],
 )
 def test_the_first_that_is_found_is_written_although_the_time_is_up(
@@ -89,7 +89,7 @@ def test_the_first_that_is_found_is_written_although_the_time_is_up(
             late[0] = 3600.0
 
     permitted: dict[str, Any] = {
-        "allow": ("reorder", "inplace", "tile" if section == "tiling" else "remat"),
+        "allow": ("reorder", "inplace", "tile" if section == "tile" else "remat"),
         "max_extra_macs": 50.0,
     }
     result = memsched.optimize(
@@ -97,13 +97,13 @@ def test_the_first_that_is_found_is_written_although_the_time_is_up(
     )
     assert late[0]
     report = result.report
-    assert report[section]["applied"]
-    assert report["result"]["arena_bytes"] < report["baselines"]["file_order"]["arena_bytes"]
+    assert report["sections"][section]["applied"]
+    assert report["written"]["schedule"]["arena_bytes"] < report["original"]["schedule"]["arena_bytes"]
     assert result.verification is not None
     assert (result.verification.relative_error or 0) <= 1e-5
 
 
 def test_without_any_time_nothing_is_begun() -> None:
     report = memsched.optimize(convolutions(), time_limit=0, level=2, verify=False).report
-    assert not report["tiling"]["applied"]
-    assert not report["tiling"]["judged"]
+    assert not report["sections"]["tile"]["applied"]
+    assert not report["sections"]["tile"]["judged"]

@@ -52,25 +52,27 @@ def test_every_address_names_its_pool(tmp_path: Path) -> None:
     result = memsched.optimize(small_models.branches(), target=two(tmp_path, size), verify=False)
     report = result.report.data
     SCHEMA.validate(json.loads(result.report.to_json()))
-    section = report["pools"]
+    section = report["sections"]["pools"]
     sram, dram = section["pools"]
     assert (sram["name"], sram["size_bytes"], dram["name"], dram["size_bytes"]) == ("sram", size, "dram", None)
     assert section["status"] == "optimal"
     assert section["weighted_traffic"] == section["lower_bound"]
     assert section["weighted_traffic"] == 2 * sram["accessed_bytes"] + 9 * dram["accessed_bytes"]
     assert section["last_pool_weighted_traffic"] == 9 * (sram["accessed_bytes"] + dram["accessed_bytes"])
-    assert {row["pool"] for row in report["buffers"]} == {"sram", "dram"}
-    assert max(r["offset_bytes"] + r["size_bytes"] for r in report["buffers"] if r["pool"] == "sram") <= size
-    assert not overlaps(report["buffers"])
-    assert {row["tensor"] for row in report["buffers"]} == {row["tensor"] for row in whole.report["buffers"]}
-    assert whole.report["pools"] is None
-    assert all("pool" not in row for row in whole.report["buffers"])
+    assert {row["pool"] for row in report["written"]["buffers"]} == {"sram", "dram"}
+    assert max(r["offset_bytes"] + r["size_bytes"] for r in report["written"]["buffers"] if r["pool"] == "sram") <= size
+    assert not overlaps(report["written"]["buffers"])
+    assert {row["tensor"] for row in report["written"]["buffers"]} == {
+        row["tensor"] for row in whole.report["written"]["buffers"]
+    }
+    assert whole.report["sections"]["pools"] is None
+    assert all("pool" not in row for row in whole.report["written"]["buffers"])
 
 
 def test_enough_fast_memory_takes_all(tmp_path: Path) -> None:
     result = memsched.optimize(small_models.branches(), target=two(tmp_path, 1 << 20), verify=False)
-    assert {row["pool"] for row in result.report["buffers"]} == {"sram"}
-    assert result.report["pools"]["status"] == "optimal"
+    assert {row["pool"] for row in result.report["written"]["buffers"]} == {"sram"}
+    assert result.report["sections"]["pools"]["status"] == "optimal"
 
 
 def test_what_people_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,8 +87,8 @@ def test_what_people_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(["analyze", str(model), "--target", target(tmp_path, 'name = "only"\nsize = 8'), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     SCHEMA.validate(report)
-    assert report["pools"]["weighted_traffic"] is None
-    assert report["buffers"]
+    assert report["sections"]["pools"]["weighted_traffic"] is None
+    assert report["written"]["buffers"]
 
 
 def test_two_arenas_of_tflm_lie_in_the_first_pools_with_room(

@@ -89,7 +89,10 @@ def test_the_order_is_written_and_computes_the_same_bits(written: Path) -> None:
 
 def test_the_report_says_where_each_order_is_best(written: Path) -> None:
     report = json.loads((written / "out.json").read_text())
-    section, printed = report["blocks"]["orders"], " ".join((written / "printed.txt").read_text().split())
+    section, printed = (
+        report["sections"]["open_loops"]["orders"],
+        " ".join((written / "printed.txt").read_text().split()),
+    )
     assert [one["found_at"] for one in section["orders"]] == [None, {"n": 1}, {"n": MOST}]
     (short, long) = section["spans"][0]
     assert (short["order"], short["first"], short["last"]) == (1, {"n": 1}, {"n": CROSSES_AT})
@@ -102,14 +105,14 @@ def test_the_report_says_where_each_order_is_best(written: Path) -> None:
     for row in section["judged"]:
         assert row["given_bytes"] == _requested(given, row["sizes"]["n"])
         assert row["bytes"] == _requested(out, row["sizes"]["n"]) <= row["given_bytes"]
-    assert report["verification"]["outputs_equal"]
-    assert report["verification"]["runtime"].startswith("onnxruntime ")
+    assert report["sections"]["verification"]["outputs_equal"]
+    assert report["sections"]["verification"]["runtime"].startswith("onnxruntime ")
     for told in ("298.4 KB", "31.8 %", "n = 400", f"n = 1 to {CROSSES_AT}", "20.62 %"):
         assert told in printed
 
 
 def test_what_a_session_requests_was_measured(written: Path) -> None:
-    measured = json.loads((written / "out.json").read_text())["blocks"]["measured"]
+    measured = json.loads((written / "out.json").read_text())["sections"]["open_loops"]["measured"]
     assert measured[0]["sizes"] == {"n": MOST}
     assert measured[0]["process_bytes"] is not None
 

@@ -68,9 +68,9 @@ def test_the_printed_bound_is_reached(target: str, seconds: float) -> None:
             budget=1,
             verify=False,
         )
-        section = result.report["remat"]
+        section = result.report["sections"]["recompute"]
         assert section["settled"], seed
-        assert section["lower_bound_bytes"] == result.report["result"]["peak_bytes"], seed
+        assert section["lower_bound_bytes"] == result.report["written"]["schedule"]["peak_bytes"], seed
         repeated += section["applied"]
     assert repeated > 3
 
@@ -85,15 +85,15 @@ def test_a_budget_that_can_be_met_ends_with_exit_0(seconds: str, tmp_path: Path)
     bound = memsched.optimize(
         model, target="ideal", allow=("reorder", "inplace", "remat"), max_extra_macs=1000, budget=1, verify=False
     )
-    least = bound.report["remat"]["lower_bound_bytes"]
-    assert least < bound.report["remat"]["without"]["peak_bytes"]
+    least = bound.report["sections"]["recompute"]["lower_bound_bytes"]
+    assert least < bound.report["sections"]["recompute"]["without"]["peak_bytes"]
     command = [sys.executable, "-m", "memsched", "optimize", str(model), *options, "-o", str(tmp_path / "out.onnx")]
     for budget, code in ((least, 0), (least - 1, 3)):
         limits = ["--time-limit", seconds, "--budget", str(budget), "--json"]
         run = subprocess.run([*command, *limits], capture_output=True, text=True, check=False)
         assert run.returncode == code, run.stderr
         report = json.loads(run.stdout)
-        section = report["remat"]
+        section = report["sections"]["recompute"]
         assert report["budget"]["met"] == (not code)
         assert section["lower_bound_bytes"] == least
         assert (section["status"], section["proof"]) == ("optimal", "all orders and all repetitions")
@@ -109,7 +109,7 @@ def test_the_page_says_what_was_proven() -> None:
         budget=1,
         verify=False,
     )
-    section = result.report.values.remat
+    section = result.report.values.sections.recompute
     assert section is not None
     assert (section.status, section.proof) == ("optimal", "all orders and all repetitions")
     (table,) = rewrite_tables(result.report.values)
@@ -145,7 +145,7 @@ def test_a_larger_budget_is_met_where_a_smaller_one_is(seed: int, tile: bool, tm
     target.write_text(LOOSE)
     data = small_model(seed)
     given = memsched.analyze(data, target=str(target), budget=0).report
-    as_given, peak = given["budget"]["required_bytes"], given["result"]["peak_bytes"]
+    as_given, peak = given["budget"]["required_bytes"], given["written"]["schedule"]["peak_bytes"]
     rows = [budgeted(data, str(target), as_given * step // STEPS, tile=tile) for step in range(1, STEPS + 1)]
     met = [one for _, one in rows]
     assert met == sorted(met)
@@ -173,7 +173,7 @@ def test_between_the_peak_and_what_is_required_repetitions_are_found(tmp_path: P
             max_extra_macs=1_000,
             budget=1,
         ).report
-        peak, arena = ordered["result"]["peak_bytes"], ordered["result"]["arena_bytes"]
+        peak, arena = ordered["written"]["schedule"]["peak_bytes"], ordered["written"]["schedule"]["arena_bytes"]
         budget = arena - 1
         if peak <= budget and least["budget"]["required_bytes"] <= budget:
             tried += 1
@@ -193,8 +193,8 @@ def test_what_cannot_be_written_is_left_out_with_its_reason(
         "time_limit": 2,
     }
     whole = memsched.optimize(small_model(4), **asked).report  # type: ignore[arg-type]
-    assert whole["remat"]["applied"]
-    copies = {copy["op"] for copy in whole["remat"]["copies"]}
+    assert whole["sections"]["recompute"]["applied"]
+    copies = {copy["op"] for copy in whole["sections"]["recompute"]["copies"]}
     write = read_back
 
     def failing(module: Any, graph: Graph, *rest: Any, **more: Any) -> Any:
@@ -204,11 +204,11 @@ def test_what_cannot_be_written_is_left_out_with_its_reason(
 
     monkeypatch.setattr(rewrite, "read_back", failing)
     left = memsched.optimize(small_model(4), **asked).report  # type: ignore[arg-type]
-    (refusal,) = left["remat"]["refusals"]
+    (refusal,) = left["sections"]["recompute"]["refusals"]
     assert refusal.endswith("RESHAPE 2304 != 2295")
     # A defect is told as one.
     assert ("defect" in refusal) == (fault is InternalError)
-    assert left["result"]["peak_bytes"] <= left["remat"]["without"]["peak_bytes"]
-    assert not copies & {copy["op"] for copy in left["remat"]["copies"]}
-    lines = [line for line, _ in remat_lines(left.values.remat, 80, verbose=False)]
+    assert left["written"]["schedule"]["peak_bytes"] <= left["sections"]["recompute"]["without"]["peak_bytes"]
+    assert not copies & {copy["op"] for copy in left["sections"]["recompute"]["copies"]}
+    lines = [line for line, _ in remat_lines(left.values.sections.recompute, 80, verbose=False)]
     assert refusal in " ".join(lines)

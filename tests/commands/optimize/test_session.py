@@ -73,9 +73,9 @@ def test_what_is_predicted_is_what_the_printed_session_requests(path: Path, sess
     assert shown.measured_peak_after_bytes is not None
     assert report.output is not None
     assert not report.output.unchanged
-    assert report.result.status == "optimal"
-    assert report.result.session_bytes is not None
-    assert shown.measured_peak_after_bytes == report.result.session_bytes.after
+    assert report.proof.status == "optimal"
+    assert report.in_session
+    assert shown.measured_peak_after_bytes == report.verdict.bytes
     assert shown.measured_peak_after_bytes < (shown.measured_peak_before_bytes or 0)
     assert shown.executed_order_matches is True
     assert shown.outputs_equal or (shown.relative_error or 0.0) < 1e-3
@@ -85,7 +85,7 @@ def test_printed_lines_open_the_file_with_the_same_outputs(path: Path, tmp_path:
     result = optimize(path, session="default", effort=2.0)
     (tmp_path / "out.onnx").write_bytes(result.model)
     names: dict[str, Any] = {"onnxruntime": onnxruntime, "path": str(tmp_path / "out.onnx")}
-    lines = result.report["order_guarantee"]["session_options"]
+    lines = result.report["output"]["guarantee"]["session_options"]
     exec("\n".join(lines), names)  # noqa: S102 - the very lines that people are told
     feed = {"x": np.random.default_rng(1).standard_normal((1, 3, SIDE, SIDE)).astype(np.float32)}
     given = onnxruntime.InferenceSession(str(path)).run(None, feed)[0]
@@ -97,20 +97,20 @@ def test_the_block_is_stated_where_tensors_are_blocked_and_only_there(path: Path
     blocked = optimize(path, session="default", effort=2.0)
     portable = optimize(path, session="extended", effort=2.0)
     domains = {node.domain for node in onnx.load_model_from_string(blocked.model).graph.node}
-    executed = blocked.report.values.executed
+    executed = blocked.report.values.sections.executed
     assert executed is not None
     if "com.microsoft.nchwc" in domains:
         block = executed.block_channels
         assert block in {8, 16}
-        assert any(f"blocks of {block} channels" in note for note in blocked.report.values.notes)
+        assert any(f"blocks of {block} channels" in note for note in blocked.report.values.verdict.notes)
     else:
         assert executed.block_channels is None
-    assert portable.report["executed"]["block_channels"] is None
+    assert portable.report["sections"]["executed"]["block_channels"] is None
     assert "com.microsoft.nchwc" not in {n.domain for n in onnx.load_model_from_string(portable.model).graph.node}
 
 
 def test_sessions_hold_the_one_without_options_and_the_one_printed(path: Path) -> None:
-    rows = optimize(path, session="extended", effort=2.0).report.values.sessions
+    rows = optimize(path, session="extended", effort=2.0).report.values.sections.sessions
     assert [(row.file, row.level) for row in rows] == [("given", "all"), ("given", "extended"), ("written", "disabled")]
     default, printed = rows[0], rows[-1]
     assert default == with_figures(default, _DEFAULT)
@@ -133,7 +133,10 @@ def test_open_dimensions_are_fixed_in_the_file_and_said(tmp_path: Path) -> None:
     written = onnx.load_model_from_string(result.model)
     assert written.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2
     assert result.report["output"]["fixed_dimensions"] == [{"dimension": "N", "size": 2}]
-    assert result.report["verification"]["measured_peak_after_bytes"] == result.report["result"]["peak_bytes"]
+    assert (
+        result.report["sections"]["verification"]["measured_peak_after_bytes"]
+        == result.report["written"]["schedule"]["peak_bytes"]
+    )
 
 
 def test_a_file_that_gains_nothing_is_written_unchanged(tmp_path: Path) -> None:
@@ -151,7 +154,7 @@ def test_a_file_that_gains_nothing_is_written_unchanged(tmp_path: Path) -> None:
     result = optimize(tmp_path / "one.onnx", session="default", effort=1.0)
     assert result.model == (tmp_path / "one.onnx").read_bytes()
     assert result.report["output"]["unchanged"] is True
-    assert result.report.values.executed is None
+    assert result.report.values.sections.executed is None
 
 
 def test_views_that_optimisation_would_merge_are_none_in_what_it_made() -> None:
@@ -188,7 +191,7 @@ def test_sizes_of_the_runtimes_own_operators_are_stated(path: Path) -> None:
     graph = onnx.load_model_from_string(result.model).graph
     stated = {value.name for value in (*graph.value_info, *graph.output)}
     assert {name for node in graph.node for name in node.output if name} <= stated
-    assert not any("one run on random inputs" in note for note in result.report.values.notes)
+    assert not any("one run on random inputs" in note for note in result.report.values.verdict.notes)
 
 
 def test_sizes_beside_what_depends_on_data_are_stated(tmp_path: Path) -> None:
@@ -201,9 +204,9 @@ def test_sizes_beside_what_depends_on_data_are_stated(tmp_path: Path) -> None:
     model.graph.output.append(helper.make_tensor_value_info("places", onnx.TensorProto.INT64, (4, "found")))
     onnx.save(model, tmp_path / "found.onnx")
     result = optimize(tmp_path / "found.onnx", session="default", shapes_from_run="random", effort=1.0)
-    check = result.report["verification"]
+    check = result.report["sections"]["verification"]
     assert check["measured_peak_after_bytes"] == check["predicted_peak_after_bytes"]
-    unsure = [note for note in result.report["notes"] if "sizes that nothing in the file tells" in note]
+    unsure = [note for note in result.report["verdict"]["notes"] if "sizes that nothing in the file tells" in note]
     assert len(unsure) == 1
     assert ": 'places';" in unsure[0]
 
@@ -228,7 +231,7 @@ def test_weights_that_are_dequantised_in_each_run_count(tmp_path: Path) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     onnx.save(model, tmp_path / "weights.onnx")
     result = optimize(tmp_path / "weights.onnx", session="default", effort=1.0)
-    check = result.report["verification"]
+    check = result.report["sections"]["verification"]
     assert check["measured_peak_after_bytes"] == check["predicted_peak_after_bytes"] >= 64 * 64 * 4
     assert check["measured_peak_after_bytes"] < check["measured_peak_before_bytes"]
 
@@ -305,19 +308,19 @@ def test_what_ran_at_other_sizes_is_not_compared_with_what_is_predicted(
     stated = {"nz": (2, 64 * 64)}
     result = optimize(tmp_path / "picking.onnx", session=session, effort=1.0, input_shapes=stated)
     report = result.report.values
-    assert report.requirement is not None
+    assert report.sections.requirement is not None
     # Indices as found, and turned about: 64 bits each.
-    assert report.requirement.given_bytes >= 2 * 2 * 8 * 64 * 64
-    assert report.requirement.measured_given_bytes is None
-    if report.verification is not None:
-        assert not report.verification.at_stated_sizes
-        assert (report.verification.measured_peak_before_bytes or 0) < report.requirement.given_bytes
+    assert report.sections.requirement.given_bytes >= 2 * 2 * 8 * 64 * 64
+    assert report.sections.requirement.measured_given_bytes is None
+    if report.sections.verification is not None:
+        assert not report.sections.verification.at_stated_sizes
+        assert (report.sections.verification.measured_peak_before_bytes or 0) < report.sections.requirement.given_bytes
 
 
 def test_sizes_that_are_those_that_ran_are_compared(tmp_path: Path) -> None:
     onnx.save_model(network(("N", 3, SIDE, SIDE)), tmp_path / "open.onnx")
     stated = {"x": (2, 3, SIDE, SIDE), "stem": (2, 16, SIDE, SIDE)}
-    shown = optimize(tmp_path / "open.onnx", effort=1.0, input_shapes=stated).report.values.verification
+    shown = optimize(tmp_path / "open.onnx", effort=1.0, input_shapes=stated).report.values.sections.verification
     assert shown is not None
     assert shown.at_stated_sizes
 

@@ -83,8 +83,8 @@ def rewritten(
     assert shown is not None
     assert report.output is not None
     assert not report.output.unchanged
-    assert report.result.session_bytes is not None
-    assert shown.measured_peak_after_bytes == shown.predicted_peak_after_bytes == report.result.session_bytes.after
+    assert report.in_session
+    assert shown.measured_peak_after_bytes == shown.predicted_peak_after_bytes == report.verdict.bytes
     assert shown.executed_order_matches
     assert shown.outputs_equal or (shown.relative_error or 0.0) < 1e-5
     return result
@@ -94,39 +94,41 @@ def rewritten(
 def test_pieces_of_attention_in_what_is_executed(tmp_path: Path, session: SessionName) -> None:
     result = rewritten(tmp_path, attention(), session, tile=True)
     whole = optimize(tmp_path / "net.onnx", session=session, effort=EFFORT, verify=False)
-    tiling = result.report.values.tiling
+    tiling = result.report.values.sections.tile
     assert tiling is not None
     assert tiling.applied
-    assert result.report["result"]["peak_bytes"] < 0.65 * whole.report["result"]["peak_bytes"]
+    assert result.report["written"]["schedule"]["peak_bytes"] < 0.65 * whole.report["written"]["schedule"]["peak_bytes"]
 
 
 @pytest.mark.parametrize("session", ["default", "extended"])
 def test_pieces_of_convolutions_and_what_the_runtime_makes_of_them(tmp_path: Path, session: SessionName) -> None:
     result = rewritten(tmp_path, convolutions((3, 16, 16, 24, 24, 24, 16, 16, 8)), session, tile=True)
     report = result.report.values
-    assert report.tiling is not None
-    assert report.tiling.applied
-    assert report.result.session_bytes is not None
+    assert report.sections.tile is not None
+    assert report.sections.tile.applied
+    assert report.in_session
     # Below 0.4 where the processor's blocks have 16 channels, a little more where they have 8.
-    assert report.result.session_bytes.after < 0.42 * report.result.session_bytes.before
-    assert not any(" 0 B" in line for line, _ in tiling_lines(report.tiling, 100, verbose=True))
+    assert report.verdict.bytes < 0.42 * report.verdict.original_bytes
+    assert not any(" 0 B" in line for line, _ in tiling_lines(report.sections.tile, 100, verbose=True))
     # Few pieces: each operator takes its bytes of the process.
     assert len(result.graph.ops) < 80
     # What convolutions in pieces execute at this level is blocked where convolutions as they are were.
     blocked = {op.type for op in result.graph.ops if op.type.startswith("com.microsoft.nchwc")}
-    assert bool(blocked) == (report.executed is not None and report.executed.block_channels is not None)
+    assert bool(blocked) == (
+        report.sections.executed is not None and report.sections.executed.block_channels is not None
+    )
 
 
 @pytest.mark.parametrize("session", ["default", "basic"])
 def test_a_value_is_computed_again_in_what_is_executed(tmp_path: Path, session: SessionName) -> None:
     result = rewritten(tmp_path, long_skip(), session, remat=True)
-    remat = result.report.values.remat
+    remat = result.report.values.sections.recompute
     assert remat is not None
     assert remat.applied
     assert result.verification is not None
     assert result.verification.outputs_equal
     whole = optimize(tmp_path / "net.onnx", session=session, effort=EFFORT, verify=False)
-    assert result.report["result"]["peak_bytes"] < whole.report["result"]["peak_bytes"]
+    assert result.report["written"]["schedule"]["peak_bytes"] < whole.report["written"]["schedule"]["peak_bytes"]
 
 
 def test_what_gains_nothing_rewritten_is_only_ordered(tmp_path: Path) -> None:
@@ -138,5 +140,5 @@ def test_what_gains_nothing_rewritten_is_only_ordered(tmp_path: Path) -> None:
         for more in (False, True)
     )
     assert ordered.model == permitted.model
-    assert permitted.report.values.tiling is not None
-    assert not permitted.report.values.tiling.applied
+    assert permitted.report.values.sections.tile is not None
+    assert not permitted.report.values.sections.tile.applied

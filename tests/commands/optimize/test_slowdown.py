@@ -76,7 +76,7 @@ def weight(result: OptimizeResult) -> int:
     price = load_target("onnxruntime").price
     assert price is not None
     more = max(0, ops_of(result) - len(result.module.graph.ops) - FREE_OPS)
-    return int(result.report["result"]["required_bytes"]) + price.bytes_per_op * more
+    return int(result.report["verdict"]["bytes"]) + price.bytes_per_op * more
 
 
 def test_operators_and_time_are_weighed_in(unpriced: OptimizeResult) -> None:
@@ -86,8 +86,8 @@ def test_operators_and_time_are_weighed_in(unpriced: OptimizeResult) -> None:
     assert ops_of(priced) < ops_of(unpriced)
     assert slower(priced) <= 10.0 < slower(unpriced)
     # What is left is still worth it.
-    required = priced.report["result"]
-    assert required["required_bytes"] < 0.75 * required["session_bytes"]["before"]
+    required = priced.report["verdict"]
+    assert required["bytes"] < 0.75 * required["original_bytes"]
 
 
 def test_a_large_limit_still_weighs_operators(unpriced: OptimizeResult) -> None:
@@ -99,19 +99,19 @@ def test_the_report_states_what_else_decided(unpriced: OptimizeResult) -> None:
     assert price is not None
     priced = in_pieces(1_000.0, side=4 * SIDE)
     more = ops_of(priced) - len(priced.module.graph.ops) - FREE_OPS
-    beside = priced.report["requirement"]["structures_bytes"]
+    beside = priced.report["sections"]["requirement"]["structures_bytes"]
     assert more > 0
     assert beside == price.bytes_per_op * more
-    assert weight(priced) == priced.report["requirement"]["bytes"] + beside
+    assert weight(priced) == priced.report["sections"]["requirement"]["bytes"] + beside
     assert any(
         "a session has structures for its operators" in line
         for line, _ in findings(priced.report.values, 200, verbose=False)
     )
-    assert unpriced.report["requirement"]["structures_bytes"] == 0
+    assert unpriced.report["sections"]["requirement"]["structures_bytes"] == 0
 
 
 def test_a_budget_is_met_by_what_the_session_requests_within_the_limit_of_time(unpriced: OptimizeResult) -> None:
-    needed = unpriced.report["result"]["required_bytes"]
+    needed = unpriced.report["verdict"]["bytes"]
     within = in_pieces(10.0, budget=needed)
     assert not within.report["budget"]["met"]
     assert slower(within) <= 10.0
@@ -159,13 +159,15 @@ def feed_forward(rows: int) -> bytes:
 
 def test_by_default_few_rows_stay_whole_and_many_are_cut() -> None:
     for rows, cut in ((128, False), (4096, True)):
-        tiling = memsched.optimize(feed_forward(rows), order_guarantee="session", effort=EFFORT).report.values.tiling
+        tiling = memsched.optimize(
+            feed_forward(rows), order_guarantee="session", effort=EFFORT
+        ).report.values.sections.tile
         assert (tiling is not None and tiling.applied) == cut
 
 
 def test_who_permits_pieces_gets_them_of_few_rows_too() -> None:
     result = memsched.optimize(feed_forward(128), order_guarantee="session", level=2, effort=EFFORT)
-    tiling = result.report.values.tiling
+    tiling = result.report.values.sections.tile
     assert tiling is not None
     assert tiling.applied
 

@@ -52,9 +52,9 @@ def turned() -> bytes:
 CASES: dict[str, tuple[Callable[[], bytes], dict[str, Any]]] = {
     "chains": (activations, {"allow": ("reorder", "inplace", "fuse")}),
     "algebra": (twins, {"allow": ("reorder", "inplace", "algebra")}),
-    "io": (turned, {"allow": ("reorder", "inplace", "io")}),
-    "remat": (skipping, {"allow": ("reorder", "inplace", "remat"), "max_extra_macs": 100.0, "max_slowdown": None}),
-    "tiling": (wide, {"level": 2, "max_slowdown": None}),
+    "border": (turned, {"allow": ("reorder", "inplace", "io")}),
+    "recompute": (skipping, {"allow": ("reorder", "inplace", "remat"), "max_extra_macs": 100.0, "max_slowdown": None}),
+    "tile": (wide, {"level": 2, "max_slowdown": None}),
 }
 
 
@@ -62,14 +62,14 @@ CASES: dict[str, tuple[Callable[[], bytes], dict[str, Any]]] = {
 def test_rewrites_keep_special_values(section: str) -> None:
     make, asked = CASES[section]
     found = memsched.optimize(make(), order_guarantee="session", effort=0.2, seed=0, **asked)
-    assert found.report[section]["applied"]
-    assert found.report["failures"] == []
-    shown = found.report["verification"]
+    assert found.report["sections"][section]["applied"]
+    assert found.report["sections"]["failures"] == []
+    shown = found.report["sections"]["verification"]
     assert shown["special_values"] == list(WORDS.values())
     assert shown["outputs_equal"]
 
 
 def test_pieces_of_tflite_models_keep_special_values() -> None:
     found = memsched.optimize(tflite_net(4), target="litert-builtin", level=2, effort=0.2)
-    assert found.report["tiling"]["applied"]
-    assert found.report["verification"]["special_values"] == list(WORDS.values())
+    assert found.report["sections"]["tile"]["applied"]
+    assert found.report["sections"]["verification"]["special_values"] == list(WORDS.values())

@@ -61,7 +61,7 @@ def long_skip() -> bytes:
 
 def required(report: Mapping[str, Any]) -> int:
     """Return the figure that budgets are compared with."""
-    return int(report["result"]["required_bytes"])
+    return int(report["verdict"]["bytes"])
 
 
 SOURCES = {
@@ -103,7 +103,7 @@ def test_the_printed_command_keeps_what_is_printed(
     quick = ["--no-verify", "--keep-best"] if command == "optimize" else []
     first = run(command, path, *options, *quick, "--report", tmp_path / "first.json")
     before = json.loads((tmp_path / "first.json").read_text())
-    found = before["suggestions"]
+    found = before["alternatives"]
     assert what in {one["what"] for one in found}
     assert len(found) <= 3
     lines = first.out.splitlines()[-2 * len(found) :]
@@ -111,15 +111,15 @@ def test_the_printed_command_keeps_what_is_printed(
         said, printed = lines[2 * number : 2 * number + 2]
         assert f": {one['what']}, {required(before):,} -> " in said
         assert printed == f"  {one['command']}"
-        assert one["requirement_bytes"] + one["saving_bytes"] == required(before)
+        assert one["bytes"] + one["saving_bytes"] == required(before)
         program, *words = shlex.split(one["command"])
         assert (program, words[0]) == ("memsched", "optimize")
         assert set(options) - {"--allow=reorder"} <= set(words)
         report = tmp_path / f"then{number}.json"
         assert run(*words, "--no-verify", "--effort", 10, "--report", report).code in {0, 3}
         after = json.loads(report.read_text())
-        assert required(after) <= one["requirement_bytes"] < required(before)
-        assert after["result"]["extra_macs_percent"] <= one["extra_macs_percent"]
+        assert required(after) <= one["bytes"] < required(before)
+        assert after["verdict"]["extra_macs_percent"] <= one["extra_macs_percent"]
 
 
 def test_only_where_nothing_was_gained(run: Run, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_only_where_nothing_was_gained(run: Run, tmp_path: Path) -> None:
     gained = run("optimize", path, "--no-verify")
     assert "saves" in gained.out
     assert "what helps" not in gained.out
-    assert json.loads(report.read_text())["suggestions"] == []
+    assert json.loads(report.read_text())["alternatives"] == []
     # As the file stands, an order helps.
     assert "what helps, as tried: another order" in run("analyze", path).out
     assert "what helps" not in run("analyze", path, "--frontier", "--time-limit", 1).out
@@ -146,14 +146,14 @@ def test_scripts_get_the_report_and_nothing_else(run: Run, tmp_path: Path) -> No
     path.write_bytes(convolutions())
     for command in ("optimize", "analyze"):
         done = run(command, path, "--json", *(["--no-verify"] if command == "optimize" else []))
-        assert json.loads(done.out)["suggestions"]
-        assert done.err.rstrip().endswith(json.loads(done.out)["suggestions"][-1]["command"])
+        assert json.loads(done.out)["alternatives"]
+        assert done.err.rstrip().endswith(json.loads(done.out)["alternatives"][-1]["command"])
         assert run(command, path, "-q", *(["--no-verify"] if command == "optimize" else [])).out == ""
     # Programs that ask for no command line wait for no trial.
-    assert memsched.optimize(convolutions(), verify=False).report["suggestions"] == []
+    assert memsched.optimize(convolutions(), verify=False).report["alternatives"] == []
     words = ("optimize", "net.onnx", "-o", "small.onnx")
     (first, *_) = memsched.optimize(convolutions(), verify=False, hooks=memsched.Hooks(words=words)).report[
-        "suggestions"
+        "alternatives"
     ]
     assert first["command"].startswith("memsched optimize net.onnx -o small.onnx --allow ")
 
@@ -175,7 +175,7 @@ def test_large_graphs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
     monkeypatch.setattr(trials, "attempt", lambda rewrite, *_: tried.append(type(rewrite).__name__))
     monkeypatch.setattr(trials, "_PIECES_OPS", 1)
-    assert memsched.analyze(convolutions(), hooks=memsched.Hooks(words=("analyze", "-"))).report["suggestions"] == []
+    assert memsched.analyze(convolutions(), hooks=memsched.Hooks(words=("analyze", "-"))).report["alternatives"] == []
     assert "TileRewrite" not in tried
     assert "RematRewrite" in tried
     monkeypatch.setattr(trials, "_PIECES_OPS", 2)
@@ -193,7 +193,7 @@ def test_extra_work_is_tried_where_pieces_without_it_save_too_little(monkeypatch
         return known(rewrite, given, request, percent, effort)
 
     monkeypatch.setattr(trials, "attempt", noted)
-    first, *_ = memsched.analyze(convolutions(), hooks=memsched.Hooks(words=("analyze", "-"))).report["suggestions"]
+    first, *_ = memsched.analyze(convolutions(), hooks=memsched.Hooks(words=("analyze", "-"))).report["alternatives"]
     assert tried == [0.0]
     assert "--max-extra-macs 0" in first["command"]
     tried.clear()
@@ -248,10 +248,10 @@ def test_with_little_effort_the_printed_command_keeps_what_is_printed(
     for effort in (0, 0.5, 1, 2):
         words = ("optimize", path, "--target", target, "--effort", effort, "--no-verify", "--report", report)
         assert run(*words).code == 0
-        found = json.loads(report.read_text())["suggestions"]
+        found = json.loads(report.read_text())["alternatives"]
         assert found
         for one in found:
             if one["command"] not in kept:
                 assert run(*shlex.split(one["command"])[1:]).code == 0
                 kept[one["command"]] = required(json.loads(report.read_text()))
-            assert kept[one["command"]] <= one["requirement_bytes"]
+            assert kept[one["command"]] <= one["bytes"]

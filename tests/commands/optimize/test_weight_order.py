@@ -59,10 +59,10 @@ def test_large_weights_come_first_where_sessions_take_less_so(
     result = optimized(given, monkeypatch, lambda _: 1 << 20, **options)
     assert is_first(result.model)
     values = result.report.values
-    assert any("large weights are first in the file" in note for note in values.notes)
+    assert any("large weights are first in the file" in note for note in values.verdict.notes)
     assert values.output is not None
     assert not values.output.unchanged
-    assert {row.process_bytes for row in values.sessions if row.file == "written"} == {1 << 20}
+    assert {row.process_bytes for row in values.sections.sessions if row.file == "written"} == {1 << 20}
     feeds = {"x": np.random.default_rng(1).normal(size=(1, SIDE, 16)).astype(np.float32)}
     outputs = [
         onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, feeds)[0]
@@ -91,10 +91,10 @@ def test_they_stay_where_they_are_where_a_session_takes_more(
     # Which session is recommended must not depend on the machine: one that keeps the order is measured again.
     monkeypatch.setattr("memsched.commands.optimize.judged_sessions.measured_sessions", with_options_best)
     result = optimized(given, monkeypatch, seen)
-    assert any(row.execution_order == "file" for row in result.report.values.sessions)
+    assert any(row.execution_order == "file" for row in result.report.values.sections.sessions)
     assert not is_first(result.model)
     assert result.model != given.read_bytes()
-    assert not any("large weights" in note for note in result.report.values.notes)
+    assert not any("large weights" in note for note in result.report.values.verdict.notes)
 
 
 def test_a_file_that_is_as_given_stays_so_to_the_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

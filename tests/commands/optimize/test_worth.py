@@ -37,7 +37,7 @@ def test_a_file_is_written_from_one_percent_on(tmp_path: Path, count: int, worth
     path = tmp_path / "net.onnx"
     path.write_bytes(data)
     result = memsched.optimize(path, order_guarantee="session", target="onnxruntime")
-    output, needed = result.report["output"], result.report["requirement"]
+    output, needed = result.report["output"], result.report["sections"]["requirement"]
     assert (result.model != data) is worth
     assert output["unchanged"] is not worth
     assert result.verification is not None
@@ -54,7 +54,7 @@ def test_a_budget_that_needs_those_bytes_gets_them() -> None:
     data = waiting(100)
     options: dict[str, Any] = {"order_guarantee": "session", "verify": False}
     found = memsched.optimize(data, **options)
-    given, saved = found.report["requirement"]["given_bytes"], found.report["output"]["slight_bytes"]
+    given, saved = found.report["sections"]["requirement"]["given_bytes"], found.report["output"]["slight_bytes"]
     met = memsched.optimize(data, budget=given - saved, **options)
     assert met.budget_met
     assert met.model != data
@@ -68,7 +68,7 @@ def test_the_summary_says_what_was_left(run: Run, tmp_path: Path) -> None:
     assert done.code == 0
     report = json.loads((tmp_path / "net_memsched.json").read_text())
     assert (tmp_path / "net_memsched.onnx").read_bytes() == path.read_bytes()
-    assert report["suggestions"] == []
+    assert report["alternatives"] == []
     assert "nothing better was found" not in done.out
     assert f"{report['output']['slight_bytes']:,} B" in done.out
 

@@ -193,16 +193,20 @@ def test_pieces_cross_what_was_computed(tmp_path: Path) -> None:
     path.write_bytes(doubled())
     stated = {"x": (1, 3, 32, 32)}
     result = memsched.optimize(str(path), input_shapes=stated, level=2, order_guarantee="session", effort=0.5)
-    tiling = result.report["tiling"]
+    tiling = result.report["sections"]["tile"]
     assert tiling["applied"]
     assert any({"Resize", "Conv"} <= layer_types(result.report.data, group) for group in tiling["groups"])
-    assert result.report["verification"]["outputs_equal"]
-    assert result.report["result"]["peak_bytes"] < 100_000 < result.report["baselines"]["file_order"]["peak_bytes"]
+    assert result.report["sections"]["verification"]["outputs_equal"]
+    assert (
+        result.report["written"]["schedule"]["peak_bytes"]
+        < 100_000
+        < result.report["original"]["schedule"]["peak_bytes"]
+    )
     assert not {"Shape", "Gather", "Mul"} & set(kinds(result.model))
 
 
 def layer_types(report: Mapping[str, Any], group: Mapping[str, Sequence[str]]) -> set[str]:
-    return {row["type"] for row in report["steps"] if row["origin"] in group["ops"]}
+    return {row["type"] for row in report["written"]["steps"] if row["origin"] in group["ops"]}
 
 
 def test_a_file_that_gains_nothing_keeps_its_arithmetic(tmp_path: Path) -> None:

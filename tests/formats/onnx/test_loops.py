@@ -71,4 +71,4 @@ def test_nothing_is_pinned_to_a_value_that_nobody_reads_and_nobody_knows_the_ran
     assert pinned.pins
     assert all("r" not in one.input for one in pinned.model.graph.node)
     result = memsched.optimize(given.SerializeToString(), order_guarantee="pins", effort=1)
-    assert result.report.values.failures == ()
+    assert result.report.values.sections.failures == ()

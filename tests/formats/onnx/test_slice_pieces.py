@@ -45,10 +45,10 @@ def cropped(kind: Any, inputs: int) -> bytes:
 @pytest.mark.parametrize("inputs", [3, 4])
 def test_a_slice_in_pieces(kind: Any, inputs: int) -> None:
     result = memsched.optimize(cropped(kind, inputs), effort=2, level=2, order_guarantee="session")
-    assert result.report["tiling"]["applied"]
+    assert result.report["sections"]["tile"]["applied"]
     made = onnx.load_from_string(result.model)
     onnx.checker.check_model(made, full_check=True)
-    pieces = {step["op"] for step in result.report["steps"] if step["origin"] == "b"}
+    pieces = {step["op"] for step in result.report["written"]["steps"] if step["origin"] == "b"}
     assert pieces
     assert all(not node.attribute for node in made.graph.node if node.name in pieces)
     assert result.verification is not None
@@ -76,10 +76,10 @@ def test_a_slice_without_steps_in_pieces(version: int, whole: bool) -> None:
     result = memsched.optimize(
         cropped_by_attributes(version, whole=whole), effort=2, level=2, order_guarantee="session"
     )
-    assert result.report["tiling"]["applied"]
+    assert result.report["sections"]["tile"]["applied"]
     made = onnx.load_from_string(result.model)
     onnx.checker.check_model(made, full_check=True)
-    pieces = {step["op"] for step in result.report["steps"] if step["origin"] == "b"}
+    pieces = {step["op"] for step in result.report["written"]["steps"] if step["origin"] == "b"}
     assert pieces & {node.name for node in made.graph.node}
     assert result.verification is not None
     assert result.verification.relative_error is not None

@@ -106,12 +106,12 @@ def tiled(given: bytes) -> Any:
 
 
 def test_a_tiled_file_is_refused_at_other_batches(given: bytes, tiled: Any) -> None:
-    assert tiled.report["tiling"]["applied"]
+    assert tiled.report["sections"]["tile"]["applied"]
     assert fates(given, tiled.model) == {"refused"}
     assert open_axes(parse(given)) == ((0,),)
     assert open_axes(parse(tiled.model)) == ((),)
     assert tiled.report["output"]["fixed_dimensions"] == [{"dimension": "t0[0]", "size": 1}]
-    (tried,) = tiled.report["verification"]["other_sizes"]
+    (tried,) = tiled.report["sections"]["verification"]["other_sizes"]
     assert (tried["dimension"], tried["size"], tried["outcome"]) == ("t0[0]", 2, "refused")
     assert "GATHER" in tried["reason"]
     interpreter = Interpreter(model_content=tiled.model)
@@ -140,7 +140,7 @@ def test_a_guard_keeps_the_order_that_delegates_are_told(tiled: Any) -> None:
 
 def test_channels_in_pieces_are_right_at_every_batch(given: bytes) -> None:
     found = optimize(given, target="tflm", level=2, max_extra_macs=60, effort=1, verify=False)
-    assert [group["axis_names"] for group in found.report["tiling"]["groups"]] == [["channels"]]
+    assert [group["axis_names"] for group in found.report["sections"]["tile"]["groups"]] == [["channels"]]
     assert open_axes(parse(found.model)) == ((0,),)
     assert fates(given, found.model) == {"equal"}
 
@@ -150,7 +150,7 @@ def test_what_firmware_runs_has_no_guard() -> None:
     given = with_open_batch(looped_net(3))
     found = optimize(given, target="tflm", level=2, max_extra_macs=60, effort=1, verify=False)
     kinds = {operator.type for operator in parse(found.model).subgraphs[0].operators}
-    assert found.report["tiling"]["applied"]
+    assert found.report["sections"]["tile"]["applied"]
     assert "GATHER" not in kinds
     assert open_axes(parse(found.model)) == ((),)
 
@@ -240,7 +240,7 @@ def test_another_border_is_right_at_every_batch(seed: int) -> None:
     given = with_open_batch(bordered_net(seed))
     found = optimize(given, target="litert", allow=("reorder", "inplace", "io"), effort=1)
     assert found.model != given
-    assert [one["outcome"] for one in found.report["verification"]["other_sizes"]] == ["equal"]
+    assert [one["outcome"] for one in found.report["sections"]["verification"]["other_sizes"]] == ["equal"]
     assert found.report["output"]["fixed_dimensions"] == []
 
 

@@ -76,9 +76,9 @@ def test_what_a_custom_operator_works_in_belongs_to_it() -> None:
 def test_a_compiled_file_is_analyzed_and_left_as_it_is() -> None:
     data = compiled()
     report = memsched.analyze(data, target="tflm").report.values
-    assert report.tflm is not None
-    assert report.tflm.plan_fault is None
-    assert report.tflm.file_head_bytes == 512 + 16
+    assert report.sections.tflm is not None
+    assert report.sections.tflm.plan_fault is None
+    assert report.sections.tflm.file_head_bytes == 512 + 16
     result = memsched.optimize(data, target="tflm", effort=0.5)
     assert result.model == data
     assert report_of(data, target="litert").output is not None
@@ -98,14 +98,16 @@ def test_what_a_plan_lays_over_each_other_for_an_operator_is_counted_once(
     offsets: tuple[int, ...], peak: int, head: int
 ) -> None:
     report = memsched.analyze(compiled(offsets), target="tflm").report.values
-    assert report.tflm is not None
-    assert report.tflm.file_head_bytes == head
-    assert report.result.peak_bytes == report.result.lower_bound_bytes == peak
-    assert report.result.arena_bytes == head
-    assert report.result.status == "optimal"
+    assert report.sections.tflm is not None
+    assert report.sections.tflm.file_head_bytes == head
+    assert report.written.schedule.peak_bytes == report.proof.bound_bytes == peak
+    assert report.written.schedule.arena_bytes == head
+    assert report.proof.status == "optimal"
     assert any(f"{peak:,} B" in line for line, _ in findings(report, 80, verbose=False))
     # Elsewhere no plan is followed.
-    assert memsched.analyze(compiled(offsets), target="litert").report.values.result.peak_bytes == 1024 + 256 + 2
+    assert (
+        memsched.analyze(compiled(offsets), target="litert").report.values.written.schedule.peak_bytes == 1024 + 256 + 2
+    )
 
 
 def test_a_plan_that_lays_other_tensors_over_each_other_is_still_wrong() -> None:
@@ -114,8 +116,8 @@ def test_a_plan_that_lays_other_tensors_over_each_other_is_still_wrong() -> None
     plan = int32s(0, 0, 4, 0, 64, 64, 128)
     data = build(Sub(tensors, ops, [0], [3]), metadata=[("OfflineMemoryAllocation", plan)])
     report = memsched.analyze(data, target="tflm").report.values
-    assert report.tflm is not None
-    assert report.tflm.plan_fault is not None
+    assert report.sections.tflm is not None
+    assert report.sections.tflm.plan_fault is not None
 
 
 @pytest.mark.parametrize("target", ["tflm", "litert"])
@@ -125,8 +127,8 @@ def test_operators_without_outputs_hold_up_no_rewrite(
 ) -> None:
     monkeypatch.setenv(DEFECTS, "raise")
     report = report_of(streaming(), target=target, hooks=memsched.Hooks(words=("optimize", "net.tflite")), allow=allow)
-    assert report.failures == ()
-    assert report.verification is None or report.verification.outputs_equal is not False
+    assert report.sections.failures == ()
+    assert report.sections.verification is None or report.sections.verification.outputs_equal is not False
 
 
 def half_floats(side: int = 32) -> bytes:
@@ -151,7 +153,7 @@ def half_floats(side: int = 32) -> bytes:
 def test_a_loop_makes_its_weights_of_half_floats_itself() -> None:
     result = memsched.optimize(half_floats(), target="tflm", level=2, effort=2)
     report = result.report.values
-    assert report.tiling is not None
-    assert report.tiling.applied
+    assert report.sections.tile is not None
+    assert report.sections.tile.applied
     # What no loop could be written for is named as a defect there.
-    assert [one.reason for one in report.tiling.refusals if one.found] == []
+    assert [one.reason for one in report.sections.tile.refusals if one.found] == []

@@ -74,9 +74,9 @@ def test_pieces_are_cut_through_it(budget: int | None) -> None:
         alone = memsched.optimize(gated(), level=2, verify=False, **options)
         assert not alone.budget_met
     report = memsched.optimize(gated(), level=3, order_guarantee="session", **options).report
-    assert report["result"]["required_bytes"] < WIDE
+    assert report["verdict"]["bytes"] < WIDE
     # Convolutions of pieces add up in another order: what was run is as close as that.
-    assert report["verification"] is not None
-    assert report["tiling"]["applied"]
-    assert [(row["op"], row["times"]) for row in report["remat"]["copies"]] == [("t", 1)]
-    assert 0 < report["result"]["extra_macs_percent"] <= 90
+    assert report["sections"]["verification"] is not None
+    assert report["sections"]["tile"]["applied"]
+    assert [(row["op"], row["times"]) for row in report["sections"]["recompute"]["copies"]] == [("t", 1)]
+    assert 0 < report["verdict"]["extra_macs_percent"] <= 90

@@ -193,9 +193,9 @@ def test_no_run_ends_below_what_its_report_calls_the_least(name: str, target: st
     found = memsched.optimize(
         *(MODELS / f"{name}.tflite",), target=target, level=2, max_extra_macs=50.0, effort=0.5, verify=False
     )
-    tiling = found.report["tiling"]
+    tiling = found.report["sections"]["tile"]
     assert tiling["applied"]
-    assert 0 < tiling["lower_bound_bytes"] <= found.report["requirement"]["bytes"]
+    assert 0 < tiling["lower_bound_bytes"] <= found.report["sections"]["requirement"]["bytes"]
 
 
 def test_what_variables_keep_counts_once() -> None:
@@ -205,4 +205,4 @@ def test_what_variables_keep_counts_once() -> None:
     ops = [O("SVDF", [0, 1, 2, -1, 3], [4], options("SVDFOptions", rank=1))]
     data = build(Sub(tensors, ops, [0], [4]))
     report = memsched.optimize(data, target="tflm", level=2, verify=False).report.data
-    assert 9600 < report["tiling"]["lower_bound_bytes"] <= report["requirement"]["bytes"]
+    assert 9600 < report["sections"]["tile"]["lower_bound_bytes"] <= report["sections"]["requirement"]["bytes"]

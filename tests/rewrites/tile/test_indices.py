@@ -94,9 +94,9 @@ def test_pieces_cross_operators_with_indices(kind: str) -> None:
         order_guarantee="session",
         target="litert-builtin" if kind == "GATHER" else None,
     ).report
-    (group,) = report["tiling"]["groups"]
+    (group,) = report["sections"]["tile"]["groups"]
     assert {op.name for op in given.ops if op.type == kind} <= set(group["ops"])
-    assert report["requirement"]["bytes"] < 0.7 * report["requirement"]["given_bytes"]
-    verification = report["verification"]
+    assert report["sections"]["requirement"]["bytes"] < 0.7 * report["sections"]["requirement"]["given_bytes"]
+    verification = report["sections"]["verification"]
     assert verification["relative_error"] < 1e-6, "a convolution of another size rounds otherwise"
-    assert verification["measured_peak_after_bytes"] == report["requirement"]["bytes"]
+    assert verification["measured_peak_after_bytes"] == report["sections"]["requirement"]["bytes"]

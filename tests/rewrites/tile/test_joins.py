@@ -109,7 +109,7 @@ def test_tflm_loads_files_with_many_pieces_and_computes_the_same() -> None:
 def test_what_optimize_writes_for_tflm_loads_there(target: str) -> None:
     data = network()
     result = memsched.optimize(data, target=target, level=2, verify=False)
-    assert result.report["tiling"]["applied"]
+    assert result.report["sections"]["tile"]["applied"]
     given, made = run_all([data, result.model])
     assert same_outputs(given, made)
     assert given.head is not None

@@ -62,7 +62,7 @@ def network(*, stated: bool, dead: bool = False) -> bytes:
 def test_pieces_of_a_reshape_have_a_shape_of_their_own(target: str, stated: bool) -> None:
     """LiteRT used to refuse them: RESHAPE num_input_elements != num_output_elements (2304 != 2295), for example."""
     result = memsched.optimize(network(stated=stated), target=target, level=2, time_limit=None, effort=0.15)
-    tiling, verification = result.report["tiling"], result.report["verification"]
+    tiling, verification = result.report["sections"]["tile"], result.report["sections"]["verification"]
     kinds = {op.name: op.type for op in memsched.load(network(stated=stated)).graphs[0].ops}
     assert "RESHAPE" in {kinds[name] for group in tiling["groups"] for name in group["ops"]}
     assert not any(one["found"] for one in tiling["refusals"])
@@ -79,8 +79,8 @@ def test_what_nothing_reads_may_be_in_pieces_too() -> None:
         time_limit=None,
         effort=0.15,
     ).report
-    assert report["tiling"]["applied"]
-    assert not any(one["found"] for one in report["tiling"]["refusals"])
+    assert report["sections"]["tile"]["applied"]
+    assert not any(one["found"] for one in report["sections"]["tile"]["refusals"])
 
 
 def test_a_squeeze_that_is_not_told_what_to_drop_is_not_cut_into_single_rows() -> None:

@@ -195,10 +195,10 @@ def test_groups_longer_than_all_others_are_cut_with_every_halo_kept() -> None:
     result = optimize(
         data, level=2, budget=2 * wide, max_slowdown=None, order_guarantee="session", time_limit=None, effort=5.0
     )
-    (group,) = result.report["tiling"]["groups"]
+    (group,) = result.report["sections"]["tile"]["groups"]
     assert len(group["ops"]) > 120
     assert len(group["kept_halos"]) > 60
-    assert result.report["tiling"]["extra_macs_percent"] < 5
+    assert result.report["sections"]["tile"]["extra_macs_percent"] < 5
     assert result.report["budget"]["met"]
     seen = result.verification
     assert seen is not None

@@ -68,24 +68,24 @@ def in_pieces(data: bytes) -> dict[str, Any]:
 
 def test_every_layer_is_cut_where_only_all_of_them_lower_the_peak() -> None:
     report = in_pieces(feed_forward(5))
-    along = {group["ops"][0]: group["axis_names"] for group in report["tiling"]["groups"]}
+    along = {group["ops"][0]: group["axis_names"] for group in report["sections"]["tile"]["groups"]}
     # A last Softmax alone may be in pieces along another axis.
     assert {name: along[name] for name in along if name != "d4"} == {f"a{i}": ["axis 1"] for i in range(5)}
-    assert report["tiling"]["extra_macs"] == 0
+    assert report["sections"]["tile"]["extra_macs"] == 0
     hidden, given = 4 * TOKENS * HIDDEN, 4 * TOKENS * WIDTH
-    assert report["tiling"]["untiled"]["peak_bytes"] >= 2 * hidden
-    assert report["result"]["peak_bytes"] <= 2 * given + 3 * hidden // 8
+    assert report["sections"]["tile"]["untiled"]["peak_bytes"] >= 2 * hidden
+    assert report["written"]["schedule"]["peak_bytes"] <= 2 * given + 3 * hidden // 8
 
 
 def test_heads_are_computed_one_after_the_other() -> None:
     report = in_pieces(attention())
-    (group,) = (one for one in report["tiling"]["groups"] if one["pieces"] == [HEADS])
+    (group,) = (one for one in report["sections"]["tile"]["groups"] if one["pieces"] == [HEADS])
     # No images, so no channels.
     assert group["axis_names"] == ["axis 1"]
-    assert report["result"]["peak_bytes"] < 0.6 * report["tiling"]["untiled"]["peak_bytes"]
+    assert report["written"]["schedule"]["peak_bytes"] < 0.6 * report["sections"]["tile"]["untiled"]["peak_bytes"]
 
 
 def test_samples_of_a_batch_are_computed_apart() -> None:
     report = in_pieces(feed_forward(1, batch=2 * TOKENS))
-    assert any(0 in group["axes"] for group in report["tiling"]["groups"])
-    assert report["result"]["peak_bytes"] < 0.5 * report["tiling"]["untiled"]["peak_bytes"]
+    assert any(0 in group["axes"] for group in report["sections"]["tile"]["groups"])
+    assert report["written"]["schedule"]["peak_bytes"] < 0.5 * report["sections"]["tile"]["untiled"]["peak_bytes"]

@@ -61,22 +61,22 @@ def optimized(monkeypatch: pytest.MonkeyPatch, fault: Fault | None, bad: str) ->
 
 @pytest.mark.parametrize("fault", [InternalError, ModelError])
 def test_the_other_groups_are_made(monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
-    whole = optimized(monkeypatch, None, "")["tiling"]
+    whole = optimized(monkeypatch, None, "")["sections"]["tile"]
     second = whole["groups"][1]["ops"][1]
     assert len(whole["groups"]) == 2
     monkeypatch.undo()
     report = optimized(monkeypatch, fault, second)
-    tiling = report["tiling"]
+    tiling = report["sections"]["tile"]
     assert tiling["applied"]
     assert not any(second in group["ops"] for group in tiling["groups"])
     reasons = [refusal["reason"] for refusal in tiling["refusals"]]
     said = "a defect of memsched, please report it: " if fault is InternalError else ""
     assert any(f"{said}RESHAPE 2304 != 2295" in reason for reason in reasons)
-    assert report["result"]["peak_bytes"] < report["baselines"]["file_order"]["peak_bytes"]
+    assert report["written"]["schedule"]["peak_bytes"] < report["original"]["schedule"]["peak_bytes"]
 
 
 def test_where_nothing_can_be_written_the_model_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     report = optimized(monkeypatch, InternalError, "")
-    assert not report["tiling"]["applied"]
-    assert report["result"]["peak_bytes"] == report["baselines"]["file_order"]["peak_bytes"]
-    assert any("cannot be written" in refusal["reason"] for refusal in report["tiling"]["refusals"])
+    assert not report["sections"]["tile"]["applied"]
+    assert report["written"]["schedule"]["peak_bytes"] == report["original"]["schedule"]["peak_bytes"]
+    assert any("cannot be written" in refusal["reason"] for refusal in report["sections"]["tile"]["refusals"])

@@ -311,7 +311,7 @@ def test_budgets_and_verification_are_about_what_litert_takes() -> None:
     found = memsched.optimize(model, target="litert", budget=predicted, time_limit=10.0)
     assert found.budget_met
     assert not memsched.optimize(model, target="litert", budget=predicted - 1, verify=False, time_limit=10.0).budget_met
-    verification = found.report["verification"]
+    verification = found.report["sections"]["verification"]
     assert verification["predicted_peak_before_bytes"] == verification["predicted_peak_after_bytes"] == predicted
     assert verification["measured_peak_before_bytes"] == measured
     notes = " ".join(verification["notes"])
@@ -321,7 +321,7 @@ def test_budgets_and_verification_are_about_what_litert_takes() -> None:
     assert "own arena" in verification["default_session"]
     assert verification["default_peak_after_bytes"] is not None
     # Another target's figures are not LiteRT's.
-    other = memsched.optimize(model, target="ideal", time_limit=10.0).report["verification"]
+    other = memsched.optimize(model, target="ideal", time_limit=10.0).report["sections"]["verification"]
     assert other["predicted_peak_after_bytes"] is None
 
 

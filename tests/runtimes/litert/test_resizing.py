@@ -40,12 +40,12 @@ def test_the_shapes_that_follow_are_asked_of_the_runtime() -> None:
 def test_the_file_that_is_written_states_them_and_runs() -> None:
     result = memsched.optimize(features(), input_shapes={"x": (1, 64, 8, 2)}, effort=0.5, target="litert")
     report: OptimizeReport = result.report.values
-    assert report.requirement is not None
-    assert report.requirement.given_bytes > 64 * 8 * 2 * 4
+    assert report.sections.requirement is not None
+    assert report.sections.requirement.given_bytes > 64 * 8 * 2 * 4
     assert report.output is not None
     assert not report.output.unchanged
-    assert report.verification is not None
-    assert report.verification.outputs_equal
+    assert report.sections.verification is not None
+    assert report.sections.verification.outputs_equal
     written = {tensor.name: tensor.shape for tensor in memsched.load(result.model).graph.tensors}
     assert written["x"] == (1, 64, 8, 2)
 

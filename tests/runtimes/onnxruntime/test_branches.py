@@ -127,7 +127,7 @@ def test_inputs_that_are_compared_with_constants_get_one_of_them() -> None:
 
 def held(data: bytes, **options: Any) -> None:
     """Assert that the claim is what the printed options show."""
-    found = memsched.optimize(data, time_limit=3, **options).report.data["verification"]
+    found = memsched.optimize(data, time_limit=3, **options).report.data["sections"]["verification"]
     assert found["outputs_equal"]
     claimed = found["predicted_peak_after_bytes"] or found["measured_peak_after_bytes"]
     assert found["measured_peak_after_bytes"] == pytest.approx(claimed, abs=APART)

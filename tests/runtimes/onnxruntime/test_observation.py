@@ -132,8 +132,8 @@ def test_layers_are_not_cut_at_sizes_that_data_decide(tmp_path: Path, session: L
     options: dict[str, Any] = {"session": session} if session else {"order_guarantee": "session"}
     result = optimize(file, shapes_from_run=path, level=2, **options)
     plain = optimize(file, shapes_from_run=path, hooks=Hooks(words=("optimize", file)), **options)
-    assert result.report["tiling"] is None or not result.report["tiling"]["applied"]
-    assert not any("tile" in row["command"] for row in plain.report["suggestions"])
+    assert result.report["sections"]["tile"] is None or not result.report["sections"]["tile"]["applied"]
+    assert not any("tile" in row["command"] for row in plain.report["alternatives"])
     x = np.random.default_rng(2).standard_normal((32, 64)).astype(np.float32)
     (found,), (given,) = (
         onnxruntime.InferenceSession(one, providers=["CPUExecutionProvider"]).run(None, {"x": x})
@@ -153,9 +153,9 @@ def test_the_order_is_better_and_the_peak_is_that_of_the_session(tmp_path: Path)
     assert found.measured_peak_after_bytes is not None
     assert found.measured_peak_after_bytes < 0.6 * found.measured_peak_before_bytes
     assert found.predicted_peak_after_bytes == pytest.approx(found.measured_peak_after_bytes, rel=0.02)
-    assert result.report.values.verification is not None
-    assert result.report.values.verification.feeds == path
-    (note,) = [one for one in result.report.values.notes if "one run" in one]
+    assert result.report.values.sections.verification is not None
+    assert result.report.values.sections.verification.feeds == path
+    (note,) = [one for one in result.report.values.verdict.notes if "one run" in one]
     assert "'places'" in note
     assert "other inputs may need more" in note
     # Nothing is baked in: the file runs on other data, too.
@@ -240,7 +240,7 @@ def looked_up(tmp_path: Path) -> str:
 
 def test_what_random_inputs_do_not_suit_is_told_how_to_state_others(tmp_path: Path) -> None:
     path = looked_up(tmp_path)
-    verification = optimize(path).report["verification"]
+    verification = optimize(path).report["sections"]["verification"]
     assert verification["outputs_equal"] is None
     assert "--shapes-from-run FEEDS.npz" in verification["reason"]
     with fails("fails-at-inputs", "--session", "--shapes-from-run FEEDS.npz"):
@@ -250,9 +250,9 @@ def test_what_random_inputs_do_not_suit_is_told_how_to_state_others(tmp_path: Pa
 def test_inputs_that_are_stated_are_those_that_are_verified_and_measured_on(tmp_path: Path) -> None:
     given = feeds(tmp_path, i=np.arange(64) % 8 + 1)
     report = optimize(looked_up(tmp_path), session="default", shapes_from_run=given).report
-    assert report["verification"]["outputs_equal"]
-    assert (report["verification"]["feeds"], report["verification"]["runs"]) == (given, 1)
-    assert report["sessions"]
+    assert report["sections"]["verification"]["outputs_equal"]
+    assert (report["sections"]["verification"]["feeds"], report["sections"]["verification"]["runs"]) == (given, 1)
+    assert report["sections"]["sessions"]
 
 
 def test_files_that_state_every_size_need_no_run() -> None:

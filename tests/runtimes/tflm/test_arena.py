@@ -37,7 +37,7 @@ def head(model: FileModel) -> int:
 def test_what_is_reported_is_what_the_written_file_needs(name: str) -> None:
     data = (MODELS / f"{name}.tflite").read_bytes()
     result = optimized(data)
-    section = result.report["tflm"]
+    section = result.report["sections"]["tflm"]
     model = parse(result.model)
     assert section["head_bytes"] == section["plan_head_bytes"] == head(model)
     assert section["file_head_bytes"] == head(parse(data))
@@ -56,7 +56,7 @@ def test_what_is_reported_is_what_the_written_file_needs(name: str) -> None:
 def test_order_plan_and_dead_tensors() -> None:
     data = three_branches(FILE_ORDER, T("dead", (50000,), "INT8"))
     result = optimized(data)
-    section = result.report["tflm"]
+    section = result.report["sections"]["tflm"]
     assert (section["file_head_bytes"], section["order_head_bytes"], section["plan_head_bytes"]) == (50000, 7104, 7104)
     assert section["dropped"] == [{"subgraph": 0, "index": 9, "tensor": "dead", "size_bytes": 50000}]
 
@@ -65,7 +65,10 @@ def test_dead_tensors_are_dropped_without_a_plan_and_without_a_new_order() -> No
     sub = Sub([T("x"), T("y"), T("dead", (100,))], [O("EXP", [0], [1])], [0], [1])
     result = optimized(build(sub), plan=False, verify=True)
     assert result.report["output"]["unchanged"] is False
-    assert (result.report["tflm"]["head_bytes"], result.report["tflm"]["plan_head_bytes"]) == (32, None)
+    assert (result.report["sections"]["tflm"]["head_bytes"], result.report["sections"]["tflm"]["plan_head_bytes"]) == (
+        32,
+        None,
+    )
     assert given_plan(parse(result.model)) is None
     assert result.verification is not None
     assert result.verification.outputs_equal
@@ -78,7 +81,7 @@ def test_other_targets_keep_dead_tensors() -> None:
     data = build(Sub([T("x"), T("y"), T("dead", (100,))], [O("EXP", [0], [1])], [0], [1]))
     result = optimized(data, "litert", plan=False)
     assert result.model == data
-    assert result.report["tflm"] is None
+    assert result.report["sections"]["tflm"] is None
 
 
 def test_written_files_run_bit_equal_in_litert() -> None:
@@ -98,8 +101,8 @@ def test_a_stale_plan_is_replaced_and_a_second_run_changes_nothing() -> None:
     data = build(sub, metadata=[(OFFLINE_PLAN, stale)])
     result = optimized(data)
     assert len(result.model) == len(data)
-    assert result.report["tflm"]["file_head_bytes"] == 4096 * (len(sub.tensors) - 1) + 16
-    assert result.report["tflm"]["plan_head_bytes"] < 4096
+    assert result.report["sections"]["tflm"]["file_head_bytes"] == 4096 * (len(sub.tensors) - 1) + 16
+    assert result.report["sections"]["tflm"]["plan_head_bytes"] < 4096
     assert optimized(result.model).model == result.model
     several = build(sub, metadata=[(OFFLINE_PLAN, stale), (OFFLINE_PLAN, stale)])
     names = [entry.name for entry in unpack(optimized(several).model).metadata]
@@ -110,15 +113,15 @@ def test_a_plan_that_the_runtime_refuses_is_replaced() -> None:
     data = build(branches(), metadata=[(OFFLINE_PLAN, int32s(1, 1, 3, 0, 0, 0))])
     with fails("bad-memory-plan"):
         given_plan(parse(data))
-    assert analyze(data, target="tflm").report["tflm"]["head_bytes"] is None
-    section = optimized(data).report["tflm"]
+    assert analyze(data, target="tflm").report["sections"]["tflm"]["head_bytes"] is None
+    section = optimized(data).report["sections"]["tflm"]
     assert section["file_head_bytes"] is None
     # A better plan than the runtime's own, too.
     assert (section["order_head_bytes"], section["plan_head_bytes"]) == (144, 128)
 
 
 def test_analyze_says_what_the_file_needs() -> None:
-    section = analyze(three_branches(), target="tflm").report["tflm"]
+    section = analyze(three_branches(), target="tflm").report["sections"]["tflm"]
     assert (section["head_bytes"], section["file_head_bytes"], section["order_head_bytes"]) == (19200, 19200, None)
 
 
@@ -127,7 +130,7 @@ def test_a_budget_for_activations_is_compared_with_the_head(plan: bool, required
     result = compiler.optimize(
         build(branches()), target="tflm", tflm_plan=plan, verify=False, budget=130, budget_for="activations"
     )
-    assert result.report["result"]["arena_bytes"] == 128
+    assert result.report["written"]["schedule"]["arena_bytes"] == 128
     assert result.report["budget"]["required_bytes"] == required
     assert result.budget_met is plan
 
@@ -146,9 +149,9 @@ def test_layers_are_cut_where_the_arena_fits_but_not_the_head() -> None:
         )
         for budget in (144, 130)
     )
-    assert fits.report["result"]["arena_bytes"] <= 130
-    assert fits.report["tiling"] is None
-    assert exceeds.report["tiling"] is not None
+    assert fits.report["written"]["schedule"]["arena_bytes"] <= 130
+    assert fits.report["sections"]["tile"] is None
+    assert exceeds.report["sections"]["tile"] is not None
 
 
 @pytest.mark.parametrize(("seed", "least"), [(19, 640), (93, 320), (117, 176), (146, 160)])
@@ -157,15 +160,19 @@ def test_an_order_is_judged_by_what_the_runtimes_planner_makes_of_it(seed: int, 
     report = compiler.optimize(
         random_model(seed), target="tflm", budget_for="activations", tflm_plan=False, verify=False, effort=2
     ).report
-    assert report["tflm"]["head_bytes"] == least <= report["tflm"]["file_head_bytes"]
-    told = [note for note in report["notes"] if note.startswith("the reverse post order is used for its smaller arena")]
+    assert report["sections"]["tflm"]["head_bytes"] == least <= report["sections"]["tflm"]["file_head_bytes"]
+    told = [
+        note
+        for note in report["verdict"]["notes"]
+        if note.startswith("the reverse post order is used for its smaller arena")
+    ]
     assert len(told) == 1
 
 
 def test_bodies_variables_and_subgraphs_that_nothing_executes() -> None:
     data = control_flow()
     result = optimized(data)
-    section = result.report["tflm"]
+    section = result.report["sections"]["tflm"]
     offsets = given_plan(parse(result.model))
     assert offsets is not None
     # x shares its place in the list with the variable of a body.
@@ -175,7 +182,7 @@ def test_bodies_variables_and_subgraphs_that_nothing_executes() -> None:
     assert offsets[12:] == (0, 0)
     assert section["file_head_bytes"] == 4096
     assert section["plan_head_bytes"] == 2048
-    assert any("subgraphs 3" in note for note in result.report["notes"])
+    assert any("subgraphs 3" in note for note in result.report["verdict"]["notes"])
 
 
 def test_scratch_has_room_in_the_plan() -> None:
@@ -190,8 +197,8 @@ def test_scratch_has_room_in_the_plan() -> None:
     assert kernel_scratch(model) == {(0, 1): (256,)} or sum(kernel_scratch(model)[0, 1]) >= 256
     result = optimized(data)
     scratch = sum(-(-size // 16) * 16 for size in kernel_scratch(model)[0, 1])
-    assert result.report["tflm"]["plan_head_bytes"] == 128 + scratch
-    assert result.report["result"]["peak_bytes"] == 128 + scratch
+    assert result.report["sections"]["tflm"]["plan_head_bytes"] == 128 + scratch
+    assert result.report["written"]["schedule"]["peak_bytes"] == 128 + scratch
 
 
 @pytest.mark.parametrize("target", ["litert", "ideal"])
@@ -204,13 +211,15 @@ def test_a_plan_is_written_only_where_the_whole_arena_needs_less_with_it() -> No
     """Tensors over each other lower the head; of a small one, planning takes more room than it does in any case."""
     found = optimized(chain(), "tflm-reference", plan=None)
     assert given_plan(parse(found.model)) is not None
-    assert found.report["tflm"]["plan_head_bytes"] == 8704
+    assert found.report["sections"]["tflm"]["plan_head_bytes"] == 8704
     small = build(Sub([T("x", (1, 64), "INT8"), T("y", (64,), "INT8")], [O("RESHAPE", [0], [1])], [0], [1]))
     for target in ("tflm", "tflm-reference"):
         assert given_plan(parse(optimized(small, target, plan=None).model)) is None
         assert given_plan(parse(optimized(small, target, plan=True).model)) is not None
     # The figure that decides may be the head alone.
-    heads = compiler.optimize(small, target="tflm", budget_for="activations", verify=False, effort=1).report["tflm"]
+    heads = compiler.optimize(small, target="tflm", budget_for="activations", verify=False, effort=1).report[
+        "sections"
+    ]["tflm"]
     assert (heads["order_head_bytes"], heads["plan_head_bytes"]) == (128, 64)
 
 
@@ -218,7 +227,7 @@ def test_a_plan_is_written_only_where_the_whole_arena_needs_less_with_it() -> No
 def test_without_a_plan_nothing_lies_over_anything(target: str) -> None:
     """The peak that is told is that of tensors which TFLM's own planner lays side by side."""
     found = compiler.optimize(chain(), target=target, tflm_plan=False, verify=False, effort=1).report
-    assert found["result"]["peak_bytes"] == found["tflm"]["head_bytes"] == 16384
+    assert found["written"]["schedule"]["peak_bytes"] == found["sections"]["tflm"]["head_bytes"] == 16384
 
 
 def chain() -> bytes:
@@ -233,10 +242,10 @@ def chain() -> bytes:
 
 def test_aliasing_by_plan() -> None:
     """As measured with TFLM: convolution, reshape, addition and activation at one place, 16,384 -> 8,704 bytes."""
-    section = optimized(chain(), "tflm-reference").report["tflm"]
+    section = optimized(chain(), "tflm-reference").report["sections"]["tflm"]
     assert (section["file_head_bytes"], section["order_head_bytes"], section["plan_head_bytes"]) == (16384, 16384, 8704)
     # The RESHAPE copies onto itself with any kernels; the addition does not.
-    assert optimized(chain(), "tflm").report["tflm"]["plan_head_bytes"] == 16384
+    assert optimized(chain(), "tflm").report["sections"]["tflm"]["plan_head_bytes"] == 16384
 
 
 def random_model(seed: int) -> bytes:
@@ -312,7 +321,7 @@ def compute_the_same(data: bytes, seed: int) -> None:
     scratch = kernel_scratch(model)
     placed = predict(model, scratch)
     assert check_plan(result.model, load_target("tflm-reference"), scratch) == placed.head
-    assert placed.head <= result.report["tflm"]["order_head_bytes"]
+    assert placed.head <= result.report["sections"]["tflm"]["order_head_bytes"]
     generator = np.random.default_rng(seed)
     inputs = [generator.integers(-50, 50, size, dtype=np.int32) for size in (16, 8)]
     expected = run_apart(parse(data), inputs)

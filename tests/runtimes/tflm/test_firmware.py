@@ -42,7 +42,7 @@ def test_what_tflm_lacks_and_what_it_has_as_custom_operators() -> None:
 def test_the_section_of_a_report() -> None:
     report = memsched.optimize(MODELS / "person_detect.tflite", target="tflm", verify=False).report.data
     jsonschema.validate(dict(report), json_schema("report"))
-    section = report["firmware"]
+    section = report["sections"]["firmware"]
     assert section["persistent_bytes_estimate"] == {"64": 29728, "32": 27004}
     assert section["scratch"] == []
     assert len(section["resolver_calls"]) == 5

@@ -152,15 +152,15 @@ def test_scratch_is_laid_as_the_planner_does_and_counted() -> None:
     scratch = kernel_scratch(model, "cmsis-nn-mve")
     assert predict(model, scratch).head == 138240 + round_up(4464)
     report = analyze(path, target="tflm-cmsis-nn-mve").report
-    assert report["requirement"]["parts"]["temporaries_bytes"] == 4464
-    assert report["requirement"]["parts"]["activations_bytes"] == 138240
+    assert report["sections"]["requirement"]["parts"]["temporaries_bytes"] == 4464
+    assert report["sections"]["requirement"]["parts"]["activations_bytes"] == 138240
     # 18 requests of 4 bytes, 32 more for the dense layer's own data, 40 for its sums; each end is rounded up.
-    assert 66540 + 18 * 4 + 32 + 40 <= report["requirement"]["parts"]["persistent_bytes"] <= 66540 + 160
-    assert report["requirement"]["bytes"] == 138240 + 4464 + estimates(model, "cmsis-nn-mve")[32].persistent
+    assert 66540 + 18 * 4 + 32 + 40 <= report["sections"]["requirement"]["parts"]["persistent_bytes"] <= 66540 + 160
+    assert report["sections"]["requirement"]["bytes"] == 138240 + 4464 + estimates(model, "cmsis-nn-mve")[32].persistent
     needs = TflmRelay(32, "cmsis-nn-mve").needs(path.read_bytes())
-    assert needs.total(32) == report["requirement"]["bytes"]
-    assert "CMSIS-NN" in report["firmware"]["assumptions"][0]
-    assert {row["type"] for row in report["firmware"]["scratch"]} >= {"CONV_2D", "DEPTHWISE_CONV_2D"}
+    assert needs.total(32) == report["sections"]["requirement"]["bytes"]
+    assert "CMSIS-NN" in report["sections"]["firmware"]["assumptions"][0]
+    assert {row["type"] for row in report["sections"]["firmware"]["scratch"]} >= {"CONV_2D", "DEPTHWISE_CONV_2D"}
 
 
 @needs_tflm
@@ -169,10 +169,10 @@ def test_files_for_such_kernels_run_on_the_reference_kernels_as_well(target: str
     """The package measures its own kernels: what it shows is what is told of those."""
     data = (MODELS / "person_detect.tflite").read_bytes()
     report = compiler.optimize(data, target=target, level=2, tflm_plan=True, effort=0.1).report
-    assert report["verification"]["outputs_equal"]
-    assert report["verification"]["arena_after"]["as_predicted"]
-    assert any("reference kernels" in note for note in report["notes"])
-    assert report["requirement"]["bytes"] < report["requirement"]["given_bytes"]
+    assert report["sections"]["verification"]["outputs_equal"]
+    assert report["sections"]["verification"]["arena_after"]["as_predicted"]
+    assert any("reference kernels" in note for note in report["verdict"]["notes"])
+    assert report["sections"]["requirement"]["bytes"] < report["sections"]["requirement"]["given_bytes"]
 
 
 def test_kernels_belong_to_their_planner(tmp_path: Path) -> None:

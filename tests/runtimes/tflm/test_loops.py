@@ -234,7 +234,9 @@ def test_kernels_that_are_not_known_to_bear_it_overwrite_nothing() -> None:
 @needs_tflm
 @pytest.mark.parametrize("one", [LoopModel(), LoopModel(start="fill"), LoopModel(stride=2)])
 def test_the_whole_arena_is_the_one_that_is_told(one: LoopModel) -> None:
-    found = compiler.optimize(looped(one), target="tflm-reference", tflm_plan=True, effort=1).report["verification"]
+    found = compiler.optimize(looped(one), target="tflm-reference", tflm_plan=True, effort=1).report["sections"][
+        "verification"
+    ]
     assert found["outputs_equal"]
     assert found["arena_before"]["as_predicted"]
     assert found["arena_after"]["as_predicted"]
@@ -245,7 +247,7 @@ def test_a_sound_plan_in_the_file_has_no_fault() -> None:
     data, offsets = plan_of(LoopModel())
     for rules, sound in ((REFERENCE, True), (PLAIN, False)):
         report = analyze(with_plan(data, offsets), target=rules.name).report
-        assert (report["tflm"]["plan_fault"] is None) is sound
+        assert (report["sections"]["tflm"]["plan_fault"] is None) is sound
 
 
 @pytest.mark.parametrize("one", [LoopModel(), LoopModel(stride=2), LoopModel(again=True)])
@@ -258,7 +260,7 @@ def test_no_bound_of_repetitions_counts_what_a_loop_does_not_copy(one: LoopModel
         effort=1,
         verify=False,
     ).report
-    remat = report["remat"]
-    assert remat["lower_bound_bytes"] <= report["result"]["peak_bytes"]
+    remat = report["sections"]["recompute"]
+    assert remat["lower_bound_bytes"] <= report["written"]["schedule"]["peak_bytes"]
     assert not remat["settled"]
     assert remat["status"] == "feasible"

@@ -32,7 +32,7 @@ def test_analyze_says_it_first_and_goes_on() -> None:
     report = dict(memsched.analyze(softmax("INT8", 7.8e-9), target="tflm").report.data)
     jsonschema.validate(report, json_schema("report"))
     assert SAID in findings(typed(report), 100, verbose=False)[0][0]
-    (refused,) = report["tflm"]["refused"]
+    (refused,) = report["sections"]["tflm"]["refused"]
     assert (refused["operator"], refused["type"], refused["name"]) == (0, "SOFTMAX", "y")
 
 
@@ -67,17 +67,17 @@ def test_a_hybrid_layer_and_too_many_axes_are_told_with_the_reason() -> None:
         (of_axes("PAD", 6, "float32"), ("5 axes at most", "6")),
         (of_axes("BATCH_MATMUL", 1, "float32"), ("2 axes at least", "1")),
     ):
-        (refused,) = memsched.analyze(data, target="tflm").report.data["tflm"]["refused"]
+        (refused,) = memsched.analyze(data, target="tflm").report.data["sections"]["tflm"]["refused"]
         assert all(one in refused["reason"] for one in about), refused["reason"]
 
 
 def test_other_targets_say_nothing() -> None:
-    assert memsched.analyze(softmax("INT8", 7.8e-9), target="litert").report.data["tflm"] is None
+    assert memsched.analyze(softmax("INT8", 7.8e-9), target="litert").report.data["sections"]["tflm"] is None
 
 
 def test_uint8_layers_are_refused() -> None:
     data = model("CONV_2D", CASES["CONV_2D"], ("uint8", "uint8", "int32", "uint8"))
-    (refused,) = memsched.analyze(data, target="tflm").report.data["tflm"]["refused"]
+    (refused,) = memsched.analyze(data, target="tflm").report.data["sections"]["tflm"]["refused"]
     assert all(one in refused["reason"] for one in ("uint8 data", "uint8 weights", "int32"))
 
 
@@ -95,9 +95,9 @@ def test_groups_that_would_be_refused_are_left_out(monkeypatch: pytest.MonkeyPat
     target.write_text('extends = "tflm"\nname = "old_firmware"\ndescription = "without loops"\nloops = ""\n')
     monkeypatch.setattr(limits, "MOST_JOINED", 1)
     report = memsched.optimize(network(), level=2, target=str(target), max_extra_macs=0.0, time_limit=20).report.data
-    assert not report["tiling"]["applied"]
-    assert any("refuse CONCAT" in one["reason"] for one in report["tiling"]["refusals"])
-    assert report["tflm"]["refused"] == []
+    assert not report["sections"]["tile"]["applied"]
+    assert any("refuse CONCAT" in one["reason"] for one in report["sections"]["tile"]["refusals"])
+    assert report["sections"]["tflm"]["refused"] == []
 
 
 def test_repetitions_that_would_be_refused_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

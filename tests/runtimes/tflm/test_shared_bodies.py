@@ -32,7 +32,7 @@ def test_the_arena_is_smaller_than_with_pieces_and_the_one_that_is_told() -> Non
     found = {}
     for name in ("shared_bodies", "without_loops"):
         result = memsched.optimize(model, level=2, target=str(TILING / f"{name}.toml"), effort=3)
-        told = result.report.data["verification"]
+        told = result.report.data["sections"]["verification"]
         assert told["outputs_equal"]
         assert told["arena_after"]["as_predicted"]
         found[name] = told["arena_after"]["measured_head_bytes"] + told["arena_after"]["measured_tail_bytes"]
@@ -42,11 +42,14 @@ def test_the_arena_is_smaller_than_with_pieces_and_the_one_that_is_told() -> Non
         if name == "shared_bodies":
             _check_places(written)
             # What the plan lays over each other is counted once, but for a tile that is counted while it is made.
-            peak, head = result.report.data["result"]["peak_bytes"], told["arena_after"]["measured_head_bytes"]
+            peak, head = (
+                result.report.data["written"]["schedule"]["peak_bytes"],
+                told["arena_after"]["measured_head_bytes"],
+            )
             assert head <= peak + 16 <= 1.05 * head
             # Bodies pad what a tile takes: there is no padded copy of the image, or of another whole input.
-            assert not any(step["op"].endswith("#padded") for step in result.report.data["steps"])
-            groups = result.report.data["tiling"]["groups"]
+            assert not any(step["op"].endswith("#padded") for step in result.report.data["written"]["steps"])
+            groups = result.report.data["sections"]["tile"]["groups"]
             assert {group["form"] for group in groups} == {"shared"}
             # One body for each group, which both cases of all its IF name.
             assert len(written.subgraphs) == 1 + len(groups)

@@ -40,14 +40,14 @@ def state(offset: int | None) -> bytes:
 def test_what_is_written_runs_there_and_its_arena_is_the_one_predicted(name: str) -> None:
     data = (MODELS / f"{name}.tflite").read_bytes()
     result = memsched.optimize(data, target="tflm", tflm_plan=True, effort=1)
-    found = result.report["verification"]
+    found = result.report["sections"]["verification"]
     assert found["runtime"].startswith("tflite-micro ")
     assert (found["outputs_equal"], found["outputs_vary"], found["runs"]) == (True, True, 3)
     for arena in (found["arena_before"], found["arena_after"]):
         assert arena["as_predicted"] is True
         assert arena["measured_head_bytes"] == arena["predicted_head_bytes"]
         assert arena["measured_tail_bytes"] == arena["predicted_tail_bytes"]
-    assert found["arena_after"]["measured_head_bytes"] == result.report["tflm"]["head_bytes"]
+    assert found["arena_after"]["measured_head_bytes"] == result.report["sections"]["tflm"]["head_bytes"]
     assert found["measured_peak_after_bytes"] == found["arena_after"]["measured_least_bytes"]
 
 
@@ -167,34 +167,34 @@ def test_without_the_package_litert_takes_its_place(monkeypatch: pytest.MonkeyPa
         verification.verify(b"", b"")
     data = (MODELS / "micro_speech_quantized.tflite").read_bytes()
     report = memsched.optimize(data, target="tflm", effort=1).report
-    assert report["verification"]["runtime"].startswith("litert ")
-    assert report["verification"]["arena_after"] is None
-    assert any("tflite-micro" in note for note in report["notes"])
+    assert report["sections"]["verification"]["runtime"].startswith("litert ")
+    assert report["sections"]["verification"]["arena_after"] is None
+    assert any("tflite-micro" in note for note in report["verdict"]["notes"])
 
 
 def test_litert_takes_its_place_where_it_refuses_the_model_as_given() -> None:
     report = memsched.optimize(join(11), target="tflm", effort=1).report
-    assert report["verification"]["runtime"].startswith("litert ")
-    assert report["verification"]["outputs_equal"] is True
-    assert "kMaxInputNum" in report["verification"]["notes"][0]
+    assert report["sections"]["verification"]["runtime"].startswith("litert ")
+    assert report["sections"]["verification"]["outputs_equal"] is True
+    assert "kMaxInputNum" in report["sections"]["verification"]["notes"][0]
 
 
 def test_what_it_refuses_is_said_in_its_words_before_anything_is_written() -> None:
     for report in (memsched.analyze(join(11), target="tflm").report, memsched.optimize(join(11), target="tflm").report):
-        assert "kMaxInputNum" in report["tflm"]["refusal"]
+        assert "kMaxInputNum" in report["sections"]["tflm"]["refusal"]
         (line, style) = refusal_lines(report.values)[0]
         assert style == "red"
         assert " 10 " in line
         assert " 11" in line
         assert "kMaxInputNum" in line
     data = (MODELS / "person_detect.tflite").read_bytes()
-    assert memsched.analyze(data, target="tflm").report["tflm"]["refusal"] is None
+    assert memsched.analyze(data, target="tflm").report["sections"]["tflm"]["refusal"] is None
 
 
 def test_what_no_table_has_is_told_in_its_words_alone() -> None:
     sub = Sub([T("x"), T("y")], [O("CUSTOM:SignalFilterBankLog", [0], [1])], [0], [1])
     report = memsched.analyze(build(sub), target="tflm").report
-    assert report["tflm"]["refused"] == []
+    assert report["sections"]["tflm"]["refused"] == []
     (line, _) = refusal_lines(report.values)[0]
     assert line.startswith("TensorFlow Lite Micro refuses this model: ")
 
@@ -202,10 +202,14 @@ def test_what_no_table_has_is_told_in_its_words_alone() -> None:
 def test_operators_that_a_firmware_brings_are_not_refused() -> None:
     data = build(Sub([T("x"), T("y")], [O("CUSTOM:unheard-of", [0], [1])], [0], [1]))
     for report in (memsched.analyze(data, target="tflm").report, memsched.optimize(data, target="tflm").report):
-        assert report["tflm"]["refusal"] is None
+        assert report["sections"]["tflm"]["refusal"] is None
         assert refusal_lines(report.values) == []
 
 
 def test_other_targets_are_run_elsewhere() -> None:
     data = (MODELS / "hello_world_int8.tflite").read_bytes()
-    assert memsched.optimize(data, target="litert", effort=1).report["verification"]["runtime"].startswith("litert ")
+    assert (
+        memsched.optimize(data, target="litert", effort=1)
+        .report["sections"]["verification"]["runtime"]
+        .startswith("litert ")
+    )

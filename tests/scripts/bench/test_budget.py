@@ -23,15 +23,25 @@ def test_no_rewritten_model_needs_less_than_what_all_need(tmp_path: Path) -> Non
             max_extra_macs=1000.0,
             effort=0.3,
             verify=False,
-        ).report.data["requirement"]
-        assert 0 < given["requirement"]["parts"]["persistent_bytes"] < least <= found["bytes"] <= found["given_bytes"]
+        ).report.data["sections"]["requirement"]
+        assert (
+            0
+            < given["sections"]["requirement"]["parts"]["persistent_bytes"]
+            < least
+            <= found["bytes"]
+            <= found["given_bytes"]
+        )
 
 
 def test_a_budget_below_what_pieces_need_is_impossible_in_pieces_of_the_own_operators() -> None:
-    found = {"tiling": {"lower_bound_bytes": 500}, "algebra": {"applied": False}}
-    assert impossibility(300, 400, found) == "impossible"
-    assert impossibility(450, 400, found) == "impossible in pieces"
-    assert impossibility(500, 400, found) == "no"
-    assert impossibility(450, 400, {**found, "algebra": {"applied": True}}) == "no"
-    assert impossibility(450, 400, {**found, "tiling": {"lower_bound_bytes": None}}) == "no"
-    assert impossibility(450, 400, {"tiling": None, "algebra": None}) == "no"
+    found = {"tile": {"lower_bound_bytes": 500}, "algebra": {"applied": False}}
+
+    def verdict(budget: int, **sections: object) -> str:
+        return impossibility(budget, 400, {"sections": {**found, **sections}})
+
+    assert verdict(300) == "impossible"
+    assert verdict(450) == "impossible in pieces"
+    assert verdict(500) == "no"
+    assert verdict(450, algebra={"applied": True}) == "no"
+    assert verdict(450, tile={"lower_bound_bytes": None}) == "no"
+    assert verdict(450, tile=None, algebra=None) == "no"

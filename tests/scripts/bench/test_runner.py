@@ -197,7 +197,7 @@ def test_an_optimisation_returns_what_it_wrote() -> None:
     model = ROOT / "models" / "hello_world_int8.tflite"
     done = optimized(model, ["--no-verify"])
     assert done.name == "hello_world_int8"
-    assert done.report["result"]["peak_bytes"] > 0
+    assert done.report["written"]["schedule"]["peak_bytes"] > 0
     assert len(done.model) >= len(model.read_bytes())
     with pytest.raises(SystemExit, match=r"hello_world_int8\.tflite: exit 3"):
         optimized(model, ["--no-verify", "--budget", "1"])

@@ -120,17 +120,19 @@ class Case:
         """Return ``row`` with the claim of the report and what the runtime shows for the file that was written."""
         if self.target == "tflm":
             return self._held_by_tflm(row, report, written)
-        verification = report["verification"]
+        verification = report["sections"]["verification"]
         if verification is None or verification["outputs_equal"] is None:
-            said = "; ".join(report["notes"]) if verification is None else verification["reason"]
+            said = "; ".join(report["verdict"]["notes"]) if verification is None else verification["reason"]
             return dataclasses.replace(row, said=f"not verified: {said}")
         if self.target == "litert":
             claimed, measured = (verification[f"{kind}_peak_after_bytes"] for kind in ("predicted", "measured"))
             arena = _judged(row, claimed, measured, verification["reason"] or "")
-            return arena if arena.wrong else self._held_by_interpreter(arena, report["interpreter"], written)
+            return (
+                arena if arena.wrong else self._held_by_interpreter(arena, report["sections"]["interpreter"], written)
+            )
         claimed = verification["predicted_peak_after_bytes"] or verification["measured_peak_after_bytes"]
-        held = self._held_by_onnxruntime(row, report["order_guarantee"]["session_options"], claimed, written)
-        return held if held.wrong else self._held_by_sessions(held, report["sessions"], written)
+        held = self._held_by_onnxruntime(row, report["output"]["guarantee"]["session_options"], claimed, written)
+        return held if held.wrong else self._held_by_sessions(held, report["sections"]["sessions"], written)
 
     def _held_by_sessions(self, row: Row, sessions: Sequence[Mapping[str, Any]], written: Path) -> Row:
         """Return ``row``, or the first process or time of a session that a fresh process of 20 runs contradicts."""
@@ -184,8 +186,8 @@ class Case:
         if not found.value["same"]:
             return dataclasses.replace(row, wrong="outputs differ in TFLM")
         said = "" if found.value["vary"] else "outputs do not vary"
-        head = _judged(row, report["tflm"]["head_bytes"], _allocated(found.stderr, "head"), said)
-        arena = (report["verification"] or {}).get("arena_after")
+        head = _judged(row, report["sections"]["tflm"]["head_bytes"], _allocated(found.stderr, "head"), said)
+        arena = (report["sections"]["verification"] or {}).get("arena_after")
         if head.wrong or not arena or arena["predicted_total_bytes"] is None:
             return head
         both = _judged(row, arena["predicted_total_bytes"], _allocated(found.stderr, "total"), said)
