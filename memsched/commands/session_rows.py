@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import statistics
 import tempfile
@@ -186,16 +187,12 @@ def _raced_row(one: SessionFile, found: Raced) -> SessionRow:
 
 
 def alike(seen: Sequence[Sequence[SessionRow]]) -> bool:
-    """Return whether two processes of each session agree, in bytes and in time: what a third takes is then no chance.
+    """Return whether two processes of each session agree, in bytes and in time.
 
     Args:
         seen: The rows of each process.
     """
-    return all(any(map(_agree, some, some[1:])) for some in map(_ranked, zip(*seen, strict=True)))
-
-
-def _ranked(rows: Sequence[SessionRow]) -> list[SessionRow]:
-    return sorted(rows, key=lambda row: (row.process_bytes or 0, row.cpu_ratio or 0.0))
+    return all(any(_agree(*pair) for pair in itertools.combinations(rows, 2)) for rows in zip(*seen, strict=True))
 
 
 def _agree(one: SessionRow, other: SessionRow) -> bool:

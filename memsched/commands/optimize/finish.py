@@ -70,7 +70,9 @@ def _for_sessions(final: FinalModel, request: Request, asked: FinishRequest) -> 
     held: HeldBackSection | None = None
     refused: FinishedModel | None = None
     for left in (found, None):
-        if left is None and (not found.final.rewritten or found.final.whole is None or not _time_for(found, asked)):
+        if left is None and (
+            not found.final.rewritten or found.final.whole is None or not asked.may_run(found.seconds)
+        ):
             break
         judged, objection = judged_sessions(left or _left_whole(found, request, asked), request, asked)
         held = held or objection
@@ -80,11 +82,6 @@ def _for_sessions(final: FinalModel, request: Request, asked: FinishRequest) -> 
     return dataclasses.replace(_original_instead(request, asked), held_back=held, refused=refused)
 
 
-def _time_for(found: FinishedModel, asked: FinishRequest) -> bool:
-    """Whether another file can be run beside the original, as long as the one that was found."""
-    return not asked.command.verify or asked.has_time(found.seconds)
-
-
 def _original(request: Request, asked: FinishRequest) -> FinishedModel:
     """Return the original file."""
     return _finished(_given(request, asked), asked)
@@ -92,7 +89,7 @@ def _original(request: Request, asked: FinishRequest) -> FinishedModel:
 
 def _original_instead(request: Request, asked: FinishRequest) -> FinishedModel:
     """Return the original file after others were run beside it; it is not run once more if the time is up."""
-    if not asked.command.verify or asked.has_time():
+    if asked.may_run():
         return _original(request, asked)
     return dataclasses.replace(_original(request, asked.unverified()), notes=(_NOT_RUN,))
 

@@ -65,6 +65,10 @@ class FinishRequest(FrozenValue, frozen=True):
         """Whether more than so many seconds are left."""
         return self.command.time_limit == AUTO or self.left() > seconds
 
+    def may_run(self, seconds: float = 0.0) -> bool:
+        """Whether a file may be written after runs of so many seconds: there is time for them, or none are wanted."""
+        return not self.command.verify or self.has_time(seconds)
+
     @property
     def seed(self) -> int:
         """Return the seed of the inputs that both models are run on."""

@@ -11,6 +11,7 @@ from memsched.check.schedule import check_schedule
 from memsched.commands.optimize.firmware_report import firmware_section, tflm_section
 from memsched.commands.optimize.layers import LayeredModel, layer_rows
 from memsched.commands.optimize.ledger import ledger_rows
+from memsched.commands.optimize.placing import module_macs
 from memsched.commands.optimize.record import Record
 from memsched.commands.optimize.verification import verification_section
 from memsched.commands.results import Report
@@ -117,9 +118,8 @@ def _assumed(record: Record) -> tuple[AssumedRow, ...]:
 
 
 def _verdict(record: Record, sections: Sections, output: OutputSection | None) -> VerdictSection:
-    required, macs = sections.requirement, record.module.graphs[0].ops
+    required, total = sections.requirement, module_macs(record.module)
     shown, unit = sections.verification, _unit(record)
-    total = sum(op.macs for op in macs)
     in_session = unit in {"requested", "process"}
     both = required.measured_given_bytes is not None and required.measured_bytes is not None
     return VerdictSection(
@@ -284,7 +284,7 @@ def model_section(module: Module) -> ModelSection:
         ops=len(main.ops),
         tensors=len(main.tensors),
         weights_bytes=module.weights_bytes,
-        macs=sum(op.macs for op in main.ops),
+        macs=module_macs(module),
         graphs=len(module.graphs),
         constant_ops=module.constant_ops,
     )
