@@ -37,6 +37,8 @@ def kept_why(report: OptimizeReport) -> str:
     if report.sections.held_back is not None:
         return "the better one needs session options"
     saved = None if report.output is None else report.output.slight_bytes
+    if report.sections.open_loops is not None and report.sections.open_loops.ended:
+        return "the time ended before everything was tried"
     if saved is None:
         return "nothing better was found"
     percent = 100 * saved / max(needed_memory(report).given, 1)

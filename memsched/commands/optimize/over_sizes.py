@@ -15,14 +15,15 @@ from typing import Final
 from memsched.base.errors import UsageError
 from memsched.base.frozen import FrozenValue
 from memsched.base.units import Percentage
+from memsched.commands.declared import AUTO
 from memsched.commands.failures import Failures
 from memsched.commands.optimize.final_model import FinalModel
+from memsched.commands.optimize.measured_sizes import measured_sizes
 from memsched.commands.optimize.place import Request, place, prepare, target_named
 from memsched.commands.optimize.range_orders import OpenFile, RangeOrders, order_over_range
 from memsched.commands.optimize.ranged_trials import (
     ENDED,
     GivenFile,
-    RangedSizes,
     RangedTrials,
     distance,
     most_at_sizes,
@@ -55,27 +56,11 @@ from memsched.targets.model import Target
 
 __all__ = ["RangeRequest", "optimize_over_sizes"]
 
-_LARGEST_VALUE: Final = 768 << 20
-"""Bytes of a value of the model as given, at the largest size at which it is run."""
-
 _TRIALS_SHARE: Final = 0.7
 """Fraction of the limit until which files with loops are tried; the rest is for the order of the best one."""
 
-_SMALL: Final = 512
-"""The length at which a file must be no worse than the one given, where no value is larger than `_SMALL_VALUE` then."""
-
-_SHORT: Final = 64
-"""The length at which a file must be no slower, too: what is spent on each block, or on each weight, shows there."""
-
-_SMALL_VALUE: Final = 32 << 20
 _SPARE_WORK: Final = 1.1
 """Files whose arithmetic is more than permitted by this factor are not tried."""
-
-_LENGTHS: Final = (1, 2, 3, 7, 16, 31, 64, 97, 131, 257, 509)
-"""At which outputs are compared, beside both ends and the largest size that is measured; primes among them."""
-
-_COMPARED_VALUE: Final = 64 << 20
-"""Bytes of a value at sizes at which outputs are compared, but for the largest one: there are many."""
 
 _KERNELS: Final = "attention by ONNX Runtime's own operators is not tried: permit it with --allow reorder,inplace,fuse"
 _SUMS: Final = "sums over blocks are not tried: permit them with --allow reorder,inplace,algebra,reassociate"
@@ -98,6 +83,11 @@ class RangeRequest(FrozenValue, frozen=True):
     output: str | None
 
     @property
+    def is_limited(self) -> bool:
+        """Whether the user named a limit of time: then measurements keep to it, too; another one is the search's."""
+        return self.command.time_limit != AUTO
+
+    @property
     def in_place(self) -> bool:
         """Whether outputs may take dying inputs' bytes."""
         return "inplace" in self.command.permitted
@@ -116,30 +106,32 @@ def optimize_over_sizes(
         MemschedError: The subclass and its message say which file or option is at fault.
     """
     given = _opened(data, path, options, asked)
-    module, prepared, opened = given.module, given.prepared, given.opened
-    measured = _measure(opened, given.file, given.large, asked, request.run.until(_TRIALS_SHARE), request.failures)
+    opened, run = given.opened, request.run
+    judging = run if asked.is_limited else run.anew(None)
+    measured = _measure(given, options, asked, request, judging)
+    sizes = measured.sizes
+    module = load_module(data, path, opened.at(sizes.large, options))
+    prepared = prepare(module, given.rules, in_place=asked.in_place)
     orders = RangeOrders(None, None)
+    limit = run.limits.time_limit
+    if not asked.is_limited and limit is not None:
+        # What was measured does not count as searching.
+        request = dataclasses.replace(request, run=run.anew((1 - _TRIALS_SHARE) * limit))
     if request.solver != "file" and not request.over():
         base = data if measured.best is None else measured.best.model
         # What a written file fixes is no dimension of it.
         stated = options if measured.best is None else dataclasses.replace(options, dims={})
-        file = OpenFile(base, path, opened, stated, given.rules, asked.in_place, given.large)
+        file = OpenFile(base, path, opened, stated, given.rules, asked.in_place, sizes.large)
         with request.failures.left_out("another order of the operators for every size"):
             found = order_over_range(file, request)
-            measured, orders = _kept(opened, given.file, measured, found, asked, request.run)
-    placed = place(module, prepared, dataclasses.replace(request, solver="file"))
+            measured, orders = _kept(opened, given.file, measured, found, asked, judging)
+    final = _final(module, data, prepared, measured, orders, request)
     best, before = measured.best, measured.large.peak
     needed = (before, before if best is None else best.large.peak)
     written = ModelBytes(data, True, Guarantee("none"))
     if best is not None:
         fixed = dict(options.dims) if best.point is not None else {}
         written = ModelBytes(best.model, False, Guarantee("none"), fixed=fixed)
-    plans, allocation = placed.plans, placed.allocation
-    if best is not None and best.point is None:
-        plans = orders.plans
-        known, alignment = prepared.baselines["file_order"], prepared.target.alignment_bytes
-        allocation = plan_allocation(plans[0], known, alignment)
-    final = FinalModel(module, data, prepared, dataclasses.replace(placed, plans=plans, allocation=allocation))
     record = Record(
         "optimize",
         module,
@@ -156,21 +148,55 @@ def optimize_over_sizes(
         interrupted=request.stopped(),
         open_loops=_section(opened, measured, orders),
     )
-    return _result(record, written, asked, request)
+    return _result(record, written, asked, run)
+
+
+def _final(
+    module: Module,
+    data: bytes,
+    prepared: TargetModule,
+    measured: RangedTrials,
+    orders: RangeOrders,
+    request: Request,
+) -> FinalModel:
+    """Return the model as given, in the order that is written if nothing else of it is."""
+    placed = place(module, prepared, dataclasses.replace(request, solver="file"))
+    plans, allocation = placed.plans, placed.allocation
+    if measured.best is not None and measured.best.point is None:
+        plans = orders.plans
+        known, alignment = prepared.baselines["file_order"], prepared.target.alignment_bytes
+        allocation = plan_allocation(plans[0], known, alignment)
+    return FinalModel(module, data, prepared, dataclasses.replace(placed, plans=plans, allocation=allocation))
+
+
+def _measure(
+    given: _OpenedModel, options: LoadOptions, asked: RangeRequest, request: Request, judging: Run
+) -> RangedTrials:
+    """Run the model as given and files with loops, and choose until ``judging`` is over."""
+    opened, file, run = given.opened, given.file, request.run
+    points, notes = _points(opened, asked, request.failures)
+    trials = run.until(_TRIALS_SHARE)
+    within = run if asked.is_limited else trials
+    sizes = measured_sizes(opened, file.runner, file.path, options.dims, len(points), within, judged=asked.is_limited)
+    found = try_points(
+        opened,
+        file,
+        points,
+        sizes,
+        asked.command.seed,
+        asked.command.max_slowdown,
+        trials,
+        judging,
+        request.failures,
+    )
+    return dataclasses.replace(found, notes=(*notes, *_beyond(opened, sizes.large), *found.notes))
 
 
 class _OpenedModel(FrozenValue, frozen=True):
-    """A model whose sizes stay open, read at the largest size that is measured.
-
-    Attributes:
-        large: That size.
-    """
+    """A model whose sizes stay open."""
 
     rules: Target
     opened: OpenModel
-    large: Mapping[str, int]
-    module: Module
-    prepared: TargetModule
     file: GivenFile
 
 
@@ -190,16 +216,15 @@ def _opened(data: bytes, path: str, options: LoadOptions, asked: RangeRequest) -
     if options.input_shapes:
         action = "name the other dimensions with --dim"
         raise UsageError("--dim with a range takes no --input-shape", code="option-conflict", action=action)
-    large = _measurable(opened, options.dims)
-    module = load_module(data, path, opened.at(large, options))
-    prepared, form = prepare(module, rules, in_place=asked.in_place), format_of(module)
+    least = {name: span.least for name, span in opened.ranges.items() if name not in options.dims}
+    module = load_module(data, path, opened.at(least, options))
+    form = format_of(module)
     external = capability(form, WeightFiles).external_files(module)
-    file = GivenFile(Path(path), Path(path).parent if external else None, form)
-    return _OpenedModel(rules, opened, large, module, prepared, file)
+    return _OpenedModel(rules, opened, GivenFile(Path(path), Path(path).parent if external else None, form))
 
 
-def _result(record: Record, written: ModelBytes, asked: RangeRequest, request: Request) -> OptimizeResult:
-    report = report_of(record, seed=asked.command.seed, seconds=time.monotonic() - request.run.started)
+def _result(record: Record, written: ModelBytes, asked: RangeRequest, run: Run) -> OptimizeResult:
+    report = report_of(record, seed=asked.command.seed, seconds=time.monotonic() - run.started)
     main = record.final.placed.plans[0]
     return OptimizeResult(
         model=written.model,
@@ -214,34 +239,8 @@ def _result(record: Record, written: ModelBytes, asked: RangeRequest, request: R
     )
 
 
-def _measurable(opened: OpenModel, fixed: Mapping[str, int]) -> dict[str, int]:
-    """Return the largest size whose largest value is in proportion; dimensions of which nothing is stated are least."""
-    most = {name: span.most if span.named else span.least for name, span in opened.ranges.items() if name not in fixed}
-    return _shrunk(opened, most, _LARGEST_VALUE)
-
-
-def _shrunk(opened: OpenModel, most: Mapping[str, int], limit: int) -> dict[str, int]:
-    """Return a size at which no value is larger than ``limit``: halves of ``most``, as far as it takes."""
-    part = 1.0
-    while True:
-        sizes = {name: opened.ranges[name].nearest(round(size * part)) for name, size in most.items()}
-        if opened.largest(sizes) <= limit or part < 1e-4:
-            return sizes
-        part /= 2
-
-
-def _measure(
-    opened: OpenModel,
-    given: GivenFile,
-    large: Mapping[str, int],
-    asked: RangeRequest,
-    run: Run,
-    failures: Failures,
-) -> RangedTrials:
-    """Run the model as given and files with loops, and choose, until ``run`` is over."""
-    shorter = {name: min(size, opened.ranges[name].nearest(_SMALL)) for name, size in large.items()}
-    small = _shrunk(opened, shorter, _SMALL_VALUE)
-    short = {name: min(size, opened.ranges[name].nearest(_SHORT)) for name, size in small.items()}
+def _points(opened: OpenModel, asked: RangeRequest, failures: Failures) -> tuple[Sequence[BlockPoint], tuple[str, ...]]:
+    """Return the files with loops that are permitted, and notes on others."""
     every: Sequence[BlockPoint] = ()
     with failures.left_out("large values in loops"):
         every = opened.points()
@@ -259,36 +258,21 @@ def _measure(
         )
         notes.append(f"less memory is possible for multiples of {coarser} alone: {told}")
     notes += [f"not tried {one.name}: --max-slowdown permits less" for one in every if one.work > most]
+    return points, tuple(notes)
+
+
+def _beyond(opened: OpenModel, large: Mapping[str, int]) -> tuple[str, ...]:
+    """Return a note on sizes that are not measured; none where all are."""
     beyond = [name for name, size in large.items() if opened.ranges[name].named and size < opened.ranges[name].most]
-    if beyond:
-        told = ", ".join(f"{name} = {large[name]:,}" for name in beyond)
-        notes.append(f"measured at {told}: at larger sizes the model as given takes gigabytes")
-    sizes = RangedSizes(large, small, short, tuple(_sizes(opened, large)))
-    found = try_points(opened, given, points, sizes, asked.command.seed, asked.command.max_slowdown, run, failures)
-    return dataclasses.replace(found, notes=(*notes, *found.notes))
+    if not beyond:
+        return ()
+    told = ", ".join(f"{name} = {large[name]:,}" for name in beyond)
+    return (f"measured at {told}: at larger sizes the model as given takes gigabytes, or too long",)
 
 
 def _permitted(point: BlockPoint, asked: RangeRequest) -> bool:
     allow = asked.command.permitted
     return ("fuse" in allow or not point.kernels) and ("reassociate" in allow or not point.reassociates)
-
-
-def _sizes(opened: OpenModel, large: Mapping[str, int]) -> list[Mapping[str, int]]:
-    """Return sizes of every kind up to the largest that is run, each once."""
-    found: dict[tuple[int, ...], Mapping[str, int]] = {}
-    for number in range(len(_LENGTHS)):
-        sizes = {}
-        named = [name for name, span in opened.ranges.items() if span.named]
-        for name, span in opened.ranges.items():
-            if name in large:
-                # Heights and widths differ.
-                place = number + 3 * named.index(name) if name in named else 0
-                wanted = _LENGTHS[place % len(_LENGTHS)] if span.named else 1 + number % 3
-                sizes[name] = min(span.nearest(wanted), large[name]) if span.named else span.nearest(wanted)
-        found[tuple(sizes.values())] = sizes
-    found = {key: sizes for key, sizes in found.items() if opened.largest(sizes) <= _COMPARED_VALUE}
-    found[tuple(large.values())] = large
-    return list(found.values())
 
 
 def _kept(
@@ -347,6 +331,7 @@ def _section(opened: OpenModel, measured: RangedTrials, orders: RangeOrders) -> 
         ),
         compared=tuple(dict(one) for one in measured.sizes.compared) if best is not None else (),
         orders=orders.section,
+        ended=measured.ended,
     )
 
 

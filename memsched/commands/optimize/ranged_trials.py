@@ -7,6 +7,7 @@ at a short length is the best, so that the others are not timed.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import Any, Final
 from memsched.base.errors import UsageError
 from memsched.base.frozen import FrozenValue
 from memsched.commands.failures import Failures
+from memsched.commands.optimize.measured_sizes import RangedSizes, seconds_to_judge
 from memsched.formats.blocks import BlockPoint, OpenModel
 from memsched.formats.capabilities import WeightPlacement
 from memsched.formats.format import Format
@@ -34,7 +36,6 @@ __all__ = [
     "ENDED",
     "BlockFile",
     "GivenFile",
-    "RangedSizes",
     "RangedTrials",
     "distance",
     "most_at_sizes",
@@ -44,9 +45,6 @@ __all__ = [
 
 ENDED: Final = "the search was ended before it was through: a longer --time-limit may find more"
 """What is said if a limit or a user ended the trials."""
-
-_MEMORY_SHARE: Final = 0.4
-"""Fraction of the limit until which the memory of files is measured; the rest is for judging the best of them."""
 
 _LARGE_ROUNDS, _SMALL_ROUNDS, _SHORT_ROUNDS = 2, 10, 30
 _SLOW: Final = 2.0
@@ -86,22 +84,6 @@ class GivenFile(FrozenValue, frozen=True):
         return session_maker_of(self.form.name).ranged
 
 
-class RangedSizes(FrozenValue, frozen=True):
-    """The lengths of open dimensions at which models are run.
-
-    Attributes:
-        large: The largest size that is measured.
-        small: One at which a file must be no worse than the one given.
-        short: Another one, at which what opening a session takes shows most.
-        compared: Sizes at which outputs are compared.
-    """
-
-    large: Mapping[str, int]
-    small: Mapping[str, int]
-    short: Mapping[str, int]
-    compared: tuple[Mapping[str, int], ...]
-
-
 class BlockFile(FrozenValue, frozen=True):
     """A file and what it took, beside the model as given.
 
@@ -127,6 +109,7 @@ class RangedTrials(FrozenValue, frozen=True):
 
     Attributes:
         notes: Why others are not written.
+        ended: A limit or a user ended the trials before they were through.
     """
 
     sizes: RangedSizes
@@ -134,6 +117,7 @@ class RangedTrials(FrozenValue, frozen=True):
     small: Measured
     best: BlockFile | None
     notes: tuple[str, ...] = ()
+    ended: bool = False
 
 
 class _PointFile(FrozenValue, frozen=True):
@@ -204,9 +188,10 @@ def try_points(
     seed: int,
     slowdown: float | None,
     run: Run,
+    judging: Run,
     failures: Failures,
 ) -> RangedTrials:
-    """Run the model as given and the files of ``points``, and choose, until ``run`` is over.
+    """Run the model as given and the files of ``points`` until ``run`` is over, and choose until ``judging`` is.
 
     Raises:
         UsageError: The model as given does not run.
@@ -216,11 +201,12 @@ def try_points(
     with tempfile.TemporaryDirectory(prefix="memsched-") as held:
         folder = Path(held)
         trial = _trial(opened, given, sizes, seed, slowdown, folder)
+        ranked, ended = _by_memory(trial, points, folder, notes, _ranking(trial, run, judging), failures)
         try:
-            for point, file in _by_memory(trial, points, folder, notes, run.until(_MEMORY_SHARE), failures):
-                if run.over():
+            for point, file in ranked:
+                if judging.over():
                     raise ChildEndedError
-                with failures.left_out(point.name), children_until(run.over):
+                with failures.left_out(point.name), children_until(judging.over):
                     found = _tried(trial, _lightest(trial, file))
                     if not isinstance(found, str):
                         best = found
@@ -228,8 +214,9 @@ def try_points(
                     notes.append(f"not written {point.name}: {found}")
         except ChildEndedError:
             notes.append(ENDED)
+            ended = True
     notes += [BUSY_NOTE] if trial.busy else []
-    return RangedTrials(sizes, max(trial.large, trial.mixed, key=_peak), trial.short[0], best, tuple(notes))
+    return RangedTrials(sizes, max(trial.large, trial.mixed, key=_peak), trial.short[0], best, tuple(notes), ended)
 
 
 def try_order(
@@ -271,6 +258,15 @@ def _trial(
     return _PointTrial(given, feeds, sizes, seed, slowdown, large, mixed, short, accurate)
 
 
+def _ranking(trial: _PointTrial, run: Run, judging: Run) -> Run:
+    """Return ``run`` without the time that judging one file takes, where that is to end with it."""
+    limit, ranked = judging.limits.time_limit, run.limits.time_limit
+    if limit is None or ranked is None:
+        return run
+    left = min(ranked, limit - seconds_to_judge(trial.large.seconds(), trial.short[0].seconds()))
+    return dataclasses.replace(run, limits=dataclasses.replace(run.limits, time_limit=max(0.0, left)))
+
+
 def _stored(model: bytes | None, path: Path) -> Path | None:
     if model is None:
         return None
@@ -280,22 +276,24 @@ def _stored(model: bytes | None, path: Path) -> Path | None:
 
 def _by_memory(
     trial: _PointTrial, points: Sequence[BlockPoint], folder: Path, notes: list[str], until: Run, failures: Failures
-) -> list[tuple[BlockPoint, _PointFile]]:
+) -> tuple[list[tuple[BlockPoint, _PointFile]], bool]:
     """Return the files that need less than the model as given at the large size, the least first.
 
-    Those that are not run until ``until`` is over are left out.
+    Those that are not run until ``until`` is over are left out, and whether there are any is returned.
     """
     found: list[tuple[BlockPoint, _PointFile]] = []
+    ended = False
     for number, point in enumerate(points):
         if until.over():
             notes.append(f"not tried {', '.join(one.name for one in points[number:])}: {ENDED}")
+            ended = True
             break
         path = folder / f"{number}.onnx"
         run: Measured | str | None = None
         with contextlib.suppress(ChildEndedError), failures.left_out(point.name):
             path.write_bytes(point.build())
             with children_until(until.over):
-                run = trial.given.runner.run_on(path, trial.feeds[0], folder=trial.given.folder, least=LEAST_RUNS)
+                run = trial.given.runner.run_on(path, trial.feeds[0], folder=trial.given.folder, least=1)
         if run is None:
             continue
         if isinstance(run, str):
@@ -304,7 +302,7 @@ def _by_memory(
             notes.append(f"not written {point.name}: needs no less ({run.peak / 1e6:,.0f} MB)")
         else:
             found.append((point, _PointFile(point, path, run)))
-    return sorted(found, key=lambda one: one[1].large.peak)
+    return sorted(found, key=lambda one: one[1].large.peak), ended
 
 
 def _lightest(trial: _PointTrial, file: _PointFile) -> _PointFile:

@@ -162,6 +162,7 @@ class BlocksSection(Section, frozen=True, kw_only=True):
         compared: The sizes at which outputs were compared.
         orders: The order for the range; null where none but the file's was permitted, or sizes within loops are known
             at run time alone.
+        ended: Whether a limit or the user ended the trials before all files were tried.
     """
 
     ranges: tuple[RangeRow, ...]
@@ -171,6 +172,7 @@ class BlocksSection(Section, frozen=True, kw_only=True):
     measured: tuple[SizeRow, ...]
     compared: tuple[dict[str, Count], ...]
     orders: RangeOrdersSection | None = None
+    ended: bool = False
 
 
 class CurveRow(Section, frozen=True, kw_only=True):

@@ -23,7 +23,8 @@ import memsched
 from memsched.cli.main import main
 from memsched.commands.failures import DEFECTS, Failures
 from memsched.commands.optimize import ranged_trials
-from memsched.commands.optimize.ranged_trials import BlockFile, GivenFile, RangedSizes, try_points
+from memsched.commands.optimize.measured_sizes import RangedSizes
+from memsched.commands.optimize.ranged_trials import BlockFile, GivenFile, try_points
 from memsched.formats.blocks import BlockPoint, OpenModel, Range
 from memsched.formats.onnx.capabilities import OnnxDimensions, OnnxWeightPlacement
 from memsched.formats.onnx.format import OnnxFormat
@@ -219,7 +220,9 @@ def test_no_file_for_every_size_is_written_that_makes_something_else_of_nan(
     points = [BlockPoint("first", (), lambda: net(zeroes=True)), BlockPoint("second", (), lambda: _described(given))]
     sizes = RangedSizes({"n": 9}, {"n": 5}, {"n": 5}, ({"n": 9},))
     opened = OnnxDimensions().open_model(given, "net.onnx", {}, {"n": Range(1, 9)})
-    found = try_points(opened, GivenFile(path, None, OnnxFormat()), points, sizes, 0, 10, UNLIMITED, Failures())
+    found = try_points(
+        opened, GivenFile(path, None, OnnxFormat()), points, sizes, 0, 10, UNLIMITED, UNLIMITED, Failures()
+    )
     assert found.best is not None
     assert found.best.point is not None
     assert found.best.point.name == "second"
@@ -257,7 +260,7 @@ def test_files_are_judged_by_what_a_process_takes_in_the_end(
     _with_first(monkeypatch)
     sizes = RangedSizes({"n": 9}, {"n": 5}, {"n": 5}, ({"n": 9},))
     found = try_points(
-        opened, GivenFile(path, None, OnnxFormat()), _points("file"), sizes, 0, 10, UNLIMITED, Failures()
+        opened, GivenFile(path, None, OnnxFormat()), _points("file"), sizes, 0, 10, UNLIMITED, UNLIMITED, Failures()
     )
     assert (found.best and found.best.point and found.best.point.name) == written
     assert found.best is None or found.best.large.peak == 40 << 20
@@ -423,6 +426,7 @@ def test_on_a_busy_machine_times_are_what_a_thread_computes(
         0,
         10,
         UNLIMITED,
+        UNLIMITED,
         Failures(),
     )
     assert (found.best and found.best.point and found.best.point.name) == written
@@ -463,7 +467,15 @@ def test_a_file_takes_no_more_at_a_short_length(
     _with_first(monkeypatch)
     sizes = RangedSizes(large, small, short, (large,))
     found = try_points(
-        opened, GivenFile(path, None, OnnxFormat()), _points("least", "most"), sizes, 0, 10, UNLIMITED, Failures()
+        opened,
+        GivenFile(path, None, OnnxFormat()),
+        _points("least", "most"),
+        sizes,
+        0,
+        10,
+        UNLIMITED,
+        UNLIMITED,
+        Failures(),
     )
     assert (found.best and found.best.point and found.best.point.name) == written
     assert any("136 MB" in note for note in found.notes) == (written == "most")
@@ -497,7 +509,7 @@ def test_large_weights_come_first_where_no_process_takes_more_so(
     _with_first(monkeypatch, b"file, weights first")
     sizes = RangedSizes({"n": 900}, {"n": 60}, {"n": 60}, ({"n": 900},))
     found = try_points(
-        opened, GivenFile(path, None, OnnxFormat()), _points("file"), sizes, 0, 10, UNLIMITED, Failures()
+        opened, GivenFile(path, None, OnnxFormat()), _points("file"), sizes, 0, 10, UNLIMITED, UNLIMITED, Failures()
     )
     assert found.best is not None
     assert found.best.model.decode() == written
