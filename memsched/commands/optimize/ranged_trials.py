@@ -201,8 +201,9 @@ def try_points(
     with tempfile.TemporaryDirectory(prefix="memsched-") as held:
         folder = Path(held)
         trial = _trial(opened, given, sizes, seed, slowdown, folder)
-        ranked, ended = _by_memory(trial, points, folder, notes, _ranking(trial, run, judging), failures)
+        ended = False
         try:
+            ranked, ended = _by_memory(trial, points, folder, notes, _ranking(trial, run, judging), failures)
             for point, file in ranked:
                 if judging.over():
                     raise ChildEndedError

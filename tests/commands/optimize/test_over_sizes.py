@@ -536,7 +536,7 @@ def test_trials_end_with_what_is_known_when_the_run_is_over(
     run_over = dataclasses.replace(UNLIMITED, stop=lambda: len(tried) >= asked)
     sizes = RangedSizes(at, at, at, (at,))
     given = GivenFile(path, None, OnnxFormat())
-    found = try_points(_opened(), given, _points("most", "least"), sizes, 0, 10, run_over, Failures())
+    found = try_points(_opened(), given, _points("most", "least"), sizes, 0, 10, run_over, run_over, Failures())
     assert (found.best, found.large.peak) == (None, 100 << 20)
     assert len(tried) == asked
     assert any(ranged_trials.ENDED in note for note in found.notes)
@@ -570,7 +570,9 @@ def test_a_file_that_fails_makes_way_for_the_next_one(tmp_path: Path, monkeypatc
     points = list(_points("broken", "wrong", "right"))
     points[0] = dataclasses.replace(points[0], build=lambda: bytes(1 // 0))
     failures = Failures()
-    found = try_points(_opened(), GivenFile(path, None, OnnxFormat()), points, sizes, 0, None, UNLIMITED, failures)
+    found = try_points(
+        _opened(), GivenFile(path, None, OnnxFormat()), points, sizes, 0, None, UNLIMITED, UNLIMITED, failures
+    )
     assert found.best is not None
     assert found.best.model == b"right"
     assert [(one.what, one.defect) for one in failures.found] == [("broken", True), ("wrong", True)]
