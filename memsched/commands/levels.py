@@ -16,7 +16,7 @@ ALLOWED: Final = ("reorder", "inplace", "tile", "remat")
 BY_CALLERS: Final = ("io",)
 """What ``allow`` may name beside these, each by itself: the caller has to change."""
 
-BY_NAME: Final = ("algebra", "reassociate", "fuse", "branch", *BY_CALLERS)
+BY_NAME: Final = ("algebra", "reassociate", "fuse", "branch", "opening", *BY_CALLERS)
 """The same where one model is written, too: what "all" does not include."""
 
 BY_DEFAULT: Final = ("reorder", "inplace")

@@ -75,7 +75,8 @@ _WITH_MORE: Final = (
     "concatenations, and with a range in --dim over long axes, in another order, which rounds floats otherwise; fuse, "
     "for ONNX Runtime: one operator of its own for each activation that was exported as a chain of them, and, with a "
     "range in --dim, for attention, to 1e-5; branch, for ONNX Runtime: make large values in a branch of an If, where "
-    f"sessions without options take less so; {_IO}"
+    "sessions without options take less so; opening, for ONNX Runtime: write what a session executes, opened as told, "
+    f"where its process takes less so; {_IO}"
 )
 
 

@@ -21,12 +21,21 @@ from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.measure import Measured, Raced
 from memsched.runtimes.sessions import DEFAULT, SessionMaker, SessionPoint
 
-__all__ = ["LEAST_SHOWN", "GivenModel", "SessionFile", "alike", "measured_sessions", "raced_sessions", "session_row"]
+__all__ = [
+    "ALIKE",
+    "LEAST_SHOWN",
+    "GivenModel",
+    "SessionFile",
+    "alike",
+    "measured_sessions",
+    "raced_sessions",
+    "session_row",
+]
 
 LEAST_SHOWN: Final = 1 << 20
 """Bytes that a session requires: what less makes in a process is lost among what the process does by itself."""
 
-_ALIKE: Final = 0.03
+ALIKE: Final = 0.03
 """By which processes that agree differ at most: what is said of them shall hold within 5 %."""
 
 _ROUNDS: Final = 5
@@ -197,7 +206,7 @@ def alike(seen: Sequence[Sequence[SessionRow]]) -> bool:
 
 def _agree(one: SessionRow, other: SessionRow) -> bool:
     pairs = ((one.process_bytes, other.process_bytes), (one.cpu_ratio, other.cpu_ratio))
-    return all(math.isclose(first or 0, second or 0, rel_tol=_ALIKE) for first, second in pairs)
+    return all(math.isclose(first or 0, second or 0, rel_tol=ALIKE) for first, second in pairs)
 
 
 def _together(rows: Sequence[SessionRow], told: _Told) -> SessionRow:

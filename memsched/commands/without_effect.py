@@ -9,7 +9,7 @@ from memsched.base.errors import UsageError
 
 __all__ = ["refuse_for_c", "refuse_for_range", "refuse_for_session"]
 
-_ONE_SIZE: Final = ("tile", "remat", "io", "branch")
+_ONE_SIZE: Final = ("tile", "remat", "io", "branch", "opening")
 """What ``--allow`` may name that is done to a model of one size alone."""
 
 _FOR_RUNTIMES: Final = ("budget_for", "tflm_plan", "control_dependencies", "order_guarantee")

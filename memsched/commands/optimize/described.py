@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from memsched.commands.optimize.arms import Arm
 from memsched.commands.optimize.by_turns import with_earlier
-from memsched.commands.optimize.driver import Arm, Driver
+from memsched.commands.optimize.driver import Driver
 from memsched.commands.optimize.final_model import FinalModel, compared
 from memsched.commands.optimize.ledger import name_of
 from memsched.commands.optimize.permissions import Permissions
@@ -46,7 +47,7 @@ def _made_from(final: FinalModel) -> Iterator[FinalModel]:
 
 def _after(before: FinalModel, model: FinalModel, driver: Driver) -> FinalModel:
     """Return a model with what is reported of the rewrites that led to it, compared with the model as given."""
-    arm, given = driver.makers_of(model)[-1], driver.given
+    arm, given = driver.makers_of(model)[-1], driver.start_of(model)
 
     def with_fewer() -> Iterator[FinalModel]:
         for one in fewer(model, arm.start, driver.request.as_optional(needed=True)):
@@ -117,7 +118,7 @@ def tried_rows(driver: Driver, final: FinalModel) -> Iterator[LedgerRow]:
     """Yield what each search did that had a slice of work, with what became of it in the model that was chosen."""
     total = sum(arm.work for arm in driver.arms)
     used = driver.makers_of(final)
-    macs = module_macs(driver.given.module)
+    macs = module_macs(driver.start_of(final).module)
     for arm in driver.arms:
         if arm.proposals is None:
             continue

@@ -8,22 +8,19 @@ written, read back and placed; what is placed may be the base of other rewrites.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
+from memsched.commands.optimize.arms import FIRST_SLICE, Arm, Form, may_follow
 from memsched.commands.optimize.final_model import FinalModel, base_of, met, rank
 from memsched.commands.optimize.place import GivenUpError, Request
 from memsched.commands.optimize.placing import StoredModel, UnwritableError, expected, placed, stored
-from memsched.commands.optimize.rewrite import Candidate, Pricing, Proposals, Rewrite, RewriteBase, Ways
-from memsched.search.run import Run
+from memsched.commands.optimize.rewrite import Candidate, Pricing, Rewrite
 
-__all__ = ["Arm", "Driver"]
-
-_FIRST_SLICE: Final = 0.01
-"""Work of an arm's first slice, as `Limits.effort` counts it."""
+__all__ = ["Driver"]
 
 _LARGEST_SLICE: Final = 4.0
 
@@ -38,12 +35,6 @@ _MOST_BASES: Final = 3
 
 _DEPTH: Final = 4
 """How many times as much work arms of a model that gain nothing have as those of what it led to."""
-
-_MOST_TURNS: Final = 2
-"""How often one rewrite may be done to a model, with others in between."""
-
-_MOST_SEARCHED: Final = 4
-"""Rewrites that search, done to one model."""
 
 _MOST_STORED: Final = 2
 """Proposals of a slice, those that promise most, that are written to learn what they require."""
@@ -67,86 +58,6 @@ _MOST_SELECTED: Final = 8
 """Proposals that are written to meet a budget with less extra work."""
 
 
-@dataclass(slots=True, eq=False)
-class Arm:
-    """One rewrite of one model.
-
-    Attributes:
-        base: The model; ``start`` is what the rewrite knows of it.
-        maker: The arm that made the base; None for the model as given.
-        proposals: The search, which is resumed and never begun again; None until its first slice.
-        ways: What proposes.
-        found: What was proposed.
-        waiting: What promises most of that of which no model was made yet.
-        since: Work since models were made.
-        refused: What could not be written, and was not yet told to the search.
-        unwritable: The first reason why something could not be written; empty if everything could.
-        least: The model that requires least of those that were made.
-        seconds: That its slices took.
-        slice: Work of the next slice.
-        work: Done so far.
-        longest: The most that it took to resume it once, which cannot be divided.
-        placing: Work for the models of one slice, at the most.
-        gains: Of each slice: its work, and the fraction by which the best model then required or cost less.
-        last: The number of the last slice.
-        ended: Nothing is left to look for.
-    """
-
-    rewrite: Rewrite
-    base: FinalModel
-    start: RewriteBase
-    maker: Arm | None
-    proposals: Proposals | None = None
-    ways: list[Ways] = field(default_factory=list)
-    found: list[Candidate] = field(default_factory=list)
-    waiting: list[Candidate] = field(default_factory=list)
-    since: float = 0.0
-    refused: dict[tuple[Any, ...], str] = field(default_factory=dict)
-    unwritable: str = ""
-    least: FinalModel | None = None
-    seconds: float = 0.0
-    slice: float = _FIRST_SLICE
-    work: float = 0.0
-    longest: float = 0.0
-    placing: float = 0.0
-    gains: list[tuple[float, float]] = field(default_factory=list)
-    last: int = 0
-    ended: bool = False
-
-    def begun(self, run: Run) -> Ways | None:
-        """Return what proposes, of a search that had no slice, too; None where there is nothing to propose."""
-        if self.proposals is None:
-            one = next(self.rewrite.candidates(self.start, run), None)
-            return None if one is None else one.ways
-        return self.ways[0] if self.ways else None
-
-    @property
-    def settled(self) -> bool:
-        """Whether its last slice gained nothing, so that what it made is worth going on from."""
-        return self.ended or (bool(self.gains) and not self.gains[-1][1])
-
-    @property
-    def rate(self) -> float:
-        """What was gained for each unit of work over the last two slices."""
-        work = sum(done for done, _ in self.gains[-2:])
-        return sum(gain for _, gain in self.gains[-2:]) / max(work, _FIRST_SLICE)
-
-    def promises(self, least: int) -> bool:
-        """Whether it has proposed what needs less than so many bytes, of which no model was made yet."""
-        return bool(self.waiting) and self.waiting[0].promise < least
-
-
-def _may_follow(rewrite: Rewrite, model: FinalModel) -> bool:
-    """Whether a rewrite may be done to what others made."""
-    searched = [step for step in model.steps if not step.once]
-    if rewrite.once:
-        return not searched and all(type(step) is not type(rewrite) for step in model.steps)
-    if model.steps and type(model.steps[-1]) is type(rewrite):
-        return False
-    alike = sum(type(step) is type(rewrite) for step in searched)
-    return alike < _MOST_TURNS and len(searched) < _MOST_SEARCHED
-
-
 class Driver:
     """Searches what a model may become.
 
@@ -158,6 +69,7 @@ class Driver:
         budget: Bytes that a model may require: then the least work that meets it is the result. The search goes as
             without one, so that whatever is reached without one meets every budget as large.
         cheaper: Rewrites that are tried as well where it was met, for less work.
+        form: Another form of the model that is searched, too.
 
     Attributes:
         models: All that were placed, with the one given.
@@ -174,19 +86,26 @@ class Driver:
         pricing: Pricing,
         budget: int | None = None,
         cheaper: Sequence[Rewrite] = (),
+        form: Form | None = None,
     ) -> None:
         self.given, self.rewrites, self.request = given, tuple(rewrites), request
-        self._pricing, self._budget, self._cheaper = pricing, budget, tuple(cheaper)
-        self.models = [given]
+        self._pricing, self._budget, self._cheaper, self._form = pricing, budget, tuple(cheaper), form
+        # A search apart, with less time, is one of a model of its own.
+        self._apart = None if form is None or pricing.slowdown is None else dataclasses.replace(given)
+        starts = (given, self._apart, None if form is None else form.start)
+        self._starts = tuple(one for one in starts if one is not None)
+        self._start_of = {id(one): one for one in self._starts}
+        self.models = list(self._starts)
         self.arms: list[Arm] = []
         self.sequence: list[tuple[Rewrite, tuple[Rewrite, ...], float]] = []
-        self._made_by: dict[int, tuple[Arm, ...]] = {id(given): ()}
+        self._made_by: dict[int, tuple[Arm, ...]] = {id(start): () for start in self._starts}
         self._begun = request.run.meter.done
         self._slices = 0
         self._gained, self._cheaply = 0.0, False
         self._patience = _PATIENCE_PER_OP * len(given.module.graphs[0].ops)
         self.ended = False
-        self._open(given, None, self.rewrites)
+        for start in self._starts:
+            self._open(start, None, self.rewrites)
 
     def run(self) -> FinalModel:
         """Search until a limit ends it or nothing is left; return the best model, and the cheapest within a budget."""
@@ -220,10 +139,30 @@ class Driver:
         return self._best(self._budget)
 
     def _best(self, budget: int | None) -> FinalModel:
+        starts = [] if self._form is not None and self._form.only else [self.given]
+        starts += [] if self._form is None else [self._form.start]
+        return min((self._best_from(start, budget) for start in starts), key=lambda one: rank(one, budget))
+
+    def _best_from(self, start: FinalModel, budget: int | None) -> FinalModel:
+        """Return the best of what was made of one start."""
         # Fewer operators alone are no reason for another file.
-        most = self.given.placed.required
-        less = [one for one in self.models if one is self.given or one.placed.required < most]
-        return min(less, key=lambda one: rank(one, budget))
+        most = start.placed.required
+        alike = (one for one in self.models if self.start_of(one) is start)
+        return min(
+            (one for one in alike if one is start or one.placed.required < most), key=lambda one: rank(one, budget)
+        )
+
+    def best_of_form(self) -> FinalModel | None:
+        """Return the best model in the other form; None if there is no such form."""
+        return None if self._form is None else self._best_from(self._form.start, self._budget)
+
+    def best_of_given(self) -> FinalModel:
+        """Return the best model in the form of the one given."""
+        return self._best_from(self.given, self._budget)
+
+    def start_of(self, model: FinalModel) -> FinalModel:
+        """Return the model as given that another one was made of, in its form."""
+        return self._start_of[id(model)]
 
     @property
     def _aim(self) -> int | None:
@@ -247,10 +186,10 @@ class Driver:
         return met(best, self._budget) and best.extra_work == 0
 
     @property
-    def _score(self) -> float:
-        """What falls while the search gains: bytes, and then, within the budget, the extra work."""
-        best = self._best(self._aim)
-        return float(best.extra_work) if self._cheaply else float(best.weight)
+    def _scores(self) -> list[float]:
+        """What falls while the search gains, of each form: bytes, and then, within the budget, the extra work."""
+        best = [self._best_from(start, self._aim) for start in self._starts]
+        return [float(one.extra_work) if self._cheaply else float(one.weight) for one in best]
 
     @property
     def _done(self) -> float:
@@ -268,7 +207,7 @@ class Driver:
         return left is None or max(self._slice(arm), 2 * arm.longest) + arm.placing <= left
 
     def _slice(self, arm: Arm) -> float:
-        return min(arm.slice, max(_FIRST_SLICE, _SLICE_SHARE * self._done))
+        return min(arm.slice, max(FIRST_SLICE, _SLICE_SHARE * self._done))
 
     def _next(self) -> Arm | None:
         """Return the arm that goes on: untried ones first, then what gained most for its work, but each in its turn.
@@ -281,19 +220,32 @@ class Driver:
             arms = [arm for arm in arms if arm.rewrite.is_quick(arm.start)]
         untried = [arm for arm in arms if not arm.gains]
         if untried:
-            return min(untried, key=lambda arm: self.rewrites.index(arm.rewrite))
+            return min(untried, key=lambda arm: -1 if self._turns(arm) else self.rewrites.index(arm.rewrite))
         if not arms:
             return None
         if self._slices % _TURN_OF_THE_LONGEST == _TURN_OF_THE_LONGEST - 1:
             return min(arms, key=lambda arm: arm.last)
-        least = self._best(None).weight
-        return max(arms, key=lambda arm: (arm.promises(least), arm.rate, -arm.work * _DEPTH ** len(arm.base.steps)))
+        least = {id(start): self._best_from(start, None).weight for start in self._starts}
+
+        def rank_of(arm: Arm) -> tuple[bool, float, float]:
+            aim = least[id(self._form_made(arm))]
+            return arm.promises(aim), arm.rate, -arm.work * _DEPTH ** len(arm.base.steps)
+
+        return max(arms, key=rank_of)
+
+    def _turns(self, arm: Arm) -> bool:
+        return self._form is not None and arm.rewrite is self._form.turn
+
+    def _form_made(self, arm: Arm) -> FinalModel:
+        """Return the model as given in the form of those that an arm makes."""
+        return self._form.start if self._form is not None and self._turns(arm) else self.start_of(arm.base)
 
     def _bases(self) -> set[int]:
-        """Return the models that rewrites go on from: the best, by what they require."""
+        """Return the models that rewrites go on from: the best of each form, by what they require."""
         ranked = sorted(self.models, key=lambda one: rank(one, self._aim))
         standing = [one for one in self.models if one.made is not None and one.made.ways.stands]
-        return {id(one) for one in (self.given, *standing, *ranked[:_MOST_BASES])}
+        best = [[one for one in ranked if self.start_of(one) is start][:_MOST_BASES] for start in self._starts]
+        return {id(one) for one in (*self._starts, *standing, *itertools.chain(*best))}
 
     def _is_open(self, arm: Arm, bases: set[int]) -> bool:
         if arm.ended or id(arm.base) not in bases or (arm.maker is not None and not arm.maker.settled):
@@ -303,7 +255,9 @@ class Driver:
     def _better_base(self, model: FinalModel, arm: Arm) -> bool:
         """Whether an arm's rewrite is better done to another model, which costs no more."""
         base = arm.base
-        if model is base or model.extra_work > base.extra_work or not _may_follow(arm.rewrite, model):
+        if model is base or model.extra_work > base.extra_work or not self._may_follow(arm.rewrite, model):
+            return False
+        if self.start_of(model) is not self.start_of(base):
             return False
         if base.before is not None and base.weight > base.before.weight:
             # It is half of a rewrite, and nothing by itself.
@@ -315,22 +269,42 @@ class Driver:
 
     # What it does ------------------------------------------------------------------------------------------------
 
+    def _may_follow(self, rewrite: Rewrite, model: FinalModel) -> bool:
+        """Whether a rewrite may be done to a model, for what may come of it."""
+        form = self._form
+        if form is not None and model.executed is None:
+            if rewrite is form.turn:
+                return bool(model.steps) and form.ahead.issuperset(model.names)
+            if (form.only or self.start_of(model) is self._apart) and rewrite.name not in form.ahead:
+                return False
+        return (form is None or rewrite is not form.turn) and may_follow(rewrite, model)
+
     def _open(self, model: FinalModel, maker: Arm | None, rewrites: Sequence[Rewrite]) -> None:
-        for rewrite in rewrites:
-            if _may_follow(rewrite, model):
-                start = base_of(model, self._pricing, self.request.opening)
+        turn = () if self._form is None else (self._form.turn,)
+        for rewrite in (*turn, *rewrites):
+            if self._may_follow(rewrite, model):
+                start = base_of(model, self._pricing_of(model), self.request.opening)
                 self.arms.append(Arm(rewrite, model, start, maker))
+
+    def _pricing_of(self, model: FinalModel) -> Pricing:
+        """Return what may be spent on the start that a model was made of."""
+        form, slowdown = self._form, self._pricing.slowdown
+        if form is None or slowdown is None or self.start_of(model) is not self._apart:
+            return self._pricing
+        return dataclasses.replace(self._pricing, slowdown=slowdown * form.part)
 
     def _open_all(self, rewrites: Sequence[Rewrite]) -> None:
         """Try further rewrites of the model as given, and of those that stand for it."""
         for model in list(self.models):
-            if model is self.given or (model.made is not None and model.made.ways.stands and not model.extra_work):
+            if any(model is one for one in self._starts) or (
+                model.made is not None and model.made.ways.stands and not model.extra_work
+            ):
                 self._open(model, None, rewrites)
         self.rewrites = (*self.rewrites, *rewrites)
 
     def _resume(self, arm: Arm) -> None:
         """Give an arm its next slice, and make models of what it proposes."""
-        run, before, score = self.request.run, self.request.run.meter.done, self._score
+        run, before, scores = self.request.run, self.request.run.meter.done, self._scores
         since = run.elapsed()
         work = self._slice(arm)
         failed = True
@@ -347,7 +321,7 @@ class Driver:
             failed = False
         arm.ended = arm.ended or failed
         done = run.meter.done - before
-        gain = (score - self._score) / max(score, 1e-9)
+        gain = max((score - now) / max(score, 1e-9) for score, now in zip(scores, self._scores, strict=True))
         arm.work += done
         arm.seconds += run.elapsed() - since
         arm.gains.append((done, gain))
@@ -400,7 +374,10 @@ class Driver:
         """Make models of the proposals that promise most."""
         first, *others = arm.waiting
         arm.waiting, arm.since = [], 0.0
-        most, stands = self._best(None).weight, first.ways.stands
+        most, stands = self._best_from(self._form_made(arm), None).weight, first.ways.stands
+        if self._form is not None and arm.least is None:
+            # What other searches led to has an order of its own, which makes less of a model than is promised.
+            most = max(most, arm.base.weight)
         tried = [first, *(one for one in others if one.promise < most)]
         known = [made for one in tried if (made := self._as_stored(arm, one)) is not None]
         least: int | None = None
@@ -448,7 +425,9 @@ class Driver:
         if arm.least is None or found.weight < arm.least.weight:
             arm.least = found
         stands = made.candidate.ways.stands
-        if stands or not any(_as_good(one, found) for one in self.models):
+        self._start_of[id(found)] = self._form_made(arm)
+        alike = (one for one in self.models if self.start_of(one) is self.start_of(found))
+        if stands or not any(_as_good(one, found) for one in alike):
             self._made_by[id(found)] = (*self._made_by[id(arm.base)], arm)
             self.models.append(found)
             self._open(found, None if stands else arm, self.rewrites)
@@ -458,7 +437,8 @@ class Driver:
 
     def _select(self, budget: int) -> None:
         """Make models of proposals that may meet the budget with less work than what is known to meet it."""
-        promised = [(arm, one) for arm in self.arms for one in arm.found if one.promise <= budget]
+        arms = [arm for arm in self.arms if not self._turns(arm)]
+        promised = [(arm, one) for arm in arms for one in arm.found if one.promise <= budget]
         ranked = sorted(promised, key=lambda pair: (_total(*pair), pair[1].promise))
         for arm, one in ranked[:_MOST_SELECTED]:
             best = self.best

@@ -18,6 +18,7 @@ from memsched.graph.border import Border
 from memsched.lowering.prices import Pace
 from memsched.plan.values import TargetModule
 from memsched.runtimes.runtime import AS_TOLD, Opening
+from memsched.runtimes.sessions import ExecutedModel
 
 __all__ = ["FinalModel", "base_of", "compared", "met", "next_best", "rank", "slower"]
 
@@ -42,6 +43,7 @@ class FinalModel:
         made: The candidate that it was; None for the model as given.
         steps: The rewrites that led to it.
         fewer: Makes models with fewer parts of the last rewrite, such as layers in pieces, best first.
+        executed: What a session executes of the model that it was made from; None for a file to open as usual.
     """
 
     module: Module
@@ -60,6 +62,7 @@ class FinalModel:
     made: Candidate | None = field(default=None, compare=False, repr=False)
     steps: tuple[Rewrite, ...] = ()
     fewer: Callable[[], Iterator[FinalModel]] = field(default=lambda: iter(()), compare=False, repr=False)
+    executed: ExecutedModel | None = field(default=None, repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -82,7 +85,7 @@ def base_of(final: FinalModel, pricing: Pricing, opening: Opening = AS_TOLD) -> 
     percent = percent_left(pricing.percent, done - final.extra_macs, final.extra_macs, float(final.extra_work))
     slowdown = None if pricing.slowdown is None else max(0.0, pricing.slowdown - final.slowdown)
     left = dataclasses.replace(pricing, percent=percent, slowdown=slowdown)
-    return RewriteBase(final.module, final.prepared, final.placed, final.options, left, opening)
+    return RewriteBase(final.module, final.prepared, final.placed, final.options, left, opening, final.data)
 
 
 def next_best(final: FinalModel) -> Iterator[FinalModel]:

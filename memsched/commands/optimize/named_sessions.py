@@ -11,11 +11,11 @@ import msgspec
 
 from memsched.base.errors import MemschedError
 from memsched.commands.levels import BY_NAME
-from memsched.commands.optimize.choose import Permissions
+from memsched.commands.optimize.executed import SessionSource, executed_start
+from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.opening import any_time, is_quick
 from memsched.commands.optimize.place import Request, required_as_given
 from memsched.commands.optimize.session import written_for_session
-from memsched.commands.optimize.session_candidates import SessionCandidate, SessionSource, candidates
 from memsched.commands.optimize.trials import TrialRequest
 from memsched.commands.optimize.worth import LEAST_GAIN
 from memsched.commands.session_rows import GivenModel, SessionFile, measured_sessions, raced_sessions
@@ -89,7 +89,7 @@ def executed_in_less(asked: TrialRequest, request: Request, source: SessionSourc
     if found is None or request.stopped():
         return None
     maker = session_maker_of(source.format)
-    predicted = found.final.placed.required
+    predicted = found.placed.required
     try:
         written = written_for_session(found, source, maker)
     except MemschedError:
@@ -151,21 +151,20 @@ def _rounded(ratio: float | None) -> float | None:
     return None if ratio is None else round(ratio, 3)
 
 
-def _ordered(request: Request, source: SessionSource) -> SessionCandidate | None:
+def _ordered(request: Request, source: SessionSource) -> FinalModel | None:
     """Order the graph that the session executes, with little work; None where that cannot be done."""
     if request.stopped():
         return None
     run = request.run.again(Limits(0.0, source.seed, effort=_EFFORT)).quiet()
     quick = dataclasses.replace(request, run=run, end=math.inf, free_ops=0, opening=Opening("session"))
-    alone = dataclasses.replace(source, permitted=Permissions(), budget=None)
     try:
-        return candidates(alone, quick, session_maker_of(source.format))[0]
+        return executed_start(source, "", quick)
     except MemschedError:
         return None
 
 
-def _row(found: SessionCandidate, asked: TrialRequest, source: SessionSource) -> AlternativeRow:
-    needed = found.final.placed.required
+def _row(found: FinalModel, asked: TrialRequest, source: SessionSource) -> AlternativeRow:
+    needed = found.placed.required
     asked = dataclasses.replace(asked, allow=tuple(name for name in asked.allow if name not in BY_NAME))
     return AlternativeRow(
         command=asked.command(options=("--session", source.session)),

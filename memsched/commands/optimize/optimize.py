@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from memsched.base.arguments import checked
+from memsched.base.errors import UsageError
 from memsched.base.frozen import FrozenValue
 from memsched.base.units import Percentage
 from memsched.commands.calls import NO_HOOKS, Hooks, command, comparison, limits_of, seconds_of
@@ -15,6 +16,7 @@ from memsched.commands.failures import defects_end_the_run
 from memsched.commands.optimize.analysis import Source, budget_in_bytes, on_chip
 from memsched.commands.optimize.branch import guarantee_of
 from memsched.commands.optimize.choose import Permissions, find
+from memsched.commands.optimize.executed import SessionSource
 from memsched.commands.optimize.fallback import finish_best
 from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.finish import told_apart
@@ -26,10 +28,9 @@ from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.possible import possible
 from memsched.commands.optimize.reading import budget_of, check_percentages, load_options, sized_source, split_ranges
 from memsched.commands.optimize.record import Record
-from memsched.commands.optimize.report import report_of
+from memsched.commands.optimize.report import result_of
 from memsched.commands.optimize.reserve import search_of, search_until_verification
-from memsched.commands.optimize.session import SessionRequest, optimize_for_session
-from memsched.commands.optimize.session_candidates import SessionSource
+from memsched.commands.optimize.session import SessionRequest, executed_file, optimize_for_session
 from memsched.commands.optimize.suggested import suggested
 from memsched.commands.optimize.trials import RunOutcome, TrialRequest
 from memsched.commands.options import Options, VerifyOptions
@@ -38,7 +39,7 @@ from memsched.commands.verify import ModelComparison, compare
 from memsched.commands.without_effect import refuse_for_range, refuse_for_session
 from memsched.formats.blocks import Range
 from memsched.formats.files import load_module
-from memsched.formats.known import format_in
+from memsched.formats.known import format_in, format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.stated_sizes import stated
 from memsched.plan.values import TargetModule
@@ -196,6 +197,8 @@ def _read(file: _SourceFile, asked: _OptimizeRun) -> _ReadModel:
     module = load_module(file.data, file.path, file.sizes)
     opened = guarantee_of(options.order_guarantee, module, branch="branch" in allow, verify=options.verify)
     check_request(module, opened, options.control_dependencies)
+    if "opening" in allow and format_of(module).traits.order_binds:
+        raise UsageError("--allow opening is for models that ONNX Runtime runs", code="other-format")
     rules = rules_of(module, options.target, options.budget_for, verify=options.verify)
     plan = runtime_of(module, rules).memory_plans.wanted(options.tflm_plan)
     rules = runtime_of(module, rules).memory_plans.rules(plan)
@@ -231,7 +234,9 @@ def _for_file(file: _SourceFile, asked: _OptimizeRun) -> OptimizeResult:
     if options.verify:
         within = search_until_verification(run, module, file.data, file.sizes, prepared)
     request = _request(options, within, given.opening)
-    final = find(module, file.data, prepared, file.sizes, request, given.budget, given.permitted)
+    source = _session_source(file, asked, given)
+    opened = source if given.permitted.opening else None
+    sought = find(module, file.data, prepared, file.sizes, request, given.budget, given.permitted, opened)
     interrupted = request.stopped()
     finishing = FinishRequest(
         module,
@@ -245,29 +250,33 @@ def _for_file(file: _SourceFile, asked: _OptimizeRun) -> OptimizeResult:
         exact=given.permitted.only_free,
         may_end=asked.hooks.stop is not None,
     )
-    done = finish_best(final, request, finishing)
+    done = finish_best(sought.file, request, finishing)
+    if opened is not None and sought.start is not None and sought.executed is not None and not done.ended:
+        other = executed_file(sought.start, sought.executed, opened, request, _session_request(asked, given))
+        if other.takes_less_than(done):
+            return other.result(request)
     found = _OptimizedFile(given, request, done.final, done, interrupted or done.ended)
     pools = plan_pools(done.final.placed.plans[0], prepared.target, run.quiet())
-    record = _record(file, asked, found, pools, _helpful(file, asked, found))
-    report = report_of(record, seed=options.seed, seconds=time.monotonic() - run.started)
+    record = _record(file, asked, found, pools, _helpful(file, asked, found, source))
+    result = result_of(record, done.written, run)
     if done.verification is not None and done.wrong and defects_end_the_run():
-        raise OutputsDifferError(told_apart(done.verification, done.final, done.facts), report)
-    main = done.final.placed.plans[0]
-    return OptimizeResult(
-        model=done.written.model,
-        report=report,
-        schedule=main.schedule,
-        allocation=done.final.placed.allocation,
-        module=module,
-        graph=main.graph,
-        verification=done.verification,
-        budget_met=None if report.values.budget is None else report.values.budget.met,
-        interrupted=found.interrupted,
-        work=run.meter.done,
-    )
+        raise OutputsDifferError(told_apart(done.verification, done.final, done.facts), result.report)
+    return result
 
 
-def _helpful(file: _SourceFile, asked: _OptimizeRun, found: _OptimizedFile) -> tuple[AlternativeRow, ...]:
+def _session_source(file: _SourceFile, asked: _OptimizeRun, given: _ReadModel) -> SessionSource:
+    """Return the model as sessions without options read it."""
+    in_place = "inplace" in asked.options.permitted
+    return SessionSource(file.data, file.path, file.sizes, "default", given.rules, in_place, asked.options.seed)
+
+
+def _session_request(asked: _OptimizeRun, given: _ReadModel) -> SessionRequest:
+    return SessionRequest(asked.options, given.rules, given.budget, given.permitted, asked.hooks.output)
+
+
+def _helpful(
+    file: _SourceFile, asked: _OptimizeRun, found: _OptimizedFile, source: SessionSource
+) -> tuple[AlternativeRow, ...]:
     """Return commands that would help beyond the result, where the command is known that gave it."""
     options, words, given = asked.options, asked.hooks.words, found.given
     if not words or seconds_of(options) == 0 or asked.run.late():
@@ -278,17 +287,6 @@ def _helpful(file: _SourceFile, asked: _OptimizeRun, found: _OptimizedFile) -> t
     final = found.final
     tried = RunOutcome(
         given.module, given.rules, given.prepared, final.placed, file.sizes, found.request, trial, final.whole
-    )
-    source = SessionSource(
-        file.data,
-        file.path,
-        file.sizes,
-        "default",
-        given.rules,
-        "inplace" in allow,
-        given.permitted,
-        None,
-        options.seed,
     )
     session_named = options.order_guarantee is not None or "branch" in allow
     return suggested(tried, found.done, source, facts=found.done.facts, named=session_named)

@@ -7,7 +7,6 @@ size that is not out of proportion and at a small one, and their outputs are com
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -31,7 +30,7 @@ from memsched.commands.optimize.ranged_trials import (
     try_points,
 )
 from memsched.commands.optimize.record import Record
-from memsched.commands.optimize.report import report_of
+from memsched.commands.optimize.report import result_of
 from memsched.commands.options import Options
 from memsched.commands.results import OptimizeResult
 from memsched.formats.blocks import BlockPoint, BlockRow, OpenModel, Range
@@ -148,7 +147,7 @@ def optimize_over_sizes(
         interrupted=request.stopped(),
         open_loops=_section(opened, measured, orders),
     )
-    return _result(record, written, asked, run)
+    return result_of(record, written, run)
 
 
 def _final(
@@ -221,22 +220,6 @@ def _opened(data: bytes, path: str, options: LoadOptions, asked: RangeRequest) -
     form = format_of(module)
     external = capability(form, WeightFiles).external_files(module)
     return _OpenedModel(rules, opened, GivenFile(Path(path), Path(path).parent if external else None, form))
-
-
-def _result(record: Record, written: ModelBytes, asked: RangeRequest, run: Run) -> OptimizeResult:
-    report = report_of(record, seed=asked.command.seed, seconds=time.monotonic() - run.started)
-    main = record.final.placed.plans[0]
-    return OptimizeResult(
-        model=written.model,
-        report=report,
-        schedule=main.schedule,
-        allocation=record.final.placed.allocation,
-        module=record.module,
-        graph=main.graph,
-        verification=record.verification,
-        budget_met=None if report.values.budget is None else report.values.budget.met,
-        interrupted=record.interrupted,
-    )
 
 
 def _points(opened: OpenModel, asked: RangeRequest, failures: Failures) -> tuple[Sequence[BlockPoint], tuple[str, ...]]:

@@ -26,6 +26,7 @@ class Permissions(FrozenValue, frozen=True):
         algebra: Operators may be computed otherwise with the same values.
         reassociate: With that, sums may be added up in another order.
         branch: Large values may be made in a branch of an If.
+        opening: What a session executes may be written, which has to be opened as the report says.
     """
 
     tile: bool = False
@@ -37,6 +38,7 @@ class Permissions(FrozenValue, frozen=True):
     algebra: bool = False
     reassociate: bool = False
     branch: bool = False
+    opening: bool = False
 
     @property
     def only_free(self) -> bool:

@@ -18,7 +18,7 @@ from memsched.base.frozen import FrozenValue
 from memsched.commands.failures import REPORT_IT
 from memsched.commands.optimize.final_model import FinalModel, slower
 from memsched.commands.optimize.place import ModulePlan, Request, as_stored, place, prepare_again
-from memsched.commands.optimize.rewrite import Candidate, RewriteBase
+from memsched.commands.optimize.rewrite import Candidate, RewriteBase, Turned
 from memsched.commands.optimize.worth import LEAST_GAIN
 from memsched.formats.module import Module
 from memsched.plan.rewrite import restated
@@ -77,12 +77,14 @@ def stored(base: RewriteBase, candidate: Candidate, request: Request) -> StoredM
         request.go_on()
         module, data = candidate.ways.write(base, way, request.go_on)
         request.go_on()
-        prepared = prepare_again(module, base.prepared, request)
+        prepared = prepare_again(module, (candidate.ways.turned or base).prepared, request)
     except (InternalError, ModelError) as error:
         raise UnwritableError(_at_fault(base, candidate, _said(error), request)) from None
     request.run.spend(_WORK_PER_OP * sum(len(graph.ops) for graph in module.graphs) + _WORK_PER_BYTE * len(data))
-    plan = _weighed(base, module, as_stored(module, prepared, request))
-    return StoredModel(candidate, module, data, prepared, plan, module_macs(module) - base.macs)
+    turned = candidate.ways.turned
+    plan = _weighed(base, turned, module, as_stored(module, prepared, request))
+    extra_macs = module_macs(module) - base.macs if turned is None else 0
+    return StoredModel(candidate, module, data, prepared, plan, extra_macs)
 
 
 def module_macs(module: Module) -> int:
@@ -99,34 +101,37 @@ def placed(final: FinalModel, base: RewriteBase, made: StoredModel, request: Req
     Raises:
         GivenUpError: See `Request.go_on`.
     """
-    plan = _weighed(base, made.module, place(made.module, made.prepared, request, made.plan))
     candidate = made.candidate
+    turned = candidate.ways.turned
+    plan = _weighed(base, turned, made.module, place(made.module, made.prepared, request, made.plan))
     borders = candidate.ways.borders(candidate.way)
     return FinalModel(
         module=made.module,
         data=made.data,
-        prepared=dataclasses.replace(made.prepared, baselines=final.prepared.baselines),
+        prepared=dataclasses.replace(made.prepared, baselines=(turned or final).prepared.baselines),
         placed=plan,
         rewritten=True,
         extra_work=final.extra_work + (1 + final.extra_work) * candidate.work,
         extra_macs=final.extra_macs + made.extra_macs,
-        slowdown=slower(final, made.module),
+        slowdown=slower(final, made.module) if turned is None else turned.slowdown,
         borders=(*final.borders, *borders),
-        options=restated(final.options, borders),
+        options=restated(final.options, borders) if turned is None else turned.executed.options,
         before=final,
         made=candidate,
         steps=final.steps,
+        executed=final.executed if turned is None else turned.executed,
     )
 
 
-def _weighed(base: RewriteBase, again: Module, plan: ModulePlan) -> ModulePlan:
-    """Return ``plan`` with the structures that a runtime has for more ops than the base's."""
+def _weighed(base: RewriteBase, turned: Turned | None, again: Module, plan: ModulePlan) -> ModulePlan:
+    """Return ``plan`` with the structures that a runtime has for more ops than the base's, or than the same turned."""
     prices = base.prices()
     if prices is None or prices.pace is None:
         return plan
-    before, after = base.given, again.graphs[0]
+    before, after = base.given if turned is None else turned.module.graphs[0], again.graphs[0]
     more = prices.of_ops(after, after.ops) - prices.of_ops(before, before.ops)
-    structures = base.placed.requirement.structures + prices.required(0, more)
+    known = base.placed.requirement.structures if turned is None else 0
+    structures = known + prices.required(0, more)
     return dataclasses.replace(plan, requirement=dataclasses.replace(plan.requirement, structures=structures))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -14,7 +15,7 @@ from memsched.commands.optimize.ledger import ledger_rows
 from memsched.commands.optimize.placing import module_macs
 from memsched.commands.optimize.record import Record
 from memsched.commands.optimize.verification import verification_section
-from memsched.commands.results import Report
+from memsched.commands.results import OptimizeResult, Report
 from memsched.formats.known import format_of
 from memsched.formats.module import Module
 from memsched.plan.orders import SMALLER_ARENA, Baseline
@@ -62,8 +63,9 @@ from memsched.runtimes.graph_plan import GraphPlan
 from memsched.runtimes.known import firmware_needs
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Requirement
+from memsched.search.run import Run
 
-__all__ = ["model_section", "report_of"]
+__all__ = ["model_section", "report_of", "result_of"]
 
 _UNITS: Final[dict[str | None, Unit]] = {"litert": "litert_arena", "session": "requested"}
 
@@ -104,6 +106,30 @@ def report_of(record: Record, *, seed: int, seconds: float, rows: bool = True) -
         alternatives=record.alternatives,
     )
     return Report(report)
+
+
+def result_of(record: Record, written: ModelBytes, run: Run, *, module: Module | None = None) -> OptimizeResult:
+    """Return the result of a command that writes a model.
+
+    Args:
+        written: The file.
+        run: The whole command's.
+        module: What the file is, where that is not the original.
+    """
+    report = report_of(record, seed=run.limits.seed, seconds=time.monotonic() - run.started)
+    main = record.final.placed.plans[0]
+    return OptimizeResult(
+        model=written.model,
+        report=report,
+        schedule=main.schedule,
+        allocation=record.final.placed.allocation,
+        module=module or record.module,
+        graph=main.graph,
+        verification=record.verification,
+        budget_met=None if report.values.budget is None else report.values.budget.met,
+        interrupted=record.interrupted,
+        work=run.meter.done,
+    )
 
 
 def _assumed(record: Record) -> tuple[AssumedRow, ...]:

@@ -21,9 +21,10 @@ from memsched.plan.rewrite import dialect_of, plain, read_back, with_origins
 from memsched.plan.values import TargetModule
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.runtime import AS_TOLD, Opening
+from memsched.runtimes.sessions import ExecutedModel
 from memsched.search.run import Run
 
-__all__ = ["Candidate", "Pricing", "Proposals", "Rewrite", "RewriteBase", "Ways"]
+__all__ = ["Candidate", "Pricing", "Proposals", "Rewrite", "RewriteBase", "Turned", "Ways"]
 
 
 class Pricing(FrozenValue, frozen=True):
@@ -58,6 +59,7 @@ class RewriteBase(FrozenValue, frozen=True):
         options: What is stated of its sizes.
         pricing: What may still be spent.
         opening: How the file that is written will be opened.
+        data: Its file.
     """
 
     module: Module
@@ -66,6 +68,7 @@ class RewriteBase(FrozenValue, frozen=True):
     options: LoadOptions
     pricing: Pricing = Pricing()
     opening: Opening = AS_TOLD
+    data: bytes = b""
 
     @property
     def given(self) -> Graph:
@@ -132,6 +135,21 @@ class RewriteBase(FrozenValue, frozen=True):
         return replace(found, pace=found.cautious)
 
 
+class Turned(FrozenValue, frozen=True):
+    """A model that stands for its base in another form: what a session executes of it.
+
+    Attributes:
+        module: What the session executes of the model as given, with which it is compared.
+        prepared: Its rules and baselines.
+        slowdown: Time that it takes beyond ``module``, in percent as estimated.
+    """
+
+    executed: ExecutedModel
+    module: Module
+    prepared: TargetModule
+    slowdown: float
+
+
 class Ways:
     """What makes graphs of the ways that a rewrite found in one base, and says in the report what they do.
 
@@ -141,10 +159,12 @@ class Ways:
         graph: What ways are built from.
         proven: Whether `build` has its graphs checked by what they compute, and not only by what they are made of.
         stands: Whether a way without gain is a base for other rewrites all the same.
+        turned: What was made of the base, if that is another form of it; known once it was written.
     """
 
     proven = False
     stands = False
+    turned: Turned | None = None
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import time
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
@@ -14,18 +14,19 @@ from memsched.base.frozen import FrozenValue
 from memsched.base.units import Percentage
 from memsched.commands.failures import Failures, defects_end_the_run
 from memsched.commands.levels import BY_NAME
-from memsched.commands.optimize.choose import Permissions
+from memsched.commands.optimize.choose import Permissions, find_executed
+from memsched.commands.optimize.executed import SessionSource, executed_of
 from memsched.commands.optimize.final_model import FinalModel
+from memsched.commands.optimize.finished import FinishedModel
 from memsched.commands.optimize.place import ModulePlan, Request, place, required_as_given
 from memsched.commands.optimize.record import Record
-from memsched.commands.optimize.report import report_of
-from memsched.commands.optimize.session_candidates import SessionCandidate, SessionSource, candidates
+from memsched.commands.optimize.report import result_of
 from memsched.commands.optimize.worth import LEAST_GAIN, slight
 from memsched.commands.options import Options
 from memsched.commands.results import OptimizeResult, OutputsDifferError
-from memsched.commands.session_rows import GivenModel, SessionFile, measured_sessions
+from memsched.commands.session_rows import ALIKE, GivenModel, SessionFile, measured_sessions
 from memsched.formats.files import load_module
-from memsched.formats.known import format_in, format_of
+from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import check_written
 from memsched.formats.staging import STANDARD_STREAM
@@ -37,7 +38,8 @@ from memsched.runtimes.sessions import EXECUTED, ExecutedModel, SessionMaker, Se
 from memsched.runtimes.values import EXECUTED_TOLERANCE, Verification
 from memsched.targets.model import Target
 
-__all__ = ["SessionName", "SessionRequest", "optimize_for_session", "written_for_session"]
+__all__ = ["ExecutedFile", "SessionName", "SessionRequest", "executed_file", "optimize_for_session"]
+__all__ += ["written_for_session"]
 
 SessionName = Literal["default", "all", "extended", "basic"]
 """Whose graph is planned, as ``--session`` has it."""
@@ -84,7 +86,6 @@ def optimize_for_session(
         VerificationError: The outputs differ by more than the level's own rounding, and defects end the run.
     """
     _check(asked)
-    maker = session_maker_of(format_in(data).name)
     # Operators cost from the first one on: the process is what the session is judged by.
     request = dataclasses.replace(request, free_ops=0)
     source = SessionSource(
@@ -94,28 +95,17 @@ def optimize_for_session(
         asked.session,
         asked.rules,
         "inplace" in asked.command.permitted,
-        asked.permitted,
-        asked.budget,
         asked.command.seed,
     )
-    plain, chosen = candidates(source, request, maker)
-    found = _found(plain, chosen, maker, source, request, asked)
-    placed, verification = found.placed, found.verification
-    record = _record(plain, found, request, asked)
-    report = report_of(record, seed=asked.command.seed, seconds=time.monotonic() - request.run.started)
-    if verification is not None and _refuted(verification):
-        raise OutputsDifferError(_told_apart(verification, found.chosen), report)
-    return OptimizeResult(
-        model=found.written.model,
-        report=report,
-        schedule=placed.plans[0].schedule,
-        allocation=placed.allocation,
-        module=found.saved,
-        graph=placed.plans[0].graph,
-        verification=verification,
-        budget_met=None if report.values.budget is None else report.values.budget.met,
-        interrupted=request.stopped(),
-    )
+    plain, best = find_executed(source, request, asked.budget, asked.permitted)
+    return executed_file(plain, best, source, request, asked).result(request)
+
+
+def executed_file(
+    plain: FinalModel, best: FinalModel, source: SessionSource, request: Request, asked: SessionRequest
+) -> ExecutedFile:
+    """Return the best file of what a session executes that holds, run beside the model as given."""
+    return _found(plain, best, session_maker_of(source.format), source, request, asked)
 
 
 def _check(asked: SessionRequest) -> None:
@@ -136,10 +126,12 @@ def _check(asked: SessionRequest) -> None:
         )
 
 
-class _FoundFile(FrozenValue, frozen=True):
+class ExecutedFile(FrozenValue, frozen=True):
     """The file that is written: the best that holds, or the one given where the session needs no more for it.
 
     Attributes:
+        asked: What was asked for.
+        plain: What the session executes of the model as given, ordered.
         chosen: The best that holds.
         saved: What the file is.
         needed: What the session needs for the file as given and for this one, bytes.
@@ -147,7 +139,9 @@ class _FoundFile(FrozenValue, frozen=True):
         slight: What a file would have saved that is not written, as it is not worth that, bytes.
     """
 
-    chosen: SessionCandidate
+    asked: SessionRequest
+    plain: FinalModel
+    chosen: FinalModel
     final: FinalModel
     placed: ModulePlan
     written: ModelBytes
@@ -159,30 +153,57 @@ class _FoundFile(FrozenValue, frozen=True):
     sessions: tuple[SessionRow, ...]
     notes: tuple[str, ...]
 
+    def result(self, request: Request) -> OptimizeResult:
+        """Return the result of the command.
+
+        Raises:
+            OutputsDifferError: The outputs differ by more than the level's own rounding, and defects end the run.
+        """
+        made = result_of(_record(self, request), self.written, request.run, module=self.saved)
+        if self.verification is not None and _refuted(self.verification):
+            raise OutputsDifferError(_told_apart(self.verification, self.chosen), made.report)
+        return made
+
+    def takes_less_than(self, other: FinishedModel) -> bool:
+        """Whether the process was measured to take less than that of another file, or the session to request less."""
+        if self.written.unchanged:
+            return False
+        here, there = _taken(self.sessions), _taken(other.sessions)
+        mine = here.get("written")
+        others = here.get("given") if other.written.unchanged else there.get("written")
+        if mine is not None and others is not None and not math.isclose(mine, others, rel_tol=ALIKE):
+            return mine < others
+        return self.needed[1] < other.needed[1].total
+
+
+def _taken(rows: Sequence[SessionRow]) -> dict[str, int]:
+    """Return the bytes of the process by the file that it opened, the last session of each."""
+    return {row.file: row.process_bytes for row in rows if row.process_bytes is not None}
+
 
 def _found(
-    plain: SessionCandidate,
-    best: SessionCandidate,
+    plain: FinalModel,
+    best: FinalModel,
     maker: SessionMaker,
     source: SessionSource,
     request: Request,
     asked: SessionRequest,
-) -> _FoundFile:
+) -> ExecutedFile:
     module, prepared = plain.module, plain.prepared
     chosen, held, notes = _first_that_holds(maker, source, (best, plain), asked, request.failures)
     run = held or _SessionRun(ModelBytes(source.data, True, Guarantee("session")))
-    placed, written, verification = chosen.final.placed, run.written, run.verification
+    placed, written, verification = chosen.placed, run.written, run.verification
     given, needed = required_as_given(module, prepared, Opening("none")).total, placed.required
     if verification is not None:
         shown = verification.measured_peak_before_bytes, verification.measured_peak_after_bytes
         if verification.at_stated_sizes and shown[0] is not None and shown[1] is not None:
             given, needed = shown[0], max(needed, shown[1])
-    saved, final = module, chosen.final
+    saved, final = module, chosen
     needs = needed + placed.requirement.structures
     budget = asked.budget.of(given) if isinstance(asked.budget, Percentage) else asked.budget
     little = None if held is None or run.saves_process() else slight(given, needs, budget)
     if held is None or needs >= given or little is not None:
-        final = plain.final
+        final = plain
         placed = place(module, prepared, dataclasses.replace(request, solver="file"))
         written = ModelBytes(source.data, True, Guarantee("session"))
         saved = load_module(source.data, source.path, source.options)
@@ -192,14 +213,26 @@ def _found(
             told = f"such a session needs {given:,} B for the file as given and {needed:,} B for the best found"
             notes = (*notes, told)
         needed, verification = given, None
-    return _FoundFile(
-        chosen, final, placed, written, saved, verification, (given, needed), budget, little, run.sessions, notes
+    return ExecutedFile(
+        asked,
+        plain,
+        chosen,
+        final,
+        placed,
+        written,
+        saved,
+        verification,
+        (given, needed),
+        budget,
+        little,
+        run.sessions,
+        notes,
     )
 
 
-def _record(plain: SessionCandidate, found: _FoundFile, request: Request, asked: SessionRequest) -> Record:
+def _record(found: ExecutedFile, request: Request) -> Record:
     """Return what was done, for the report."""
-    needed = found.needed
+    needed, plain, asked = found.needed, found.plain, found.asked
     return Record(
         "optimize",
         plain.module,
@@ -216,17 +249,17 @@ def _record(plain: SessionCandidate, found: _FoundFile, request: Request, asked:
         interrupted=request.stopped(),
         slight=found.slight,
         sessions=found.sessions,
-        executed=None if found.written.unchanged else _section(found.chosen.executed, asked),
+        executed=None if found.written.unchanged else _section(executed_of(found.chosen), asked),
     )
 
 
 def _first_that_holds(
     maker: SessionMaker,
     source: SessionSource,
-    tried: Sequence[SessionCandidate],
+    tried: Sequence[FinalModel],
     asked: SessionRequest,
     failures: Failures,
-) -> tuple[SessionCandidate, _SessionRun | None, tuple[str, ...]]:
+) -> tuple[FinalModel, _SessionRun | None, tuple[str, ...]]:
     """Return the first candidate whose file holds, what became of it, and notes.
 
     Args:
@@ -238,7 +271,7 @@ def _first_that_holds(
     plain = tried[-1]
     notes: tuple[str, ...] = () if asked.command.verify else (_NOT_RUN,)
     for candidate in tried if tried[0] is not plain else tried[1:]:
-        what = "another order" if candidate is plain else candidate.final.rewrites.described()
+        what = "another order" if candidate is plain else candidate.rewrites.described()
         with failures.left_out(f"{what} of the graph that the session executes"):
             run = _run(maker, source, candidate, asked)
             if candidate is not plain and not run.holds(plain):
@@ -252,9 +285,9 @@ def _first_that_holds(
     return plain, None, notes
 
 
-def _told_apart(verification: Verification, chosen: SessionCandidate) -> str:
+def _told_apart(verification: Verification, chosen: FinalModel) -> str:
     return (
-        f"outputs differ in {verification.runtime} from those of a session at level {chosen.executed.level}. "
+        f"outputs differ in {verification.runtime} from those of a session at level {executed_of(chosen).level}. "
         f"{verification.reason or ''}"
     ).rstrip()
 
@@ -271,17 +304,17 @@ class _SessionRun(FrozenValue, frozen=True):
     verification: Verification | None = None
     sessions: tuple[SessionRow, ...] = ()
 
-    def holds(self, plain: SessionCandidate) -> bool:
+    def holds(self, plain: FinalModel) -> bool:
         """Whether nothing that was measured speaks for ``plain`` instead."""
         shown = self.verification
         if shown is None or shown.outputs_equal is None:
             return True
         measured = shown.measured_peak_after_bytes if shown.at_stated_sizes else None
-        return not _refuted(shown) and (measured is None or measured < plain.final.placed.required)
+        return not _refuted(shown) and (measured is None or measured < plain.placed.required)
 
     def saves_process(self) -> bool:
         """Whether the process was measured to need so much less that the file is worth it, whatever the arena needs."""
-        taken = {row.file: row.process_bytes for row in reversed(self.sessions)}
+        taken = _taken(self.sessions[::-1])
         given, written = taken.get("given"), taken.get("written")
         return given is not None and written is not None and written <= (1 - LEAST_GAIN) * given
 
@@ -293,9 +326,9 @@ class _SessionRun(FrozenValue, frozen=True):
         return f"it was measured to need {shown.measured_peak_after_bytes or 0:,} B"
 
 
-def written_for_session(chosen: SessionCandidate, source: SessionSource, maker: SessionMaker) -> ModelBytes:
+def written_for_session(chosen: FinalModel, source: SessionSource, maker: SessionMaker) -> ModelBytes:
     """Return the executed graph in the order that was found, read back and checked."""
-    executed, module, placed = chosen.executed, chosen.final.module, chosen.final.placed
+    executed, module, placed = executed_of(chosen), chosen.module, chosen.placed
     orders = {index: plan.stored_order for index, plan in enumerate(placed.plans)}
     metadata = {
         "memsched.version": __version__,
@@ -313,10 +346,10 @@ def written_for_session(chosen: SessionCandidate, source: SessionSource, maker: 
     return ModelBytes(model, False, guarantee, (executed.holds_for(),), executed.fixed)
 
 
-def _run(maker: SessionMaker, source: SessionSource, chosen: SessionCandidate, asked: SessionRequest) -> _SessionRun:
+def _run(maker: SessionMaker, source: SessionSource, chosen: FinalModel, asked: SessionRequest) -> _SessionRun:
     """Write a candidate's file, compare outputs with the model as given, each in its session, and measure these."""
-    written, executed = written_for_session(chosen, source, maker), chosen.executed
-    predicted = chosen.final.placed.required
+    written, executed = written_for_session(chosen, source, maker), executed_of(chosen)
+    predicted = chosen.placed.required
     if not asked.command.verify:
         return _SessionRun(written)
     data, path, options = source.data, source.path, source.options

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from memsched.commands.optimize.executed import SessionSource
 from memsched.commands.optimize.finished import FinishedModel
 from memsched.commands.optimize.judged_sessions import opened_alone
 from memsched.commands.optimize.named_sessions import executed_in_less, named_sessions
 from memsched.commands.optimize.possible import too_large
-from memsched.commands.optimize.session_candidates import SessionSource
 from memsched.commands.optimize.trials import RunOutcome, suggestions
 from memsched.report.values.verdict import AlternativeRow
 from memsched.runtimes.arena_facts import ArenaFacts

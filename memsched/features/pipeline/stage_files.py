@@ -106,7 +106,7 @@ def stage_file(cut: CutStages, index: int, request: Request, permitted: Permissi
     prepared = prepare(read, target, in_place=cut.in_place)
     # A share of the time that is left, or of all the work.
     share = 1 / (count if request.run.limits.time_limit is None else count - index)
-    final = find(read, data, prepared, options, request.within(share), None, permitted)
+    final = find(read, data, prepared, options, request.within(share), None, permitted).file
     written = write_model(
         final.module,
         final.data,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import pytest
@@ -11,19 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memsched.base.errors import InternalError, ModelError
+from memsched.commands.optimize.arms import Form
 from memsched.commands.optimize.choose import pricing_of, rewrites_of
 from memsched.commands.optimize.driver import Driver
+from memsched.commands.optimize.executed import executed_of
 from memsched.commands.optimize.final_model import FinalModel, rank
 from memsched.commands.optimize.permissions import Permissions
 from memsched.commands.optimize.place import Request, place, prepare
-from memsched.commands.optimize.rewrite import Candidate, Pricing, Proposals, Rewrite, RewriteBase, Ways
+from memsched.commands.optimize.rewrite import Candidate, Pricing, Proposals, Rewrite, RewriteBase, Turned, Ways
 from memsched.commands.optimize.tile import TileRewrite
 from memsched.formats.files import load_module
-from memsched.formats.module import LoadOptions
+from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Graph
 from memsched.rewrites.recompute.cost import judge, work_of
 from memsched.rewrites.recompute.rewrite import rematerialise
 from memsched.runtimes.runtime import Requirement
+from memsched.runtimes.sessions import ExecutedModel
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from memsched.targets.load import load_target
@@ -212,3 +215,65 @@ def test_a_model_that_meets_the_budget_for_nothing_ends_the_search(skip: FinalMo
     driver, best = driven(skip, FirstAgain(), budget=skip.placed.required)
     assert best is skip
     assert not driver.sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Turning:
+    """Gives a model another form, in which it is what it was."""
+
+    start: FinalModel
+    name = "turned"
+    described = "another form"
+    once = False
+
+    def is_quick(self, base: RewriteBase) -> bool:
+        del base
+        return False
+
+    def candidates(self, base: RewriteBase, run: Run) -> Proposals:
+        run.spend(0.01)
+        ways = _Turning(base, self.start)
+        yield Candidate(ways)
+        yield Candidate(ways, (self.name,))
+
+
+class _Turning(Ways):
+    def __init__(self, base: RewriteBase, start: FinalModel) -> None:
+        super().__init__(base.given)
+        self.start = start
+
+    def write(self, base: RewriteBase, way: Way, go_on: Callable[[], None]) -> tuple[Module, bytes]:
+        del way
+        go_on()
+        self.turned = Turned(executed_of(self.start), self.start.module, self.start.prepared, 0.0)
+        return base.module, base.data
+
+
+def in_another_form(given: FinalModel, *, only: bool) -> Form:
+    executed = ExecutedModel(given.data, LoadOptions(), "all", None, "", {})
+    turned = dataclasses.replace(given, executed=executed)
+    return Form(turned, Turning(turned), frozenset({"again"}), 0.5, only)
+
+
+def test_rewrites_before_and_after_another_form_are_tried(skip: FinalModel) -> None:
+    form = in_another_form(skip, only=True)
+    driver = Driver(skip, (FirstAgain(),), request(), Pricing(100.0), form=form)
+    best = driver.run()
+    assert best.executed is not None
+    assert best.placed.required < skip.placed.required
+    (turned,) = [arm for arm in driver.arms if arm.rewrite.name == "turned"]
+    assert turned.base.names == ("again",)
+    assert turned.least is not None
+    assert turned.least.placed.required == best.placed.required
+
+
+def test_the_best_of_both_forms_is_known(skip: FinalModel) -> None:
+    alone = Driver(skip, (FirstAgain(),), request(), Pricing(100.0)).run()
+    driver = Driver(skip, (FirstAgain(),), request(), Pricing(100.0), form=in_another_form(skip, only=False))
+    driver.run()
+    turned = driver.best_of_form()
+    assert driver.best_of_given().placed.required == alone.placed.required
+    assert driver.best_of_given().executed is None
+    assert turned is not None
+    assert turned.executed is not None
+    assert turned.placed.required == alone.placed.required

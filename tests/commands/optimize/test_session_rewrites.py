@@ -14,6 +14,7 @@ from memsched.commands.optimize.session import SessionName
 from memsched.commands.results import OptimizeResult
 from memsched.report.tiling import tiling_lines
 from tests.commands.optimize.test_slowdown import convolutions
+from tests.failures import fails
 from tests.permissions import allowed
 
 EFFORT = 3.0
@@ -142,3 +143,34 @@ def test_what_gains_nothing_rewritten_is_only_ordered(tmp_path: Path) -> None:
     assert ordered.model == permitted.model
     assert permitted.report.values.sections.tile is not None
     assert not permitted.report.values.sections.tile.applied
+
+
+@pytest.mark.parametrize("data", [attention(), long_skip()], ids=["attention", "skip"])
+def test_one_run_reaches_what_separate_ones_do(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "net.onnx").write_bytes(data)
+    rewrites = ("reorder", "inplace", "tile", "remat")
+    file, executed, both = (
+        optimize(tmp_path / "net.onnx", effort=EFFORT, max_slowdown=None, **options)  # type: ignore[arg-type]
+        for options in (
+            {"allow": rewrites, "order_guarantee": "session"},
+            {"allow": rewrites, "session": "default"},
+            {"allow": (*rewrites, "opening"), "order_guarantee": "session"},
+        )
+    )
+    assert both.verification is not None
+    assert both.verification.outputs_equal is not False
+    assert taken(both) <= 1.05 * min(taken(file), taken(executed))
+
+
+def taken(result: OptimizeResult) -> int:
+    """Return the bytes of the process with the file that was written."""
+    rows = result.report.values.sections.sessions
+    (*_, process) = [row.process_bytes for row in rows if row.file == "written"]
+    assert process is not None
+    return process
+
+
+def test_only_sessions_can_be_opened_in_another_way() -> None:
+    person = Path(__file__).parents[3] / "models" / "person_detect.tflite"
+    with fails("other-format", "--allow opening"):
+        optimize(person, allow=("reorder", "inplace", "opening"), effort=0.1)
