@@ -14,8 +14,7 @@ from memsched.cli import main as command_line
 from memsched.commands.optimize import opening
 from memsched.runtimes.interpreter import InterpreterComparison
 from memsched.runtimes.onnxruntime import session_memory
-from memsched.runtimes.race import RaceRule
-from memsched.runtimes.slowdown import most_times
+from memsched.runtimes.race import RaceRule, most_times
 from tests.outcomes import Outcome, Run
 
 pytest_plugins = ["tests.suites"]

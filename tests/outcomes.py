@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from memsched.base.errors import MemschedError
 from tests.failures import check_failure
 
-__all__ = ["Outcome", "Run", "line_with", "refused"]
+__all__ = ["Outcome", "Run", "check_lines", "line_with", "refused"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,12 @@ def line_with(text: str, *about: str) -> str:
     found = [line for line in text.splitlines() if all(one in line for one in about)]
     assert len(found) == 1, f"{len(found)} lines with {about} in:\n{text}"
     return found[0]
+
+
+def check_lines(lines: Sequence[str], *about: Sequence[str]) -> None:
+    """Check that there is a line for each entry of ``about``, and that each has all of its own: figures and names."""
+    missing = [[one for one in entry if one not in line] for line, entry in zip(lines, about, strict=False)]
+    assert (len(lines), [entry for entry in missing if entry]) == (len(about), []), "\n".join(lines)
 
 
 Run = Callable[..., Outcome]

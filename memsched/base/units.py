@@ -8,13 +8,26 @@ from fractions import Fraction
 from memsched.base.errors import UsageError
 from memsched.base.frozen import FrozenValue
 
-__all__ = ["KIB", "LARGEST", "MIB", "Percentage", "counted", "format_size", "parse_budget", "parse_size", "percent_of"]
+__all__ = ["KIB", "LARGEST", "LARGEST_INT32", "LARGEST_INT64", "LONGEST", "MIB", "MOST_BYTES", "MOST_DIGITS"]
+__all__ += ["Percentage", "counted", "format_size", "parse_budget", "parse_size", "percent_of"]
 
 KIB = 1024
 MIB = KIB**2
 
 LARGEST = 2**62
 """No number that a file states may be larger, nor the sum of all sizes: solvers calculate with 64 bits."""
+
+MOST_DIGITS = len(str(LARGEST)) - 1
+"""A number of so many digits is no larger; longer ones are no lengths."""
+
+MOST_BYTES = LARGEST // 4
+"""Sum of all that a problem has, at most, for arrays and the compiled core: a few such sums fit into 64 bits."""
+
+LARGEST_INT64 = 2 * LARGEST - 1
+LARGEST_INT32 = 2**31 - 1
+
+LONGEST = 1 << 24
+"""Elements, as a file states them, beyond any text, signal or shape: a damaged file may state more."""
 
 _FACTORS = {"": 1, "k": KIB, "m": MIB, "g": KIB**3, "t": KIB**4}
 _PERCENTAGE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*", re.ASCII)

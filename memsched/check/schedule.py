@@ -15,9 +15,6 @@ from memsched.graph.model import Allocation, Graph, InPlace, Op, Placement, Sche
 
 __all__ = ["CheckedSchedule", "check_allocation", "check_reordering", "check_schedule"]
 
-_FEW_PLACES = 4
-"""Places between neighbouring addresses that a buffer reaches over: up to so many are looked at one by one."""
-
 
 class CheckedSchedule(FrozenValue, frozen=True):
     """What the checker computed for an order: the figures that reports show.
@@ -374,24 +371,13 @@ def _check_workspaces(graph: Graph, schedule: Schedule, allocation: Allocation) 
 
 
 def _check_overlap(allocation: Allocation) -> None:
-    """Follow the steps, keeping of each place between two neighbouring addresses until which step it is taken.
-
-    Where buffers reach over many places, only whether each is taken is kept, and a buffer's are looked at together.
-    """
+    """Follow the steps, keeping of each place between two neighbouring addresses whether it is taken."""
     placed = [one for one in allocation.placements if one.size > 0]
     lows, highs = [one.offset for one in placed], [one.offset + one.size for one in placed]
     places = {address: place for place, address in enumerate(sorted({*lows, *highs}))}
     begins, ends = [places[low] for low in lows], [places[high] for high in highs]
     firsts, lasts = [one.first_step for one in placed], [one.last_step for one in placed]
     by_step = sorted(range(len(placed)), key=firsts.__getitem__)
-    if sum(ends) - sum(begins) <= _FEW_PLACES * len(placed):
-        until = [min(firsts, default=0) - 1] * len(places)
-        for number in by_step:
-            for place in range(begins[number], ends[number]):
-                if until[place] >= firsts[number]:
-                    raise _overlap(placed[number])
-                until[place] = lasts[number]
-        return
     ending = iter(sorted(range(len(placed)), key=lasts.__getitem__))
     gone = next(ending, 0)
     taken = bytearray(len(places))
@@ -401,12 +387,10 @@ def _check_overlap(allocation: Allocation) -> None:
             taken[begins[gone] : ends[gone]] = bytes(ends[gone] - begins[gone])
             gone = next(ending)
         if taken.find(1, begin, end) >= 0:
-            raise _overlap(placed[number])
+            one = placed[number]
+            where = f"at offset {one.offset} in step {one.first_step}"
+            raise InternalError(f"two buffers overlap {where}", code="overlap")
         taken[begin:end] = b"\1" * (end - begin)
-
-
-def _overlap(found: Placement) -> InternalError:
-    return InternalError(f"two buffers overlap at offset {found.offset} in step {found.first_step}", code="overlap")
 
 
 def check_reordering(before: Graph, after: Graph) -> None:

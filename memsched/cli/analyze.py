@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memsched.base.errors import UsageError
+from memsched.base.shown import ROWS_SHOWN
 from memsched.cli.display import Display, search_end
 from memsched.cli.exit_code import ExitCode
 from memsched.cli.options import check_frontier, header_option, html_option, options_of, output_options, taken
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _STANDARD = "-"
-_OPERATORS_SHOWN = 8
 
 
 @click.command("analyze", short_help="What a model needs as it stands, and what less would cost.")
@@ -133,7 +133,7 @@ def _print(result: AnalyzeResult, display: Display, path: str | None, html: str 
     if report.sections.curve is not None:
         print_curve(console, report.sections.curve, None if report.budget is None else report.budget.budget_bytes)
     print_summary(console, result.report.values, report_path=path, html_path=html, verbose=verbose)
-    print_operators(console, result.report.values, None if verbose else _OPERATORS_SHOWN)
+    print_operators(console, result.report.values, None if verbose else ROWS_SHOWN)
     print_firmware(console, result.report.values, verbose=verbose)
     if result.report.values.sections.frontier is not None:
         print_frontier(console, result.report.values, verbose=verbose)

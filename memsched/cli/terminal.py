@@ -29,8 +29,6 @@ __all__ = [
     "write_standard_output",
 ]
 
-_REFRESHES_PER_SECOND = 4
-
 _CLOSED: Final = b"\0"
 """What ends the thread that listens for signals: none has this number."""
 
@@ -124,7 +122,7 @@ def start_live(console: Console, render: Callable[[], Any]) -> Live:
     """Show on ``console`` what ``render`` returns, refreshed until stopped and then removed."""
     from rich.live import Live
 
-    live = Live(console=console, get_renderable=render, refresh_per_second=_REFRESHES_PER_SECOND, transient=True)
+    live = Live(console=console, get_renderable=render, transient=True)
     live.start()
     return live
 

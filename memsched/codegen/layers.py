@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
 
 from memsched.base.errors import ModelError
 from memsched.codegen.onchip.network import Map, OnChipNetwork
 from memsched.graph.kernel import LARGEST_FLOAT, KernelRefusal, LayerKernel
 from memsched.ops.rules import Pointwise, Resampling, Rule, Shift, Stride, WholeAxis, Window
-
-if TYPE_CHECKING:
-    import numpy as np
 
 __all__ = ["LayerCode", "layer_codes"]
 
@@ -22,11 +21,18 @@ _FUNCTIONS: Final = {
     "neg": "MS_NEG", "sqrt": "MS_SQRT", "elu": "MS_ELU", "erf": "MS_ERF",
 }  # fmt: skip
 _POOLS: Final = {"largest": 0, "average": 1, "average of all": 2}
-_PARTS: Final = 4
-"""Constants that a layer can have."""
 
-_READS: Final = 8
-"""Tensors that a layer can read."""
+
+class _ArrayLengths:
+    """Lengths of arrays in memsched_onchip.h.
+
+    Attributes:
+        CONSTANTS: That a layer can have.
+        READS: Tensors that a layer can read.
+    """
+
+    CONSTANTS: Final = 4
+    READS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,9 +120,9 @@ class _LayerWords:
         Raises:
             _NoCodeError: It cannot be said.
         """
-        if len(self._layer.writes) != 1 or len(self._layer.reads) > _READS or not self._layer.reads:
+        if len(self._layer.writes) != 1 or len(self._layer.reads) > _ArrayLengths.READS or not self._layer.reads:
             raise _NoCodeError(f"it reads {len(self._layer.reads)} tensors and makes {len(self._layer.writes)}")
-        if len(self._kernel.constants) > _PARTS:
+        if len(self._kernel.constants) > _ArrayLengths.CONSTANTS:
             raise _NoCodeError(f"it has {len(self._kernel.constants)} constants")
         held = [tensor for tensor in self._layer.reads if tensor in self._flattened]
         if held and self._kernel.family not in {"copy", "unary", "table"} and not self._kernel.permutes:
@@ -173,8 +179,6 @@ class _LayerWords:
 
     def conv(self) -> LayerCode:
         """Return sums of products."""
-        import numpy as np
-
         given, made = self._given, self._made
         weights = self._kernel.constants[0]
         groups = int(self._kernel.numbers["groups"])
@@ -316,8 +320,6 @@ class _LayerWords:
 
     def move(self) -> LayerCode:
         """Return elements from elsewhere."""
-        import numpy as np
-
         sources = []
         for tensor, position in zip(self._one.inputs, self._one.positions, strict=True):
             one = self._network.maps[tensor]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
+
+import numpy as np
 
 from memsched.base.errors import ModelError
 from memsched.base.frozen import FrozenValue
@@ -21,9 +23,6 @@ from memsched.graph.packing import Block
 from memsched.search.limits import QUICK
 from memsched.search.run import Run
 from memsched.solve.allocate.portfolio import pack
-
-if TYPE_CHECKING:
-    import numpy as np
 
 __all__ = ["ChipLoad", "ChipStep", "ChipStore", "DramTensor", "GroupProgram", "LayerWeights", "Program", "program_of"]
 

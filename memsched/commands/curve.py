@@ -13,6 +13,7 @@ from typing import Final
 
 from memsched.base.errors import UsageError
 from memsched.base.frozen import FrozenValue
+from memsched.base.shown import ROWS_SHOWN
 from memsched.base.units import Percentage
 from memsched.commands.optimize.place import prepare, required_as_given
 from memsched.commands.range_sizes import distinct, sizes_at
@@ -23,8 +24,7 @@ from memsched.formats.known import capability, format_in
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.values.blocks import CurveRow, CurveSection, GrowthRow
-from memsched.runtimes.known import session_maker_of
-from memsched.runtimes.ranged import RangedRunner
+from memsched.runtimes.known import ranged
 from memsched.runtimes.runtime import AS_TOLD, Opening, Requirement
 from memsched.targets.model import Target
 
@@ -54,8 +54,6 @@ _CHANCES: Final = 4
 _RUNS: Final = 5
 """Processes at a size at which chance counts."""
 
-_LISTED: Final = 5
-
 
 class Curve(FrozenValue, frozen=True):
     """Memory against size.
@@ -77,7 +75,6 @@ class _ProcessSizes:
 
     Args:
         path: The model's file; None where nothing can be run.
-        runner: Runs it.
         requested: Returns the bytes that a session requests at a size.
 
     Attributes:
@@ -85,10 +82,8 @@ class _ProcessSizes:
         growing: The sizes whose processes were still growing when time ended their runs.
     """
 
-    def __init__(
-        self, path: Path | None, runner: RangedRunner, requested: Callable[[Mapping[str, int]], int], seed: int
-    ) -> None:
-        self._path, self._runner, self._requested, self._seed = path, runner, requested, seed
+    def __init__(self, path: Path | None, requested: Callable[[Mapping[str, int]], int], seed: int) -> None:
+        self._path, self._requested, self._seed = path, requested, seed
         self.measured: dict[tuple[int, ...], int] = {}
         self._points: dict[int, int] = {}
         self.growing: set[tuple[int, ...]] = set()
@@ -107,7 +102,7 @@ class _ProcessSizes:
         foreseen = self.at(bytes_requested) if self._points else _FACTOR * bytes_requested
         if bytes_requested > _MOST_RUN or foreseen > _memory() // _MOST_SHARE:
             return None
-        found = self._runner.runs_at(self._path, sizes, seed=self._seed, most=_RUNS)
+        found = ranged.runs_at(self._path, sizes, seed=self._seed, most=_RUNS)
         if isinstance(found, str):
             raise UsageError(f"the model does not run at {dict(sizes)}: {found}", code="fails-at-inputs")
         taken = [one.peak for one in found]
@@ -195,8 +190,7 @@ def find_curve(
 
     points = distinct(sizes_at(opened, part / (_POINTS - 1)) for part in range(_POINTS))
     runs = rules.orders_itself and path != STANDARD_STREAM
-    runner = session_maker_of(format_in(data).name).ranged
-    processes = _ProcessSizes(Path(path) if runs else None, runner, requested, seed)
+    processes = _ProcessSizes(Path(path) if runs else None, requested, seed)
     for sizes in sorted(points, key=requested):
         processes.measure(sizes)
     if runs and not processes.measured:
@@ -211,7 +205,7 @@ def find_curve(
     shown = distinct(sorted([*points, *([fitting] if fitting else [])], key=requested))
     growth = [
         GrowthRow(tensor=name, expression=told, size_bytes=size)
-        for name, told, size in opened.growth(points[-1])[:_LISTED]
+        for name, told, size in opened.growth(points[-1])[:ROWS_SHOWN]
     ]
     section = CurveSection(
         rows=tuple(processes.row(sizes) for sizes in shown),

@@ -28,7 +28,7 @@ LEVELS: Final = (BY_DEFAULT, BY_DEFAULT, (*BY_DEFAULT, "tile"), ALLOWED)
 SEARCH: Final = 60.0
 """The limit of time, seconds, unless one is given."""
 
-LONG_SEARCH: Final = 600.0
+LONG_SEARCH: Final = 10 * SEARCH
 """The same of ``-O3``."""
 
 

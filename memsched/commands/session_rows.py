@@ -18,8 +18,9 @@ from memsched.base.frozen import FrozenValue
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.values.sessions import SessionRow
+from memsched.runtimes.known import SessionMaker
 from memsched.runtimes.measure import Measured, Raced
-from memsched.runtimes.sessions import DEFAULT, SessionMaker, SessionPoint
+from memsched.runtimes.sessions import DEFAULT, SessionPoint
 
 __all__ = [
     "ALIKE",

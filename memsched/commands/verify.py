@@ -17,6 +17,7 @@ from memsched.graph.border import Border
 from memsched.report.border import border_notes
 from memsched.runtimes.known import runner_named, runners_for
 from memsched.runtimes.output import ModelBytes
+from memsched.runtimes.runner import CompareFiles, VerifyRequest
 from memsched.runtimes.values import Verification
 from memsched.targets.model import Target
 
@@ -60,9 +61,10 @@ def verify_written(
     """
     found: Verification | None = None
     notes: list[str] = []
+    asked = VerifyRequest(module, data, written, options, seed, tolerance, predicted)
     for runner in runners_for(module, target):
         try:
-            seen = runner.verify(module, data, written, options, seed=seed, tolerance=tolerance, predicted=predicted)
+            seen = runner.verify(asked)
         except RuntimeUnavailableError as error:
             notes.append(f"not verified in {runner.name}: {error}")
             continue
@@ -91,9 +93,7 @@ def compare(first: str | bytes, second: str | bytes, sizes: LoadOptions, how: Ve
     )
     runner = runner_named(how.runtime, given.name)
     borders = _borders_between((one, one_path), (other, other_path), sizes)
-    close, found = runner.compare(
-        before, after, sizes, runs=how.runs, rtol=how.rtol, atol=how.atol, seed=how.seed, borders=borders
-    )
+    close, found = runner.compare(CompareFiles(before, after, sizes, how.runs, how.rtol, how.atol, how.seed, borders))
     return ModelComparison(close, how.rtol, how.atol, replace(found, notes=(*border_notes(borders), *found.notes)))
 
 

@@ -7,20 +7,33 @@ import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from memsched.base.errors import UsageError
 
-__all__ = ["MOST_BYTES", "StopCallback", "library"]
-
-_ABI = 8
-"""What `memsched_abi` of threshold.cpp returns: a library of another version is left alone."""
-
-MOST_BYTES = 1 << 60
-"""Sum of all that a problem has, at most: the core counts in 64 bits."""
+__all__ = ["Core", "StopCallback", "library"]
 
 _CHOICE = "MEMSCHED_CORE"
 
 _Stop = ctypes.CFUNCTYPE(ctypes.c_int32)
+
+
+class Core:
+    """Numbers of the core's sources.
+
+    Attributes:
+        ABI: What `memsched_abi` of threshold.cpp returns: a library of another version is left alone.
+        WORD_BITS: Members of a set that are kept in one word.
+        WORDS: Of which there are sets of tasks.
+        MOST_AXES: Of a tensor that is cut (pieces.cpp).
+        MOST_INPUTS: Of an op that is cut.
+    """
+
+    ABI: Final = 8
+    WORD_BITS: Final = 64
+    WORDS: Final = (1, 2, 3, 4, 6, 8)
+    MOST_AXES: Final = 8
+    MOST_INPUTS: Final = 60
 
 
 class StopCallback:
@@ -75,7 +88,7 @@ def _load() -> ctypes.CDLL | None:
             continue
         try:
             found = ctypes.CDLL(str(path))
-            if found.memsched_abi() == _ABI:
+            if found.memsched_abi() == Core.ABI:
                 return found
         except (OSError, AttributeError):
             continue

@@ -17,8 +17,6 @@ __all__ = ["HEAD_BYTES", "read_judged", "read_text"]
 HEAD_BYTES: Final = 8
 """Bytes at the beginning of a file by which it is judged."""
 
-_CHUNK: Final = 1 << 20
-
 Judge = Callable[[bytes, int], None]
 """Takes the first bytes of a file, and how many there are at least; raises where it cannot be meant."""
 
@@ -63,7 +61,7 @@ def _stream(stream: BinaryIO, judge: Judge) -> bytes:
     judge(head, len(head))
     found = io.BytesIO()
     found.write(head)
-    while chunk := stream.read(_CHUNK):
+    while chunk := stream.read(io.DEFAULT_BUFFER_SIZE):
         found.write(chunk)
         judge(head, found.tell())
     return found.getvalue()

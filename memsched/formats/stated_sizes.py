@@ -5,15 +5,12 @@ from __future__ import annotations
 import operator
 import reprlib
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from memsched.base.errors import UsageError
+from memsched.base.units import MOST_DIGITS
 from memsched.formats.module import LoadOptions
 
 __all__ = ["as_length", "stated"]
-
-_TOO_LONG: Final = 10**18
-"""Files hold lengths in 64 bits."""
 
 
 def stated(input_shapes: Mapping[str, Sequence[int]] | None, dims: Mapping[str, int] | None) -> LoadOptions:
@@ -52,11 +49,11 @@ def as_length(name: str, length: int) -> int:
 
 
 def _possible(where: str, length: int) -> int:
-    if not 0 <= length < _TOO_LONG:
+    if not 0 <= length < 10**MOST_DIGITS:
         raise UsageError(
             f"a length of {reprlib.repr(length)} is not possible",
             code="bad-length",
             location=where,
-            action="give 0 or more, of up to 18 digits",
+            action=f"give 0 or more, of up to {MOST_DIGITS} digits",
         )
     return length

@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from memsched.base.errors import GraphError
 from memsched.graph.model import Graph
 
 __all__ = [
+    "MOST_FOR_BITSETS",
     "ancestor_bitsets",
+    "bitset",
     "descendant_bitsets",
     "has_choice",
     "in_order",
@@ -23,6 +25,9 @@ __all__ = [
     "topological_order",
     "validate",
 ]
+
+MOST_FOR_BITSETS = 20_000
+"""Ops, or tasks, up to which all their ancestors are kept as bits: 50 MB of them."""
 
 
 def in_order(graph: Graph, order: Sequence[int]) -> Graph:
@@ -188,6 +193,14 @@ def _unavailable(graph: Graph, op: str, tensor: int, produced: bool) -> GraphErr
         )
     reason = "the graph has a cycle or is not stored in execution order"
     return GraphError(f"op '{op}' reads tensor '{name}' before any op has produced it: {reason}", code="read-too-early")
+
+
+def bitset(numbers: Iterable[int]) -> int:
+    """Return the set of ``numbers`` as bits: bit i for number i."""
+    result = 0
+    for number in numbers:
+        result |= 1 << number
+    return result
 
 
 def members(bits: int) -> list[int]:

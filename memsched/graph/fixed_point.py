@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from memsched.base.units import LARGEST_INT32
+
 __all__ = ["activation_range", "logistic_table", "mean_multiplier", "multiplier", "rescaled_table", "softmax"]
 __all__ += ["softmax_numbers", "tanh_table"]
-
-_MOST = (1 << 31) - 1
-_LEAST = -(1 << 31)
 
 
 def multiplier(real: float) -> tuple[int, int]:
@@ -29,7 +28,7 @@ def multiplier(real: float) -> tuple[int, int]:
         shift += 1
     if shift < -31:
         return 0, 0
-    return (_MOST, 30) if shift > 30 else (found, shift)
+    return (LARGEST_INT32, 30) if shift > 30 else (found, shift)
 
 
 def scaled(value: int, by: int, shift: int) -> int:
@@ -39,8 +38,8 @@ def scaled(value: int, by: int, shift: int) -> int:
 
 def _product(one: int, other: int) -> int:
     """Return the upper half of twice the product, rounded."""
-    if one == other == _LEAST:
-        return _MOST
+    if one == other == -LARGEST_INT32 - 1:
+        return LARGEST_INT32
     product = one * other
     nudged = product + ((1 << 30) if product >= 0 else 1 - (1 << 30))
     return nudged // (1 << 31) if nudged >= 0 else -(-nudged // (1 << 31))
@@ -54,7 +53,7 @@ def _halved(value: int, times: int) -> int:
 
 
 def _shifted(value: int, bits: int) -> int:
-    return max(_LEAST, min(_MOST, value << bits))
+    return max(-LARGEST_INT32 - 1, min(LARGEST_INT32, value << bits))
 
 
 def activation_range(activation: str, scale: float, zero: int) -> tuple[int, int]:
@@ -101,7 +100,7 @@ def rescaled_table(
 
 def softmax_numbers(beta: float, scale: float) -> dict[str, float]:
     """Return how differences of 8-bit inputs are scaled to 5 integer bits, and which count nothing."""
-    real = min(float(np.float32(beta)) * scale * (1 << 26), float(_MOST))
+    real = min(float(np.float32(beta)) * scale * (1 << 26), float(LARGEST_INT32))
     by, shift = multiplier(real)
     radius = math.floor(((1 << 5) - 1) * (1 << 26) / (1 << shift))
     return {"multiplier": by, "shift": shift, "least": -radius}
@@ -132,14 +131,14 @@ def mean_multiplier(ratio: float, count: int) -> tuple[int, int]:
 
 # Functions by Newton's method and barrel shifts ----------------------------------------------------------------------
 
-_EXP_FACTORS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+_EXP_FACTORS = tuple(round(math.exp(-(2.0**power)) * 2**31) for power in range(-2, 5))
 """e ** -(2 ** i) for i from -2 on, without integer bits."""
 
 
 def _exp_of_negative(value: int, integer_bits: int) -> int:
     """Return e ** ``value`` without integer bits, of a value that is not above 0 and has so many."""
     if value == 0:
-        return _MOST
+        return LARGEST_INT32
     quarter = 1 << (29 - integer_bits)
     part = (value & (quarter - 1)) - quarter
     x = _shifted(part, integer_bits) + (1 << 28)
@@ -162,7 +161,7 @@ def _half_sum(one: int, other: int) -> int:
 
 def _newton(value: int, turns: int = 3) -> tuple[int, int]:
     """Return about 1 / ((1 + value) / 2) with two integer bits, and the half of the sum."""
-    half = _half_sum(value, _MOST)
+    half = _half_sum(value, LARGEST_INT32)
     x = 1515870810 + _product(half, -1010580540)
     for _ in range(turns):
         rest = (1 << 29) - _product(half, x)
@@ -175,7 +174,7 @@ def _logistic(value: int) -> int:
     if value == 0:
         return 1 << 30
     positive = _shifted(_newton(_exp_of_negative(-abs(value), 4))[0], 1)
-    return positive if value > 0 else _MOST - positive
+    return positive if value > 0 else LARGEST_INT32 - positive
 
 
 def _tanh(value: int) -> int:

@@ -71,6 +71,11 @@ class Region(FrozenValue, frozen=True):
 
     ranges: tuple[tuple[int, int], ...]
 
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Elements per axis: the shape of a tensor that holds the region."""
+        return tuple(stop - start for start, stop in self.ranges)
+
 
 class Op(FrozenValue, frozen=True, gc=False):
     """One step of execution.

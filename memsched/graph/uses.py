@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final
 
+from memsched.base.units import MOST_BYTES
 from memsched.graph.model import Graph
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ Rows = tuple[tuple[int, ...], ...]
 
 MANY_OPS: Final = 4_000
 """Ops, or buffers, from which on arrays are faster than lists."""
-
-_MOST_BYTES: Final = 1 << 61
-"""All buffers together, above which 64 bits might not hold a sum."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -89,7 +87,7 @@ def uses_of(
     """Return the arrays of a `Storage`; None where its bytes are too many for 64 bits."""
     import numpy as np
 
-    if sum(sizes) + sum(workspace) > _MOST_BYTES:
+    if sum(sizes) + sum(workspace) > MOST_BYTES:
         return None
     pairs = _joined(chain.from_iterable(takes)).reshape(-1, 2)
     users, begins = _grouped(_joined(reads), _owners(reads), len(sizes))

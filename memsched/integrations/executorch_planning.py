@@ -36,7 +36,7 @@ __all__ = ["least_memory", "memory_planner"]
 
 _EFFORT = 5.0
 _DEFAULT_MEMORY = 1
-_FEWEST_SIZES = 2
+_FEWEST_SIZES = _DEFAULT_MEMORY + 1
 """Memory 0 is that of constants, and of none but these."""
 
 

@@ -16,14 +16,24 @@ from dataclasses import replace
 from memsched.base.frozen import FrozenValue
 from memsched.graph.model import Graph, Op, Tensor
 
-__all__ = ["OwnMemory", "has_own_memory", "is_lasting", "lasting_bytes", "lasting_sizes", "own_memory", "with_lasting"]
+__all__ = [
+    "ALIGNMENT",
+    "OwnMemory",
+    "has_own_memory",
+    "is_lasting",
+    "lasting_bytes",
+    "lasting_sizes",
+    "own_memory",
+    "with_lasting",
+]
 
 _LASTING = "kept by kernels"
 """Name of the tensor that stands for what kernels keep."""
 _LASTING_TYPE = "memory"
 
 _CONSTANT_SHAPE = "constant_shape_"
-_ALIGNMENT = 64
+ALIGNMENT = 64
+"""Bytes to which LiteRT aligns every offset; sizes are not rounded up."""
 
 
 class OwnMemory(FrozenValue, frozen=True):
@@ -104,7 +114,7 @@ def is_lasting(graph: Graph, tensor: int) -> bool:
 
 def _laid(sizes: Iterable[int]) -> int:
     """Return the bytes that buffers of these sizes take side by side."""
-    return sum(-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)
+    return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
 
 
 class _UnknownError(Exception):

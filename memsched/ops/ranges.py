@@ -428,7 +428,7 @@ def _slice_attributes(geometry: Geometry, op: Op, region: Region) -> dict[str, A
     """Return a slice of all of what the piece reads: its input is cut to the elements between the ends."""
     rank = len(geometry.shape)
     steps = [one.rule.step if isinstance(one.rule, Stride) else 1 for one in geometry.operands[0]]
-    lengths = [stop - start for start, stop in region.ranges]
+    lengths = region.lengths
     begins = [0 if step > 0 else (length - 1) * -step for step, length in zip(steps, lengths, strict=True)]
     # The end of a backwards slice lies before element 0: any number below -length says so.
     ends = [
@@ -436,7 +436,7 @@ def _slice_attributes(geometry: Geometry, op: Op, region: Region) -> dict[str, A
         for begin, length, step in zip(begins, lengths, steps, strict=True)
     ]
     if op.type == "SLICE":
-        return {"begin": tuple(begins), "size": tuple(lengths)}
+        return {"begin": tuple(begins), "size": lengths}
     if op.type == "STRIDED_SLICE":
         masks = {"begin_mask": 0, "end_mask": sum(1 << axis for axis in range(rank))}
         return {"begin": tuple(begins), "end": tuple(ends), "steps": tuple(steps), **masks}
@@ -450,7 +450,7 @@ def _macs(geometry: Geometry, op: Op, region: Region, spans: _Spans) -> int:
     if not op.macs:
         return 0
     if op.type not in {"ConvTranspose", "TRANSPOSE_CONV"}:
-        done = math.prod(stop - start for start, stop in region.ranges)
+        done = math.prod(region.lengths)
         return op.macs * done // math.prod(geometry.shape)
     position, channel = (0, 1) if op.type == "ConvTranspose" else (2, 3)
     read = math.prod(span.stop - span.start for span in spans[position] or ())

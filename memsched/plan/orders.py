@@ -13,7 +13,7 @@ from memsched.graph.liveness import Profile, Storage, evaluate
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, bodies_by_parent, bottom_up, with_bodies
 from memsched.runtimes.known import default_orders_of
-from memsched.search.limits import QUICK
+from memsched.search.limits import QUICK, SHORT_ROUNDS
 from memsched.search.progress import Progress
 from memsched.search.run import Run
 from memsched.solve.allocate.arena import Packed, allocate, packed
@@ -25,6 +25,7 @@ from memsched.targets.load import Target
 
 __all__ = [
     "BASELINES",
+    "ORDER_SHARE",
     "SMALLER_ARENA",
     "Baseline",
     "baselines",
@@ -34,8 +35,8 @@ __all__ = [
     "plan_together",
 ]
 
-_ALLOCATION_ROUNDS = 3
-"""What the exact search for addresses does not find in the first rounds it seldom finds later."""
+ORDER_SHARE = 0.1
+"""Share of the time, or of the work, of a search that begins with an order, which is usually proven within a second."""
 
 SMALLER_ARENA = ", for its smaller arena"
 """Ends the method of a schedule that is one of the known orders, although its peak is not the least found."""
@@ -207,7 +208,7 @@ def plan_allocation(
     """Return checked addresses for ``plan``: those of ``known`` where they are optimal for the same order.
 
     Args:
-        run: The whole run: a search for addresses may take what is left, and does `_ALLOCATION_ROUNDS` of work at
+        run: The whole run: a search for addresses may take what is left, and does `SHORT_ROUNDS` of work at
             most. None for the planning and the short search that baselines get.
     """
     same = plan.graph is known.graph and plan.schedule.order == known.schedule.order
@@ -216,7 +217,7 @@ def plan_allocation(
         allocation = known.allocation
     else:
         if run is not None:
-            rounds = dataclasses.replace(run.limits, rounds=_ALLOCATION_ROUNDS)
+            rounds = dataclasses.replace(run.limits, rounds=SHORT_ROUNDS)
             run = dataclasses.replace(run, limits=QUICK if run.late() or run.effort() == 0 else rounds).quiet()
         allocation = allocate(plan.graph, plan.schedule, alignment=alignment, run=run)
     check_allocation(plan.graph, plan.schedule, allocation, plan.checked)

@@ -17,7 +17,7 @@ from memsched.graph import dag
 from memsched.graph.liveness import Profile, Storage
 from memsched.graph.liveness import evaluate as profile_of
 from memsched.runtimes.graph_plan import GraphPlan
-from memsched.runtimes.known import order_keeper_of
+from memsched.runtimes.known import ORDER_KEEPER
 from memsched.runtimes.output import Guarantee, ModelBytes
 
 __all__ = ["check_request", "evaluate", "reorder", "write_model"]
@@ -94,7 +94,7 @@ def _write_binding(
 def _write_for_sessions(
     module: Module, data: bytes, plans: Sequence[GraphPlan], options: LoadOptions, kind: OrderGuarantee, target: str
 ) -> ModelBytes:
-    guarantee = Guarantee(kind, order_keeper_of(module.format).instructions(kind) if kind != "none" else ())
+    guarantee = Guarantee(kind, ORDER_KEEPER.instructions(kind) if kind != "none" else ())
     if not any(plan.reordered for plan in plans):
         return ModelBytes(data, True, guarantee)
     orders = _orders(plans)
@@ -175,7 +175,7 @@ def _write_pinned(
     module: Module, data: bytes, plans: Sequence[GraphPlan], options: LoadOptions, target: str
 ) -> ModelBytes:
     """Write the orders with dependencies added that leave no other order possible."""
-    keeper, orders = order_keeper_of(module.format), _orders(plans)
+    keeper, orders = ORDER_KEEPER, _orders(plans)
     ordered = format_of(module).reorder(module, orders, {})
     pinned = keeper.pin(ordered, module.path, _metadata("pins", plans[0], target))
     guarantee = Guarantee("pins", keeper.instructions("pins"), pinned.pins)

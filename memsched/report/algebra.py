@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from memsched.base.shown import ROWS_SHOWN
 from memsched.base.units import counted
 from memsched.graph.identity import Identity
 from memsched.report.text import shortened
@@ -22,8 +23,6 @@ WORDS: Final = {
     "sum": "sums over concatenations added up by their inputs",
 }
 """What identities of a kind do."""
-
-_ROWS_SHOWN: Final = 4
 
 
 def algebra_section(way: Sequence[Identity], judged: int, *, finished: bool) -> AlgebraSection:
@@ -54,7 +53,7 @@ def algebra_lines(section: AlgebraSection | None, columns: int, *, verbose: bool
     lines: list[tuple[str, str | None]] = [
         (f"{counted(len(section.identities), 'operator')} computed otherwise ({what}): {saved}", None)
     ]
-    shown = section.identities if verbose else section.identities[:_ROWS_SHOWN]
+    shown = section.identities if verbose else section.identities[:ROWS_SHOWN]
     half = columns // 3
     lines += [(f"  {row.kind}: {shortened(row.op, half)} over {shortened(row.over, half)}", "dim") for row in shown]
     if len(shown) < len(section.identities):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memsched.base.units import counted
-from memsched.report.text import print_line
+from memsched.report.text import console_table, print_line
 from memsched.report.values.allocate import AllocateReport, PackingSection
 
 if TYPE_CHECKING:
@@ -43,15 +43,10 @@ def print_allocation(console: Console, report: AllocateReport, *, report_path: s
         report_path: Where the report was written, if anywhere.
         verbose: How the bound was proven, the solver's effort, and all addresses.
     """
-    from rich import box
-    from rich.table import Table
-
     source, result, output = report.input, report.result, report.output
     given = f", {source.given:,} with given addresses" if source.given else ""
     print_line(console, f"{source.path}: {counted(source.buffers, 'buffer')}{given}", style="bold")
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
+    table = console_table("of", "bytes", left=(0,), header=False)
     for label, value in _rows(result):
         table.add_row(label, value)
     console.print(table)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memsched.base.units import counted, format_size
-from memsched.report.text import print_line, shortened
+from memsched.report.text import LEAST_COLUMNS, console_table, print_line, shortened
 from memsched.report.values.batch import BatchFigures, BatchReport, BatchRow
 
 if TYPE_CHECKING:
@@ -14,10 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["print_batch"]
 
 _HEADINGS = (("as given", 10), ("memsched", 10), ("%", 5), ("peak", 10))
-_PROOF = 10
+_PROOF = len("gap 10.0 %")
 _GAP = 3
-_NARROW = 76
-"""Columns below which the table leaves out the peak."""
 
 
 def print_batch(console: Console, summary: BatchReport, folder: str) -> None:
@@ -25,18 +24,15 @@ def print_batch(console: Console, summary: BatchReport, folder: str) -> None:
 
     A row says what the runtime allocates as given and now; the proof is of the peak.
     """
-    from rich import box
-    from rich.table import Table
-
     done = [(model, model.result) for model in summary.models if model.result is not None]
     if done:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        headings = _HEADINGS if console.width >= _NARROW else _HEADINGS[:-1]
-        room = console.width - 1 - sum(width + _GAP for _, width in headings) - _PROOF - _GAP
-        table.add_column("model", no_wrap=True)
-        for heading, _ in headings:
-            table.add_column(heading, justify="right", no_wrap=True)
-        table.add_column("proof", no_wrap=True)
+        headings: Sequence[tuple[str, int]] = _HEADINGS
+        room = _room(console.width, headings)
+        if room < LEAST_COLUMNS:
+            headings = _HEADINGS[:-1]
+            room = _room(console.width, headings)
+        names = [heading for heading, _ in headings]
+        table = console_table("model", *names, "proof", left=(0, len(names) + 1))
         for model, result in done:
             name, *figures = _cells(model.name, result, room)
             shown = (name, *figures[: len(headings)], figures[-1])
@@ -56,6 +52,11 @@ def print_batch(console: Console, summary: BatchReport, folder: str) -> None:
             print_line(console, f"--memory-limit ended the search: {model.path}: the best so far", "yellow")
     print_line(console, _sums(summary), "bold")
     print_line(console, f"all of it: {folder}", whole=True)
+
+
+def _room(width: int, headings: Sequence[tuple[str, int]]) -> int:
+    """Return the columns that the other cells of a row leave for a name."""
+    return width - 1 - sum(columns + _GAP for _, columns in headings) - _PROOF - _GAP
 
 
 def _with_path(model: BatchRow) -> str:

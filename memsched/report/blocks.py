@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memsched.base.units import counted, format_size
+from memsched.report.text import console_table
 from memsched.report.values.blocks import (
     BlocksSection,
     CurveRow,
@@ -118,15 +119,11 @@ def curve_answer(section: CurveSection, budget: int | None) -> Line:
 
 def print_curve(console: Console, section: CurveSection, budget: int | None) -> None:
     """Print the answer, memory against size, and what grows."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     text, style = curve_answer(section, budget)
     console.print(Text(text, style=style or ""))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in ("size", "activations, bytes", "process, bytes", ""):
-        table.add_column(name, justify="left" if name in {"size", ""} else "right", no_wrap=True)
+    table = console_table("size", "activations, bytes", "process, bytes", "", left=(0, 3))
     for row in section.rows:
         table.add_row(
             *curve_cells(row), style="green" if row.sizes == section.largest_sizes and budget is not None else None

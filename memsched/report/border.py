@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from memsched.base.shown import ROWS_SHOWN
 from memsched.base.units import counted
 from memsched.graph.border import Border, Borders, BorderStep, BorderTensor, Interface
 from memsched.report.text import shortened
@@ -13,7 +14,6 @@ from memsched.report.values.border import BorderRow, BorderSection, EndRow, Inte
 __all__ = ["border_lines", "border_notes", "border_section", "end_text", "float_text", "interface_section"]
 
 _RANGES: Final = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "uint16": (0, 65535)}
-_KEPT_SHOWN: Final = 3
 
 
 def interface_section(found: Interface, borders: Sequence[Border] = ()) -> InterfaceSection:
@@ -155,6 +155,6 @@ def border_lines(
         lines.append(("inputs and outputs stay as they are: none can be given in another form that needs less", None))
     else:
         lines.append(("inputs and outputs stay as they are: no operator stands between them and the layers", None))
-    kept = section.kept if verbose else section.kept[:_KEPT_SHOWN]
+    kept = section.kept if verbose else section.kept[:ROWS_SHOWN]
     lines += [(f"  '{shortened(row.tensor, columns // 2)}' stays: {row.reason}", "dim") for row in kept]
     return lines

@@ -8,19 +8,15 @@ from pathlib import PurePath
 from memsched.base.templates import fill
 from memsched.report.header import comment_text, model_name
 from memsched.report.values.optimize import OptimizeReport
+from memsched.runtimes.arena_facts import ALIGNMENT
 
-__all__ = ["MODEL_ALIGNMENT", "byte_lines", "model_array"]
-
-MODEL_ALIGNMENT = 16
-"""Bytes; TensorFlow Lite Micro reads constants where they lie in the file."""
-
-_BYTES_PER_LINE = 16
+__all__ = ["byte_lines", "model_array"]
 
 
 def byte_lines(data: bytes) -> Iterator[str]:
-    """Yield the lines between the braces of an array."""
-    for start in range(0, len(data), _BYTES_PER_LINE):
-        yield "    " + " ".join(f"0x{byte:02x}," for byte in data[start : start + _BYTES_PER_LINE])
+    """Yield the lines between the braces of an array, one for each unit that it is aligned to."""
+    for start in range(0, len(data), ALIGNMENT):
+        yield "    " + " ".join(f"0x{byte:02x}," for byte in data[start : start + ALIGNMENT])
 
 
 def model_array(report: OptimizeReport, model: bytes, file_name: str) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memsched.base.frozen import FrozenValue
+from memsched.base.shown import LINE_COLUMNS
 from memsched.base.units import format_size
+from memsched.report.text import LEAST_COLUMNS
 from memsched.report.values.optimize import OptimizeReport
 
 if TYPE_CHECKING:
@@ -16,11 +18,8 @@ __all__ = ["Series", "chart_rows", "footprint_series", "print_footprints"]
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _ASCII = " .:#"
-_ROWS = 3
 _GUTTER = 13
 """Columns left of the rows, for a name and a size."""
-_LEAST_COLUMNS = 20
-_MOST_COLUMNS = 120
 _BUDGET_SHOWN = 2
 """A budget beyond so many times the peak is left out: it would flatten the footprints."""
 
@@ -57,8 +56,8 @@ def print_footprints(console: Console, report: OptimizeReport) -> None:
 
     budget = None if report.budget is None else report.budget.budget_bytes
     series = [one for one in footprint_series(report) if one.footprints]
-    columns = min(console.width - 1, _GUTTER + _MOST_COLUMNS) - _GUTTER
-    if not series or columns < _LEAST_COLUMNS or not max(one.peak for one in series):
+    columns = min(console.width - 1, _GUTTER + LINE_COLUMNS) - _GUTTER
+    if not series or columns < LEAST_COLUMNS or not max(one.peak for one in series):
         return
     rich = _encodable(console.encoding)
     scale = max(one.peak for one in series)
@@ -70,7 +69,7 @@ def print_footprints(console: Console, report: OptimizeReport) -> None:
         style = "green" if number or len(series) == 1 else "yellow"
         edge = "│" if rich else "|"
         heads = (one.label, format_size(one.peak), f"{len(one.footprints):,} steps")
-        rows = chart_rows(one.footprints, columns, scale=scale, budget=budget, blocks=rich)
+        rows = chart_rows(one.footprints, columns, scale=scale, budget=budget, blocks=rich, rows=len(heads))
         for head, row in zip(heads, rows, strict=True):
             line = Text(f"{head:<{_GUTTER - 1}}{edge}")
             line.append(row, style=style)
@@ -98,7 +97,7 @@ def chart_rows(
     scale: int,
     budget: int | None = None,
     blocks: bool = True,
-    rows: int = _ROWS,
+    rows: int,
 ) -> list[str]:
     """Return ``rows`` lines, the top one first, of ``columns`` characters each.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from memsched.base.shown import ROWS_SHOWN, TABLE_ROWS, UNLIMITED
 from memsched.base.units import counted, format_size
 from memsched.report.algebra import algebra_lines
 from memsched.report.blocks import best_saving, block_lines, curve_answer
@@ -33,24 +34,19 @@ from memsched.report.sessions import (
     process_lines,
     size_lines,
 )
-from memsched.report.text import SAME_OUTPUTS, WITHHELD, print_line, shortened
+from memsched.report.text import SAME_OUTPUTS, WITHHELD, console_table, print_line, shortened
 from memsched.report.tiling import tiling_lines
 from memsched.report.values.graphs import WrittenScheduleSection
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.rewrites import OnChipSection
 from memsched.report.values.shared import FiguresSection, VerificationSection
 from memsched.report.values.verdict import BudgetSection
-from memsched.runtimes.values import MOST_OFF, SAME_SEEDS
+from memsched.runtimes.values import CLOSE, SAME_SEEDS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["budget_verdict", "figure_rows", "findings", "print_frontier", "print_operators", "print_summary"]
-
-_FAULTS_SHOWN = 5
-_FAULTS_SHOWN_VERBOSE = 50
-_WHOLE_NAMES = 10**6
-"""More columns than any name has."""
 
 _MOST_GAPS = 0.005
 """Share of an arena that gaps may take without being named."""
@@ -76,7 +72,7 @@ def print_summary(
         verbose: More tensors at the peak, names in full, and the passes.
     """
     model, target = report.model, report.target
-    columns = _WHOLE_NAMES if verbose else console.width
+    columns = UNLIMITED if verbose else console.width
     what = f": {model.ops:,} ops, target {target.name}"
     print_line(console, shortened(model.path, columns - len(what)) + what, style="bold", whole=True)
     console.print(_table(report))
@@ -84,7 +80,7 @@ def print_summary(
         print_footprints(console, report)
     for text, style in findings(report, columns, verbose=verbose):
         print_line(console, text, style=style)
-    _print_faults(console, report, _FAULTS_SHOWN_VERBOSE if verbose else _FAULTS_SHOWN, columns)
+    _print_faults(console, report, TABLE_ROWS if verbose else ROWS_SHOWN, columns)
     stated = () if report.sections.verification is None else report.sections.verification.stated
     for note in (*stated, *report.verdict.notes):
         print_line(console, f"note: {note}", style="dim")
@@ -98,15 +94,9 @@ def print_summary(
 
 
 def _table(report: OptimizeReport) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("order", min_width=19, no_wrap=True)
-    table.add_column("peak, bytes", justify="right", no_wrap=True)
-    table.add_column(f"{arena_column(report)}, bytes", justify="right", no_wrap=True)
-    rows = figure_rows(report)
-    for name, peak, arena in rows:
+    table = console_table("order", "peak, bytes", f"{arena_column(report)}, bytes", left=(0,))
+    table.columns[0].min_width = 19
+    for name, peak, arena in figure_rows(report):
         own = name == "memsched"
         table.add_row(name, f"{peak:,}", f"{arena:,}", style="bold green" if own else None)
     return table
@@ -396,7 +386,7 @@ def _surprise(verification: VerificationSection) -> str:
     if not verification.at_stated_sizes:
         return f", {OTHER_SIZES}"
     off = missed_by(verification)
-    if off <= MOST_OFF:
+    if off <= CLOSE:
         return ""
     pair = (verification.predicted_peak_before_bytes, verification.predicted_peak_after_bytes)
     shown = " -> ".join(f"{predicted:,}" for predicted in pair if predicted is not None)
@@ -452,14 +442,8 @@ def print_operators(console: Console, report: OptimizeReport, limit: int | None)
 
 def print_frontier(console: Console, report: OptimizeReport, *, verbose: bool = False) -> None:
     """Print a table of peaks with the least extra work known for each."""
-    from rich import box
-    from rich.table import Table
-
     steps = report.sections.frontier or ()
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in (f"{frontier_column(report)}, bytes", "%", "MACs, +%", "work, +%"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("by", no_wrap=True)
+    table = console_table(f"{frontier_column(report)}, bytes", "%", "MACs, +%", "work, +%", "by", left=(4,))
     rows = frontier_rows(steps, verbose=verbose)
     for row in rows:
         table.add_row(*row)

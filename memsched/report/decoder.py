@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memsched.base.units import counted, format_size
-from memsched.report.text import WITHHELD, print_line
+from memsched.report.text import WITHHELD, console_table, print_line
 from memsched.report.values.decoder import DecoderReport, DecoderVerification, PhaseRow
 
 if TYPE_CHECKING:
@@ -46,13 +46,7 @@ def print_decoder(console: Console, report: DecoderReport, *, report_path: str |
 
 
 def _table(report: DecoderReport, *, verbose: bool) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("the process at most", no_wrap=True)
-    for heading in ("as given", "in place", "time"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = console_table("the process at most", "as given", "in place", "time", left=(0,))
     opening = format_size(report.given_opening_bytes), format_size(report.opening_bytes)
     table.add_row("while the session is opened", *opening, "")
     for row in report.phases:

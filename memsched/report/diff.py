@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from memsched.base.shown import ROWS_SHOWN
 from memsched.base.units import counted
-from memsched.report.text import print_line, shortened
+from memsched.report.text import console_table, print_line, shortened
 from memsched.report.values.diff import (
     Change,
     ChangedFigure,
@@ -53,7 +54,6 @@ _WORDS = {
     "failed_before": "fails as before",
 }
 _STYLES = {"larger": "red", "fails": "red", "smaller": "green", "recovered": "green"}
-_TENSORS_SHOWN = 5
 
 
 def print_diff(console: Console, diff: DiffReport, *, verbose: bool = False) -> None:
@@ -87,13 +87,8 @@ def _worse(diff: DiffReport) -> str:
 
 
 def _print_model(console: Console, model: ModelDiff, *, verbose: bool) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column(shortened(model.name, 24), min_width=16, no_wrap=True)
-    for heading in ("old", "new", "change"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = console_table(shortened(model.name, 24), "old", "new", "change", left=(0,))
+    table.columns[0].min_width = 16
     for key, label in FIGURE_LABELS.items():
         figure = model.figures.get(key)
         if figure is None:
@@ -102,7 +97,7 @@ def _print_model(console: Console, model: ModelDiff, *, verbose: bool) -> None:
     console.print(table)
     for note in model.notes:
         print_line(console, f"note: {note}", "yellow")
-    most = None if verbose else _TENSORS_SHOWN
+    most = None if verbose else ROWS_SHOWN
     _print_tensors(console, "came to the peak", model.came_to_peak, most)
     _print_tensors(console, "left the peak", model.left_peak, most)
 

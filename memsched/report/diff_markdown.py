@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from memsched.base.shown import NAME_COLUMNS, ROWS_SHOWN, TABLE_ROWS
 from memsched.base.units import counted
 from memsched.report.diff import FIGURE_LABELS, change_word, diff_verdict, figure_growth, figure_text, totals_line
 from memsched.report.text import shortened
 from memsched.report.values.diff import ChangedFigure, DiffReport, ModelDiff, PeakTensorRow
 
 __all__ = ["diff_markdown"]
-
-_LONGEST_NAME = 80
-_MOST_MODELS = 100
-_MOST_TENSORS = 10
-"""Rows of a table: a comment on GitHub holds 65,536 characters."""
 
 _MARKUP = re.compile(r"[^\w ./,;%-]|_")
 
@@ -26,7 +22,7 @@ def diff_markdown(diff: DiffReport) -> str:
     lines += _model(diff.models[0]) if diff.kind == "model" else _batch(diff)
     worse = [f"- {_name(model.name)}: {_text(reason)}" for model in diff.models for reason in model.regressions]
     if worse:
-        lines += ["", *_limited(worse, _MOST_MODELS, "- and {} more")]
+        lines += ["", *_limited(worse, TABLE_ROWS, "- and {} more")]
     return "\n".join(lines) + "\n"
 
 
@@ -48,7 +44,7 @@ def _batch(diff: DiffReport) -> Iterator[str]:
     if rows:
         yield "| model | | before, B | now, B | change |"
         yield "|---|---|---:|---:|---:|"
-        yield from _limited(rows, _MOST_MODELS, "| and {} more | | | | |")
+        yield from _limited(rows, TABLE_ROWS, "| and {} more | | | | |")
         yield ""
     yield totals_line(diff.totals)
 
@@ -69,7 +65,7 @@ def _tensors(title: str, tensors: Sequence[PeakTensorRow]) -> Iterator[str]:
     yield from ("", f"<details><summary>{title}: {counted(len(tensors), 'tensor')}, {total:,} B</summary>", "")
     yield from ("| tensor | bytes |", "|---|---:|")
     rows = [f"| {_name(one.tensor)} | {one.size_bytes:,} |" for one in tensors]
-    yield from _limited(rows, _MOST_TENSORS, "| and {} more | |")
+    yield from _limited(rows, ROWS_SHOWN, "| and {} more | |")
     yield from ("", "</details>")
 
 
@@ -78,7 +74,7 @@ def _limited(rows: Sequence[str], most: int, more: str) -> Iterable[str]:
 
 
 def _name(name: str) -> str:
-    return f"<code>{_text(shortened(name, _LONGEST_NAME))}</code>"
+    return f"<code>{_text(shortened(name, NAME_COLUMNS))}</code>"
 
 
 def _text(text: str) -> str:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from math import isclose
 from typing import TYPE_CHECKING, Any
 
+from memsched.base.shown import UNLIMITED
 from memsched.base.units import counted, format_size
-from memsched.report.text import print_line, shortened
+from memsched.report.text import console_table, print_line, shortened
 from memsched.report.values.distribute import DistributionReport, InOrderSection, OrderSection, RunSection, TransferRow
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["print_distribution"]
-
-_UNLIMITED = 1000
-"""Columns in which every table has room."""
-
-_ROUNDING = 1e-9
-"""By which equal latencies may differ: sums of floats in different orders."""
 
 
 def print_distribution(console: Console, report: DistributionReport, *, folder: str | None, verbose: bool) -> None:
@@ -49,20 +45,14 @@ def _table(report: DistributionReport, console: Console) -> Any:
     from rich.measure import Measurement
 
     table = _devices(report, console.width, measured=report.run is not None)
-    if Measurement.get(console, console.options.update(max_width=_UNLIMITED), table).maximum <= console.width:
+    if Measurement.get(console, console.options.update(max_width=UNLIMITED), table).maximum <= console.width:
         return table
     return _devices(report, console.width, measured=False)
 
 
 def _devices(report: DistributionReport, width: int, *, measured: bool) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("device", no_wrap=True)
     columns = ["memory", "of", "weights", *(["measured"] if measured else []), "sends", "receives"]
-    for heading in columns:
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = console_table("device", *columns, left=(0,))
     sent, received = _traffic(report)
     for device in report.devices:
         used = None if device.measured is None else device.measured.weights_and_activations_bytes
@@ -156,7 +146,7 @@ def _cost(one: InOrderSection) -> str:
 
 def _above(latency: float, bound: float) -> str:
     over = 100 * (latency / bound - 1)
-    if latency <= bound * (1 + _ROUNDING):
+    if latency <= bound or isclose(latency, bound):  # sums of floats in different orders
         return ": this one is the fastest"
     if over < 0.1:
         return "; this one less than 0.1 % more"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memsched.base.shown import ROWS_SHOWN
 from memsched.base.units import counted
 from memsched.report.text import print_line
 from memsched.report.values.optimize import OptimizeReport
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["print_firmware"]
-
-_KEPT_SHOWN = 3
 
 
 def print_firmware(console: Console, report: OptimizeReport, *, verbose: bool) -> None:
@@ -34,7 +33,7 @@ def print_firmware(console: Console, report: OptimizeReport, *, verbose: bool) -
     if section.unsupported_operators:
         lines.append(f"  TensorFlow Lite Micro does not have: {', '.join(section.unsupported_operators)}")
     if section.kept:
-        top = sorted(section.kept, key=lambda row: (-row.bytes, row.subgraph, row.operator))[:_KEPT_SHOWN]
+        top = sorted(section.kept, key=lambda row: (-row.bytes, row.subgraph, row.operator))[:ROWS_SHOWN]
         shown = ", ".join(f"operator {row.operator} ({row.type}) {row.bytes:,} B" for row in top)
         lines.append(f"  most is kept for: {shown}")
     if section.scratch:

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from memsched.base.errors import OutputError
+from memsched.base.shown import WORTH_TELLING
 from memsched.base.units import KIB, MIB
 from memsched.report.blocks import grows_most
 from memsched.report.requirement import frontier_column
@@ -20,9 +21,6 @@ __all__ = ["PICTURES", "check_drawing", "draw", "frontier_rows"]
 
 PICTURES = (".svg", ".png")
 """Extensions of the pictures that can be drawn."""
-
-_LEAST_FALL = 0.01
-"""Share of the first peak: a row that is lower than the one before by less than this is left out of the table."""
 
 _HOW = {"order": "order", "tile": "pieces", "remat": "repetition", "both": "both"}
 _LABELS = {
@@ -44,7 +42,7 @@ def frontier_rows(steps: Sequence[FrontierRow], *, verbose: bool) -> list[tuple[
     first = steps[0].peak_bytes
     shown: list[FrontierRow] = []
     for step in steps:
-        if verbose or not shown or shown[-1].peak_bytes - step.peak_bytes >= _LEAST_FALL * first:
+        if verbose or not shown or shown[-1].peak_bytes - step.peak_bytes >= WORTH_TELLING * first:
             shown.append(step)
     if shown[-1] is not steps[-1]:
         shown.append(steps[-1])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from memsched.report.values.optimize import OptimizeReport
-from memsched.runtimes.values import MOST_OFF
+from memsched.runtimes.values import CLOSE
 
 __all__ = ["guarantee_lines", "own_operators"]
 
@@ -69,4 +69,4 @@ def _measured_otherwise(report: OptimizeReport, predicted: int) -> int | None:
     if shown is None or shown.default_peak_before_bytes is None or not shown.at_stated_sizes:
         return None
     measured = shown.default_peak_before_bytes
-    return measured if abs(measured - predicted) > MOST_OFF * max(predicted, 1) else None
+    return measured if abs(measured - predicted) > CLOSE * max(predicted, 1) else None

@@ -12,6 +12,7 @@ from pathlib import PurePath
 
 from msgspec import UNSET
 
+from memsched.base.shown import LINE_COLUMNS
 from memsched.base.templates import fill
 from memsched.graph.border import Side
 from memsched.report.border import float_text
@@ -22,7 +23,6 @@ from memsched.report.values.runtime import FirmwareSection
 
 __all__ = ["arena_header", "comment_text", "identifier", "model_name"]
 
-_LONGEST_NAME = 120
 _HARMLESS = re.compile(r"[^A-Za-z0-9 _.,:;/#@()\[\]<>=+-]")
 
 
@@ -123,7 +123,7 @@ def identifier(text: str, default: str) -> str:
 def comment_text(text: str) -> str:
     """Return a name in a form that can end no comment and no string."""
     shown = _HARMLESS.sub("_", text)
-    return shown if len(shown) <= _LONGEST_NAME else f"{shown[: _LONGEST_NAME - 3]}..."
+    return shown if len(shown) <= LINE_COLUMNS else f"{shown[: LINE_COLUMNS - 3]}..."
 
 
 def _hexadecimal(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memsched.base.shown import WORTH_TELLING
 from memsched.base.units import counted, format_size
 from memsched.report.values.interpreter import InterpreterMemoryRow, InterpreterSection, RefusedFileRow
 from memsched.report.values.optimize import OptimizeReport
@@ -28,12 +29,8 @@ def interpreter_lines(report: OptimizeReport) -> list[Line]:
     if section.time_ratio is not None:
         text += f", {section.time_ratio:.2f} x the processor time"
     saved = given.private_bytes - written.private_bytes
-    style = "green" if saved > _LEAST_SHARE * given.private_bytes else None
+    style = "green" if saved > WORTH_TELLING * given.private_bytes else None
     return [(text, style), *_refused_lines(section)]
-
-
-_LEAST_SHARE = 0.01
-"""The least gain in private memory that makes a line green."""
 
 
 def kept_for_interpreter(report: OptimizeReport) -> str | None:

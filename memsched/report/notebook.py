@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from memsched.base.shown import LONGEST_TEXT, NAME_COLUMNS, TABLE_ROWS
 from memsched.base.units import counted
 from memsched.report.console import figure_rows, findings
 from memsched.report.diff import FIGURE_LABELS, change_word, diff_verdict, figure_growth, figure_text
@@ -16,9 +17,6 @@ from memsched.report.values.optimize import OptimizeReport
 
 __all__ = ["notebook_html"]
 
-_COLUMNS = 100
-_MOST_ROWS = 100
-_LONGEST_JSON = 20_000
 _WIDTH, _HEIGHT = 640, 120
 """The size of the picture, pixels."""
 
@@ -33,15 +31,15 @@ def notebook_html(report: Section) -> str:
     if isinstance(report, DiffReport):
         return _diff(report)
     text = dump_report(report)
-    more = "" if len(text) <= _LONGEST_JSON else " ..."
-    return f"<details><summary>memsched</summary><pre>{_shown(text[:_LONGEST_JSON])}{more}</pre></details>"
+    more = "" if len(text) <= LONGEST_TEXT else " ..."
+    return f"<details><summary>memsched</summary><pre>{_shown(text[:LONGEST_TEXT])}{more}</pre></details>"
 
 
 def _model(report: OptimizeReport) -> str:
     model = report.model
-    title = f"{shortened(model.path, _COLUMNS)}: {counted(model.ops, 'op')}, target {report.target.name}"
+    title = f"{shortened(model.path, NAME_COLUMNS)}: {counted(model.ops, 'op')}, target {report.target.name}"
     figures = [(label, f"{peak:,}", f"{arena:,}") for label, peak, arena in figure_rows(report)]
-    lines = [line for line, _ in findings(report, _COLUMNS, verbose=False)]
+    lines = [line for line, _ in findings(report, NAME_COLUMNS, verbose=False)]
     after = [step.footprint_bytes for step in report.written.steps] if report.command == "optimize" else []
     return (
         f"<div><strong>{_shown(title)}</strong>"
@@ -54,15 +52,15 @@ def _model(report: OptimizeReport) -> str:
 def _diff(report: DiffReport) -> str:
     rows: list[tuple[str, ...]] = []
     for model in report.models:
-        name = shortened(model.path, _COLUMNS)
+        name = shortened(model.path, NAME_COLUMNS)
         found = [(FIGURE_LABELS[key], one) for key, one in model.figures.items()]
         if report.kind == "batch":
             required = model.figures.get("required_bytes")
             found = [] if required is None else [(change_word(model.change), required)]
         changes = [(label, figure_text(one.old), figure_text(one.new), figure_growth(one)) for label, one in found]
         rows += [(name, *change) for change in changes] or [(name, change_word(model.change), "", "", "")]
-    more = f"<p>and {len(rows) - _MOST_ROWS} more</p>" if len(rows) > _MOST_ROWS else ""
-    table = _table(("model", "", "old", "new", "change"), rows[:_MOST_ROWS])
+    more = f"<p>and {len(rows) - TABLE_ROWS} more</p>" if len(rows) > TABLE_ROWS else ""
+    table = _table(("model", "", "old", "new", "change"), rows[:TABLE_ROWS])
     return f"<div>{table}{more}<p>{_shown(diff_verdict(report)[0])}</p></div>"
 
 

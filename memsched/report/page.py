@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.base.errors import OutputError
+from memsched.base.shown import LONGEST_TEXT
 from memsched.report.page_data import as_script, page_data
 from memsched.report.page_words import page_words
 from memsched.report.text import shortened
@@ -28,8 +29,6 @@ _SCRIPTS = (
     *("page_save.js", "page_frontier.js", "page_main.js"),
 )
 _BOKEH: Final = ("bokeh", "bokeh-api")
-_LONGEST = 2_000
-"""Most characters of a text that the page shows, such as a note."""
 _NEEDED = ("bokeh", "jinja2")
 _BEFORE_UNITS: Final = re.compile(r"(?<=\d) (?=(?:%|[KMG]?B)(?!\w))")
 
@@ -130,7 +129,7 @@ class _Verbatim(str):
 
 def _shown(value: Any) -> Any:
     """Return a value as the template shows it: texts that end, without what could hide or reorder what is read."""
-    return shortened(value, _LONGEST) if type(value) is str else value
+    return shortened(value, LONGEST_TEXT) if type(value) is str else value
 
 
 class _Unbroken(str):
@@ -141,7 +140,7 @@ class _Unbroken(str):
 
 def _unbroken(text: str) -> _Unbroken:
     """Return a text as the template shows it, in which no line ends between a figure and its unit."""
-    return _Unbroken(_BEFORE_UNITS.sub("\N{NO-BREAK SPACE}", shortened(text, _LONGEST)))
+    return _Unbroken(_BEFORE_UNITS.sub("\N{NO-BREAK SPACE}", shortened(text, LONGEST_TEXT)))
 
 
 def _asset(name: str) -> str:

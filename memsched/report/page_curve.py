@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from memsched.base.shown import NAME_COLUMNS
 from memsched.report.blocks import curve_cells, grows_most, told_sizes
 from memsched.report.page_parts import Cells, CurveColumns
 from memsched.report.text import shortened
 from memsched.report.values.optimize import OptimizeReport
 
 __all__ = ["curve_columns", "curve_table"]
-
-_COLUMNS = 80
-"""Columns of a size in words."""
 
 
 def curve_columns(report: OptimizeReport) -> CurveColumns | None:
@@ -21,9 +19,9 @@ def curve_columns(report: OptimizeReport) -> CurveColumns | None:
     dimension = grows_most(report.sections.curve)
     process = [row.process_bytes for row in rows if row.process_bytes is not None]
     return CurveColumns(
-        dimension=shortened(dimension, _COLUMNS),
+        dimension=shortened(dimension, NAME_COLUMNS),
         at=[row.sizes[dimension] for row in rows],
-        size=[shortened(told_sizes(row.sizes), _COLUMNS) for row in rows],
+        size=[shortened(told_sizes(row.sizes), NAME_COLUMNS) for row in rows],
         requested=[row.requested_bytes for row in rows],
         process=process if len(process) == len(rows) else [],
         budget=None if report.budget is None else report.budget.budget_bytes,

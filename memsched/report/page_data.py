@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from memsched.base.frozen import FrozenValue
+from memsched.base.shown import LABEL_COLUMNS
 from memsched.report.page_cells import Rectangle, merged_cells
 from memsched.report.page_curve import curve_columns
 from memsched.report.page_frontier import frontier_columns
@@ -31,27 +32,17 @@ from memsched.report.values.optimize import OptimizeReport
 
 __all__ = ["PageData", "as_script", "extremes", "form_of", "page_data"]
 
-_STEPS_WHOLE = 10_000
-"""Steps that are all drawn; of more, only the least and the largest of each bucket."""
-_BUCKETS = 2_000
-_BUFFERS_WHOLE = 10_000
-"""Buffers that are all drawn one by one; of more, only the largest."""
-_BUFFERS_KEPT = 5_000
+_WHOLE = 10_000
+"""Steps, and buffers, at most that are drawn: of more steps, at first the least and the largest of each bucket, which
+make half of them; of more buffers, as many near the peak as with most bytes and steps."""
 _NEAR_PEAK = 40
 """How many steps before and after the peak are always drawn."""
-_NEAR_PEAK_KEPT = 1_000
-"""How many of the largest buffers that are live there are always drawn."""
-_NAMED_STEPS = 7_000
-"""Steps that make or read a buffer drawn are named, up to so many."""
 _READERS = 200_000
-"""Readers of all buffers together that are listed, shared evenly; a buffer lists `_FEWEST_READERS` at least."""
-_FEWEST_READERS = 12
+"""Readers of all buffers together that are listed, shared evenly."""
 
 _NAME_COLUMNS = (160, 96, 64, 40, 24, 16)
 """Columns of a name: the first that keeps all names together below `_NAME_BYTES`, or the last."""
 _NAME_BYTES = 1_500_000
-_LABEL_COLUMNS = 40
-"""Columns of the names of op types and memories."""
 
 _TIMES = "\N{MULTIPLICATION SIGN}"
 
@@ -130,7 +121,7 @@ def page_data(report: OptimizeReport) -> PageData:
     buffers = _buffers(report)
     pools = list(dict.fromkeys(buffer.pool for buffer in buffers)) or [""]
     kept, rest = _largest(buffers, peak_step)
-    limit = max(_FEWEST_READERS, _READERS // max(1, len(kept)))
+    limit = _READERS // max(1, len(kept))
     index = _kept_steps(steps, kept, limit, peak_step)
     given = _given(report)
     names = _Names(
@@ -149,7 +140,7 @@ def page_data(report: OptimizeReport) -> PageData:
         graph=graph_columns(report, peak_step),
         frontier=frontier_columns(report),
         curve=curve_columns(report),
-        name=_NOT_IN_NAMES.sub("_", PurePath(report.model.path).stem)[:_LABEL_COLUMNS].strip("._") or "model",
+        name=_NOT_IN_NAMES.sub("_", PurePath(report.model.path).stem)[:LABEL_COLUMNS].strip("._") or "model",
     )
     drawn = sum(buffer.drawn for buffer in kept)
     tensors = [buffer.order for buffer in kept if not buffer.workspace]
@@ -273,27 +264,27 @@ def _buffers(report: OptimizeReport) -> list[_PlotBuffer]:
 
 def _largest(buffers: Sequence[_PlotBuffer], peak_step: int) -> tuple[list[_PlotBuffer], list[_PlotBuffer]]:
     """Return those that get a rectangle of their own, and the others that have bytes of their own."""
-    if len(buffers) <= _BUFFERS_WHOLE:
+    if len(buffers) <= _WHOLE:
         return list(buffers), []
     drawn = [buffer for buffer in buffers if buffer.drawn]
     low, high = peak_step - _NEAR_PEAK, peak_step + _NEAR_PEAK
     near = [buffer for buffer in drawn if buffer.first <= high and buffer.last >= low]
     near.sort(key=lambda buffer: (not buffer.first <= peak_step <= buffer.last, -buffer.size, buffer.order))
     by_area = sorted(drawn, key=lambda buffer: (-buffer.size * (buffer.last - buffer.first + 1), buffer.order))
-    chosen = {buffer.order for buffer in (*near[:_NEAR_PEAK_KEPT], *by_area[:_BUFFERS_KEPT])}
+    chosen = {buffer.order for buffer in (*near[: _WHOLE // 2], *by_area[: _WHOLE // 2])}
     kept = [buffer for buffer in drawn if buffer.order in chosen]
     return kept, [buffer for buffer in drawn if buffer.order not in chosen]
 
 
 def _kept_steps(steps: Sequence[StepRow], kept: Sequence[_PlotBuffer], limit: int, peak_step: int) -> list[int]:
     """Return the steps that are on the page: all, or the extremes, those near the peak, and those that buffers name."""
-    if len(steps) <= _STEPS_WHOLE:
+    if len(steps) <= _WHOLE:
         return list(range(len(steps)))
-    found = dict.fromkeys(extremes([step.footprint_bytes for step in steps], _BUCKETS))
+    found = dict.fromkeys(extremes([step.footprint_bytes for step in steps], _WHOLE // 4))
     found.update(dict.fromkeys(range(max(0, peak_step - _NEAR_PEAK), min(len(steps), peak_step + _NEAR_PEAK + 1))))
     named = (step for buffer in kept for step in (buffer.made, *buffer.read[:limit]) if step is not None)
     for step in named:
-        if len(found) >= _NAMED_STEPS:
+        if len(found) >= _WHOLE:
             break
         found[step] = None
     return sorted(found)
@@ -317,7 +308,7 @@ def _step_columns(report: OptimizeReport, index: Sequence[int], names: _Names) -
     return StepColumns(
         index=list(index) if len(index) < len(steps) else None,
         op=[names(steps[step].op) for step in index],
-        types=[shortened(name, _LABEL_COLUMNS) for name in types],
+        types=[shortened(name, LABEL_COLUMNS) for name in types],
         type=[types[steps[step].type] for step in index],
         footprint=[steps[step].footprint_bytes for step in index],
         workspace=[steps[step].workspace_bytes for step in index],
@@ -332,8 +323,8 @@ def _given(report: OptimizeReport) -> _FileOrder | None:
     after = [(step.op, step.footprint_bytes) for step in report.written.steps]
     if not ops or list(zip(ops, footprints, strict=True)) == after:
         return None
-    whole = len(ops) <= _STEPS_WHOLE
-    index = list(range(len(ops))) if whole else extremes(footprints, _BUCKETS)
+    whole = len(ops) <= _WHOLE
+    index = list(range(len(ops))) if whole else extremes(footprints, _WHOLE // 4)
     return _FileOrder(ops, footprints, index)
 
 
@@ -371,7 +362,7 @@ def _buffer_columns(kept: Sequence[_PlotBuffer], pools: Sequence[str], limit: in
         workspace=[int(buffer.workspace) for buffer in kept],
         drawn=[int(buffer.drawn) for buffer in kept],
         map=[pools.index(buffer.pool) for buffer in kept],
-        forms=[shortened(form, _LABEL_COLUMNS) for form in forms],
+        forms=[shortened(form, LABEL_COLUMNS) for form in forms],
         form=[forms[buffer.form] for buffer in kept],
     )
 
@@ -383,7 +374,7 @@ def _maps(report: OptimizeReport, buffers: Sequence[_PlotBuffer], pools: Sequenc
         used[buffer.pool] = max(used[buffer.pool], buffer.offset + buffer.size)
     if list(pools) == [""]:
         used[""] = max(used[""], report.written.schedule.arena_bytes)
-    return [MemoryMap(name=shortened(name, _LABEL_COLUMNS), height=max(1, used[name])) for name in pools]
+    return [MemoryMap(name=shortened(name, LABEL_COLUMNS), height=max(1, used[name])) for name in pools]
 
 
 def _merged(report: OptimizeReport, rest: Sequence[_PlotBuffer], pools: Sequence[str]) -> list[list[int]]:

@@ -8,6 +8,7 @@ from math import ceil
 
 from msgspec import UNSET
 
+from memsched.base.shown import LONGEST_TEXT
 from memsched.report.page_parts import FrontierColumns
 from memsched.report.requirement import frontier_column
 from memsched.report.text import printable
@@ -26,8 +27,6 @@ _HOW = {
     "both": "both together",
 }
 _ALLOWED = {"order": "reorder,inplace", "tile": "reorder,inplace,tile", "remat": "all", "both": "all"}
-_LONGEST = 400
-"""Characters of a path: a command with a longer one is not shown."""
 
 
 def frontier_columns(report: OptimizeReport) -> FrontierColumns | None:
@@ -80,7 +79,7 @@ def _command(report: OptimizeReport, point: _Point, limits: str) -> str:
     """Return what asks for a point; empty where the model or its target cannot be named."""
     size, work, how = point
     path, target = report.model.path, report.target.name
-    if path == "-" or path != printable(path) or len(path) > _LONGEST or target not in builtin_targets():
+    if path == "-" or path != printable(path) or len(path) > LONGEST_TEXT or target not in builtin_targets():
         return ""
     words = ["memsched", "optimize", path, "--target", target, "--budget", str(size), *limits.split()]
     words += ["--allow", _ALLOWED[how]]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from string import digits
 
+from memsched.base.shown import LABEL_COLUMNS
 from memsched.report.page_layout import UNITS, lay_out
 from memsched.report.page_parts import GraphColumns
 from memsched.report.text import shortened
@@ -14,8 +16,6 @@ __all__ = ["graph_columns"]
 
 _MOST = 120_000
 """Ops that are on the page; of more, those nearest to the peak."""
-_SHADES = 9
-_LABEL_COLUMNS = 40
 
 
 def graph_columns(report: OptimizeReport, peak_step: int) -> GraphColumns | None:
@@ -37,9 +37,9 @@ def graph_columns(report: OptimizeReport, peak_step: int) -> GraphColumns | None
         count=[len(before) for before in reads],
         reads=[op - other for op, before in enumerate(reads) for other in before],
         bends=[[op, *chain] for op, chain in layout.bends.items()],
-        types=[shortened(name, _LABEL_COLUMNS) for name in types],
+        types=[shortened(name, LABEL_COLUMNS) for name in types],
         type=[types[step.type] for step in shown],
-        shade="".join(str(step.footprint_bytes * _SHADES // peak) for step in shown),
+        shade="".join(str(step.footprint_bytes * (len(digits) - 1) // peak) for step in shown),
     )
 
 

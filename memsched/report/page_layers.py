@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from memsched.base.shown import NAME_COLUMNS
 from memsched.report.page_data import form_of
 from memsched.report.page_parts import LayerCells, LayerTable
 from memsched.report.text import shortened
@@ -14,8 +15,6 @@ __all__ = ["layer_table"]
 
 _MOST = 1_000
 """Layers in the table; of more, those that need most."""
-_COLUMNS = 160
-"""Columns of a name."""
 
 _Figure = Callable[[LayerFigures], int | None]
 _FIGURES: tuple[tuple[str, _Figure], ...] = (
@@ -45,10 +44,10 @@ def layer_table(report: OptimizeReport) -> LayerTable | None:
         figures=[name for name, _ in figures],
         rows=[
             LayerCells(
-                name=shortened(row.op, _COLUMNS),
+                name=shortened(row.op, NAME_COLUMNS),
                 step=steps.get(row.computed_in or row.op),
-                type=shortened(row.type, _COLUMNS),
-                form=shortened(forms.get(steps.get(row.op, -1), ""), _COLUMNS),
+                type=shortened(row.type, NAME_COLUMNS),
+                form=shortened(forms.get(steps.get(row.op, -1), ""), NAME_COLUMNS),
                 steps=_steps(row),
                 figures=[_cell(each, read) for _, read in figures for each in _two(row)],
             )

@@ -22,10 +22,9 @@ _BEND_WIDTH = 0.35
 _BEND_WEIGHT = 2.0
 """How much straighter a line is than a row of ops."""
 _SMALL = 5_000
+"""Ops of a graph that a page draws with care: with so many bends, or as many as ops in larger ones."""
 _SWEEPS = (8, 2)
-_MOVES = (8, 3)
 """How often layers are sorted, and ops moved, from top to bottom or back: in graphs up to `_SMALL` ops, and larger."""
-_FEWEST_BENDS = 2_000
 
 
 class GraphPlaces(FrozenValue, frozen=True):
@@ -64,7 +63,7 @@ def lay_out(reads: Sequence[Sequence[int]]) -> GraphPlaces:
     levels = _levels(reads, layer)
     large = len(reads) > _SMALL
     _sort(levels, _SWEEPS[large])
-    across = _across(levels, _MOVES[large])
+    across = _across(levels, _SWEEPS[large])
     least = min(across, default=0.0)
     units = [round(UNITS * (place - least)) for place in across]
     bends = {op: [units[item] for item in chain] for op, chain in levels.chains.items()}
@@ -93,7 +92,7 @@ def _levels(reads: Sequence[Sequence[int]], layer: Sequence[int]) -> _Levels:
     for op, before in enumerate(reads):
         for other in before:
             spans[other] = max(spans[other], layer[op] - layer[other] - 1)
-    left = max(_FEWEST_BENDS, count)
+    left = max(_SMALL, count)
     levels = _Levels(
         [[] for _ in range(max(layer, default=-1) + 1)],
         [[] for _ in range(count)],

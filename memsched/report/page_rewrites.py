@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memsched.base.shown import NAME_COLUMNS, TABLE_ROWS
 from memsched.base.units import counted
 from memsched.report.algebra import WORDS
 from memsched.report.page_parts import RewriteTable
@@ -11,10 +12,6 @@ from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.rewrites import AlgebraSection, ChainSection, RematSection, TilingSection
 
 __all__ = ["rewrite_tables"]
-
-_COLUMNS = 80
-"""Columns of a name."""
-_ROWS_SHOWN = 200
 
 
 def rewrite_tables(report: OptimizeReport) -> list[RewriteTable]:
@@ -35,12 +32,12 @@ def rewrite_tables(report: OptimizeReport) -> list[RewriteTable]:
 def _activations(chains: ChainSection) -> RewriteTable:
     rows = [
         (
-            shortened(row.ops[0], _COLUMNS),
-            shortened(row.ops[-1], _COLUMNS),
-            shortened(row.type, _COLUMNS),
+            shortened(row.ops[0], NAME_COLUMNS),
+            shortened(row.ops[-1], NAME_COLUMNS),
+            shortened(row.type, NAME_COLUMNS),
             f"{len(row.ops):,}",
         )
-        for row in chains.chains[:_ROWS_SHOWN]
+        for row in chains.chains[:TABLE_ROWS]
     ]
     return RewriteTable(
         title="Activations in one operator each",
@@ -57,8 +54,8 @@ def _activations(chains: ChainSection) -> RewriteTable:
 
 def _identities(algebra: AlgebraSection) -> RewriteTable:
     rows = [
-        (WORDS[row.kind], shortened(row.op, _COLUMNS), shortened(row.over, _COLUMNS))
-        for row in algebra.identities[:_ROWS_SHOWN]
+        (WORDS[row.kind], shortened(row.op, NAME_COLUMNS), shortened(row.over, NAME_COLUMNS))
+        for row in algebra.identities[:TABLE_ROWS]
     ]
     return RewriteTable(
         title="Operators computed otherwise",
@@ -80,8 +77,8 @@ def _required(section: ChainSection | AlgebraSection) -> str:
 def _pieces(tiling: TilingSection) -> RewriteTable:
     rows = [
         (
-            shortened(group.ops[0], _COLUMNS),
-            shortened(group.ops[-1], _COLUMNS),
+            shortened(group.ops[0], NAME_COLUMNS),
+            shortened(group.ops[-1], NAME_COLUMNS),
             " x ".join(group.axis_names),
             f"{len(group.ops):,}",
             " x ".join(f"{count:,}" for count in group.pieces),
@@ -89,7 +86,7 @@ def _pieces(tiling: TilingSection) -> RewriteTable:
             f"{group.extra_macs:,}",
             f"{group.peak_bytes:,}",
         )
-        for group in tiling.groups[:_ROWS_SHOWN]
+        for group in tiling.groups[:TABLE_ROWS]
     ]
     return RewriteTable(
         title="Layers computed in pieces",
@@ -111,13 +108,13 @@ def _repetitions(remat: RematSection) -> RewriteTable:
     proven = proof_of(remat)
     rows = [
         (
-            shortened(copy.op, _COLUMNS),
-            shortened(copy.type, _COLUMNS),
+            shortened(copy.op, NAME_COLUMNS),
+            shortened(copy.type, NAME_COLUMNS),
             f"{copy.times:,}",
             f"{copy.extra_macs:,}",
             f"{copy.extra_bytes_moved:,}",
         )
-        for copy in remat.copies[:_ROWS_SHOWN]
+        for copy in remat.copies[:TABLE_ROWS]
     ]
     return RewriteTable(
         title="Values computed again",
@@ -134,4 +131,4 @@ def _repetitions(remat: RematSection) -> RewriteTable:
 
 
 def _left_out(count: int) -> str:
-    return f" The first {_ROWS_SHOWN} are listed." if count > _ROWS_SHOWN else ""
+    return f" The first {TABLE_ROWS} are listed." if count > TABLE_ROWS else ""

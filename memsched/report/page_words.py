@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
+from memsched.base.shown import NAME_COLUMNS, TABLE_ROWS
 from memsched.base.units import counted, format_size
 from memsched.report.blocks import curve_answer
 from memsched.report.console import figure_rows, findings
@@ -38,17 +39,11 @@ from memsched.report.values.verdict import BudgetSection
 
 __all__ = ["page_words"]
 
-_COLUMNS = 100
-"""Columns of a name in the text of the page."""
-_FAULTS_SHOWN = 100
-_BAR_SHOWN = 40
-_ROWS_SHOWN = 200
-
 
 def page_words(report: OptimizeReport, data: PageData) -> PageWords:
     """Return what the page's template shows beside the report itself; all texts are plain and not yet escaped."""
     verdict, mood = _verdict(report)
-    name = shortened(PurePath(report.model.path).name or report.model.path, _COLUMNS)
+    name = shortened(PurePath(report.model.path).name or report.model.path, NAME_COLUMNS)
     return PageWords(
         name="a model from standard input" if name == "-" else name,
         what=_what(report),
@@ -63,7 +58,7 @@ def page_words(report: OptimizeReport, data: PageData) -> PageWords:
         proof=_proof(report),
         arena_proof=_arena_proof(report),
         findings=[
-            StyledText(text=text, style=style or "") for text, style in findings(report, _COLUMNS, verbose=False)
+            StyledText(text=text, style=style or "") for text, style in findings(report, NAME_COLUMNS, verbose=False)
         ],
         orders=_orders(report),
         rewrites=rewrite_tables(report),
@@ -291,16 +286,16 @@ def _peak(report: OptimizeReport, data: PageData) -> PeakWords:
     place = {name: index for index, name in _drawn_names(report, data)}
     rows = [
         _fault(
-            shortened(fault.tensor, _COLUMNS),
+            shortened(fault.tensor, NAME_COLUMNS),
             place.get(fault.tensor),
-            "an input" if fault.producer is None else shortened(fault.producer, _COLUMNS),
+            "an input" if fault.producer is None else shortened(fault.producer, NAME_COLUMNS),
             f"{fault.first_step:,} to {fault.last_step:,}",
             fault.size_bytes,
             peak,
         )
-        for fault in faults[:_FAULTS_SHOWN]
+        for fault in faults[:TABLE_ROWS]
     ]
-    bar = [BarPart(share=row.share, style="", label=row.name) for row in rows[:_BAR_SHOWN]]
+    bar = [BarPart(share=row.share, style="", label=row.name) for row in rows]
     rest = sum(fault.size_bytes for fault in faults[len(bar) :])
     if rest:
         bar.append(BarPart(share=_share(rest, peak), style="rest", label="all others"))
@@ -314,12 +309,13 @@ def _peak(report: OptimizeReport, data: PageData) -> PeakWords:
         bar.append(BarPart(share=_share(workspace, peak), style="work", label="workspace"))
     shared = sum(fault.size_bytes for fault in faults) + workspace - peak
     text = (
-        f"Step {index:,}, {shortened(step.type, _COLUMNS)} {shortened(step.op, _COLUMNS)}, needs {_bytes(peak)}: "
+        f"Step {index:,}, {' '.join(shortened(name, NAME_COLUMNS) for name in (step.type, step.op))}, "
+        f"needs {_bytes(peak)}: "
         f"{counted(len(faults), 'tensor')} {'are' if len(faults) != 1 else 'is'} live in it."
     )
     if shared > 0:
         text += f" {_bytes(shared)} of them are counted once, as an output takes its input's bytes."
-    hidden = faults[_FAULTS_SHOWN:]
+    hidden = faults[TABLE_ROWS:]
     size = sum(fault.size_bytes for fault in hidden)
     more = f"and {counted(len(hidden), 'smaller tensor')} with {_bytes(size)} together" if hidden else ""
     return PeakWords(text=text, faults=rows, bar=bar, more=more)
@@ -449,15 +445,15 @@ def _verification(report: OptimizeReport) -> list[tuple[str, str]]:
 def _bodies(report: OptimizeReport) -> list[tuple[str, ...]]:
     return [
         (
-            shortened(body.graph, _COLUMNS),
-            "no op" if body.op is None else shortened(body.op, _COLUMNS),
+            shortened(body.graph, NAME_COLUMNS),
+            "no op" if body.op is None else shortened(body.op, NAME_COLUMNS),
             f"{body.status}: {body.proof}" if body.proof else body.status,
             f"{body.ops:,}",
             f"{body.file_peak_bytes:,}",
             f"{body.peak_bytes:,}",
             f"{body.lower_bound_bytes:,}",
         )
-        for body in report.sections.bodies[:_ROWS_SHOWN]
+        for body in report.sections.bodies[:TABLE_ROWS]
     ]
 
 

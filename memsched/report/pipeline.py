@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsched.base.units import counted, format_size
-from memsched.report.text import print_line, shortened
+from memsched.report.text import console_table, print_line, shortened
 from memsched.report.values.pipeline import PipelineReport
 from memsched.report.values.shared import VerificationSection
 
@@ -44,14 +44,9 @@ def print_pipeline(console: Console, report: PipelineReport, *, report_path: str
 
 
 def _table(report: PipelineReport) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     off_cache = any(stage.off_cache_bytes for stage in report.stages)
     headings = ["stage", "ops", "parameters", *(["off chip"] if off_cache else []), "activations", "receives", "ms"]
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = console_table(*headings)
     for stage in report.stages:
         table.add_row(
             f"{stage.index + 1}",

@@ -24,7 +24,7 @@ def missed_by(verification: VerificationSection) -> float:
 def measured_instead(report: OptimizeReport) -> str | None:
     """Return what was measured where the figures predicted do not hold; None where they do."""
     shown = report.sections.verification
-    if shown is None or missed_by(shown) <= values.MOST_OFF:
+    if shown is None or missed_by(shown) <= values.CLOSE:
         return None
     pair = (shown.measured_peak_before_bytes, shown.measured_peak_after_bytes)
     peaks = " -> ".join(f"{peak:,}" for peak in pair if peak is not None)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from memsched.base.errors import ReportError
+from memsched.base.shown import LABEL_COLUMNS
 from memsched.base.typed import Fault, UnfitError, converted, dotted
 from memsched.base.units import LARGEST
 from memsched.report.text import one_line, shortened
@@ -18,9 +19,6 @@ __all__ = ["MAKE_ANEW", "parse_report", "worded"]
 
 MAKE_ANEW: Final = "run the command that wrote it once more with this memsched"
 """What helps if a report is of another version."""
-
-_NAME_COLUMNS = 40
-"""Columns of a value or a key that a message quotes."""
 
 _WORDS = {
     "array": "a list",
@@ -80,11 +78,11 @@ def parse_report(data: bytes, name: str) -> OptimizeReport:
 
 def worded(fault: Fault) -> str:
     """Return in a line where a report does not fit, and why."""
-    where = dotted([step if isinstance(step, int) else shortened(step, _NAME_COLUMNS) for step in fault.path])
+    where = dotted([step if isinstance(step, int) else shortened(step, LABEL_COLUMNS) for step in fault.path])
     if fault.reason == "missing":
         return f"{where or 'it'} has no '{fault.key}'"
     if fault.reason == "unknown":
-        return f"'{f'{where}.{shortened(fault.key, _NAME_COLUMNS)}'.lstrip('.')}' is nothing that this version knows"
+        return f"'{f'{where}.{shortened(fault.key, LABEL_COLUMNS)}'.lstrip('.')}' is nothing that this version knows"
     value = fault.value
     if fault.reason == "length" and isinstance(value, list | dict):
         return f"{where} has {len(value):,} entries"
@@ -108,8 +106,8 @@ def _shown(value: object) -> str:
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, str):
-        return f"'{shortened(one_line(value), _NAME_COLUMNS)}'"
-    return json.dumps(value)[:_NAME_COLUMNS]
+        return f"'{shortened(one_line(value), LABEL_COLUMNS)}'"
+    return json.dumps(value)[:LABEL_COLUMNS]
 
 
 def _no_number(text: str) -> NoReturn:

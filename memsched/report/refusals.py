@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from memsched.base.shown import LABEL_COLUMNS
 from memsched.report.text import shortened
 from memsched.report.values.optimize import OptimizeReport
 
 __all__ = ["plan_lines", "refusal_lines", "unknown_lines"]
-
-_LONGEST_NAME = 40
 
 
 def refusal_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
@@ -22,7 +21,7 @@ def refusal_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
         return [] if words is None else [(f"TensorFlow Lite Micro refuses this model: {words}", "red")]
     one = refused[0]
     where = f"operator {one.operator}" + (f" of subgraph {one.subgraph}" if one.subgraph else "")
-    name = shortened(one.name, _LONGEST_NAME)
+    name = shortened(one.name, LABEL_COLUMNS)
     rest = "" if len(refused) == 1 else f" (and {len(refused) - 1} more operators, see the report)"
     text = f"TensorFlow Lite Micro refuses this model: {where}, {one.type} '{name}': {one.reason}{rest}"
     return [(text if words is None else f"{text}; in its own words: {words}", "red")]

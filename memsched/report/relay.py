@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsched.base.units import counted, format_size
 from memsched.report.border import border_lines
-from memsched.report.text import SAME_OUTPUTS, WITHHELD, print_line, shortened
+from memsched.report.text import SAME_OUTPUTS, WITHHELD, console_table, print_line, shortened
 from memsched.report.values.relay import RelayReport, RelayResult, RelayVerification
 
 if TYPE_CHECKING:
@@ -43,14 +43,9 @@ def print_relay(console: Console, report: RelayReport, *, report_path: str | Non
 
 
 def _table(report: RelayReport) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     work = any(stage.extra_macs for stage in report.stages)
     headings = ("stage", "ops", "head", "kept", "arena", "handed\nover", *(["extra\nMACs"] if work else []), "file")
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = console_table(*headings)
     for stage in report.stages:
         arena = stage.arena
         kept = arena.persistent_bytes.bits_64 if report.target.pointer_bits == 64 else arena.persistent_bytes.bits_32

@@ -15,9 +15,10 @@ from memsched.base.frozen import FrozenValue
 from memsched.base.templates import fill
 from memsched.base.units import counted
 from memsched.report.border import end_text
-from memsched.report.c_array import MODEL_ALIGNMENT, byte_lines
+from memsched.report.c_array import byte_lines
 from memsched.report.header import comment_text, identifier
 from memsched.report.values.relay import HandOverRow, RelayReport
+from memsched.runtimes.arena_facts import ALIGNMENT
 
 __all__ = ["RunnerFiles", "c_array", "runner_files", "runner_name"]
 
@@ -38,7 +39,7 @@ def runner_name(stem: str) -> str:
 
 def c_array(name: str, data: bytes) -> Iterator[str]:
     """Yield the lines of the definition of a constant array ``name``, aligned as a model must be."""
-    yield f"alignas({MODEL_ALIGNMENT}) const unsigned char {name}[{len(data)}] = {{"
+    yield f"alignas({ALIGNMENT}) const unsigned char {name}[{len(data)}] = {{"
     yield from byte_lines(data)
     yield "};"
 
@@ -70,7 +71,7 @@ def _header(report: RelayReport) -> str:
         "class": runner.name,
         "guard": f"{identifier(PurePath(runner.header).name, 'RELAY')}_",
         "stages": len(report.stages),
-        "alignment": MODEL_ALIGNMENT,
+        "alignment": ALIGNMENT,
         "block_64": block.bits_64,
         "block_32": block.bits_32,
         "inputs": len(runner.inputs),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from memsched.base.shown import ROWS_SHOWN
 from memsched.base.units import counted, format_size
-from memsched.report.text import LEAST_OF_A_NAME, shortened
+from memsched.report.text import ending_in_name
 from memsched.report.values.rewrites import CopyRow, RematSection
 
 __all__ = ["proof_of", "remat_lines"]
-
-_COPIES_SHOWN = 5
 
 
 def remat_lines(section: RematSection | None, columns: int, *, verbose: bool) -> list[tuple[str, str | None]]:
@@ -27,7 +26,7 @@ def remat_lines(section: RematSection | None, columns: int, *, verbose: bool) ->
         copies = section.copies
         lines.append((_head(section, limit), None))
         dearest = sorted(copies, key=lambda copy: -copy.extra_macs - copy.extra_bytes_moved)
-        shown = copies if verbose else dearest[:_COPIES_SHOWN]
+        shown = copies if verbose else dearest[:ROWS_SHOWN]
         lines += [(line, None) for copy in shown for line in _copy_lines(copy, columns)]
         if len(copies) > len(shown):
             lines.append((f"  and {counted(len(copies) - len(shown), 'operator')} more", None))
@@ -76,10 +75,4 @@ def _head(section: RematSection, limit: str) -> str:
 def _copy_lines(copy: CopyRow, columns: int) -> Iterator[str]:
     moved = format_size(copy.extra_bytes_moved)
     work = f"{copy.extra_macs:,} multiply-accumulates, {moved} moved" if copy.extra_macs else f"{moved} moved"
-    text = f"  {copy.times:,} x {copy.type}, {work}:"
-    name = shortened(copy.op, columns - 4)
-    if len(text) + 1 + min(len(name), LEAST_OF_A_NAME) > columns:
-        yield text
-        yield f"    {name}"
-    else:
-        yield f"{text} {shortened(copy.op, columns - len(text) - 1)}"
+    return ending_in_name(f"  {copy.times:,} x {copy.type}, {work}:", copy.op, columns)

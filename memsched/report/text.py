@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterator
+from typing import TYPE_CHECKING, Final
+
+from memsched.base.shown import LONGEST_TEXT
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 __all__ = [
-    "LEAST_OF_A_NAME",
+    "LEAST_COLUMNS",
     "SAME_OUTPUTS",
     "WITHHELD",
+    "console_table",
+    "ending_in_name",
     "error_line",
     "one_line",
     "print_line",
@@ -26,17 +32,15 @@ SAME_OUTPUTS = "the outputs are the same for every input that was tried: that bo
 WITHHELD = "no file was written, as the budget is missed: --keep-best writes the best result"
 """What is said if a result misses its budget, and nobody asked for it all the same."""
 
-LEAST_OF_A_NAME = 24
-"""Columns; with fewer left a name gets a line of its own."""
-
-_LEAST = 16
+LEAST_COLUMNS: Final = 16
 """Fewest columns that a name keeps, however narrow the terminal."""
+
+_LEAST_OF_A_NAME: Final = 24
+"""Columns; with fewer left a name gets a line of its own."""
 
 _UNIT = re.compile(r"(?<=\d) (?=(?:B|KB|MB|GB|s|%)(?!\w))")
 _TOGETHER = "\N{NO-BREAK SPACE}"
 """Stands between a number and its unit, where no line may be broken."""
-
-_LONGEST_ERROR = 2_000
 
 
 def printable(text: str) -> str:
@@ -53,16 +57,37 @@ def one_line(text: str) -> str:
 
 def error_line(message: str) -> str:
     """Return an error's message as one printable line that stays readable where the model's names are endless."""
-    return shortened(one_line(message), _LONGEST_ERROR)
+    return shortened(one_line(message), LONGEST_TEXT)
 
 
 def shortened(text: str, columns: int) -> str:
     """Return ``text`` printable and in so many columns at most, its middle left out: names differ at their ends."""
-    shown, most = printable(text), max(columns, _LEAST)
+    shown, most = printable(text), max(columns, LEAST_COLUMNS)
     if len(shown) <= most:
         return shown
     end = (most - 3) * 2 // 3
     return f"{shown[: most - 3 - end]}...{shown[len(shown) - end :]}"
+
+
+def ending_in_name(text: str, name: str, columns: int) -> Iterator[str]:
+    """Yield ``text`` and ``name`` behind it, shortened, or on a line of its own where few columns are left."""
+    alone = shortened(name, columns - 4)
+    if len(text) + 1 + min(len(alone), _LEAST_OF_A_NAME) > columns:
+        yield text
+        yield f"    {alone}"
+    else:
+        yield f"{text} {shortened(name, columns - len(text) - 1)}"
+
+
+def console_table(*headings: str, left: Container[int] = (), header: bool = True) -> Table:
+    """Return a table without rows, whose cells stay in one line each: figures to the right, but in columns ``left``."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, show_header=header)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if number in left else "right", no_wrap=True)
+    return table
 
 
 def print_line(console: Console, text: str, style: str | None = None, *, whole: bool = False) -> None:
@@ -78,7 +103,7 @@ def print_line(console: Console, text: str, style: str | None = None, *, whole: 
         indent = shown[: len(shown) - len(shown.lstrip())]
         lines = textwrap.wrap(
             _UNIT.sub(_TOGETHER, shown.strip()),
-            max(console.width, 2 * _LEAST),
+            max(console.width, 2 * LEAST_COLUMNS),
             initial_indent=indent,
             subsequent_indent=f"{indent}  ",
             break_long_words=False,

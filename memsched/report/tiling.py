@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from memsched.base.shown import ROWS_SHOWN
 from memsched.base.units import counted
-from memsched.report.text import LEAST_OF_A_NAME, shortened
+from memsched.report.text import ending_in_name, shortened
 from memsched.report.values.rewrites import GroupRow, RefusalRow, TilingForm, TilingSection
 
 __all__ = ["tiling_lines"]
 
-_GROUPS_SHOWN = 5
-_REFUSALS_SHOWN = 3
 _WORTH_TELLING = 0.25
 """Share of the arena without pieces: a lower bound that is less says little."""
 
@@ -43,7 +42,7 @@ def tiling_lines(section: TilingSection | None, columns: int, *, verbose: bool) 
         groups = section.groups
         extra = f"{section.extra_macs_percent:.1f} % more multiply-accumulates ({limit})"
         lines.append((f"computed in pieces: {counted(len(groups), 'group')} of layers, {extra}", None))
-        shown = groups if verbose else groups[:_GROUPS_SHOWN]
+        shown = groups if verbose else groups[:ROWS_SHOWN]
         lines += [(line, None) for group in shown for line in _group_lines(group, columns)]
         if len(groups) > len(shown):
             lines.append((f"  and {counted(len(groups) - len(shown), 'more group')}", None))
@@ -73,13 +72,7 @@ def _group_lines(group: GroupRow, columns: int) -> Iterator[str]:
         text += f", {counted(len(group.kept_halos), 'halo')} kept"
     if group.peak_bytes:  # not known of groups that the runtime optimised in pieces
         text += f", {group.peak_bytes:,} B"
-    text += ", from"
-    name = shortened(layers[0], columns - 4)
-    if len(text) + 1 + min(len(name), LEAST_OF_A_NAME) > columns:
-        yield text
-        yield f"    {name}"
-    else:
-        yield f"{text} {shortened(layers[0], columns - len(text) - 1)}"
+    return ending_in_name(f"{text}, from", layers[0], columns)
 
 
 def _refusal_lines(
@@ -93,9 +86,9 @@ def _refusal_lines(
         found.setdefault((refusal.type, refusal.reason), []).append(refusal.op)
     yield f"{counted(len(refusals), 'operator')} {end}:", "dim"
     kinds = sorted(found.items(), key=lambda item: -len(item[1]))
-    for (kind, reason), names in kinds if verbose else kinds[:_REFUSALS_SHOWN]:
+    for (kind, reason), names in kinds if verbose else kinds[:ROWS_SHOWN]:
         times = f"{len(names):,} x " if len(names) > 1 else ""
         known = f"  {times}{kind}: {reason}, as in "
         yield known + shortened(names[0], columns - len(known)), "dim"
-    if not verbose and len(kinds) > _REFUSALS_SHOWN:
-        yield f"  and for {counted(len(kinds) - _REFUSALS_SHOWN, 'other reason')}", "dim"
+    if not verbose and len(kinds) > ROWS_SHOWN:
+        yield f"  and for {counted(len(kinds) - ROWS_SHOWN, 'other reason')}", "dim"

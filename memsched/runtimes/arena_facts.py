@@ -1,13 +1,22 @@
-"""What an interpreter makes of a file in its arena, as reports show it."""
+"""What an interpreter makes of a file in its arena, as reports show it, and how it aligns that."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from memsched.base.frozen import FrozenValue
 
-__all__ = ["ArenaFacts", "DeadTensor", "OperatorRefusal"]
+__all__ = ["ALIGNMENT", "ArenaFacts", "DeadTensor", "OperatorRefusal", "round_up"]
+
+ALIGNMENT: Final = 16
+"""Bytes to which TensorFlow Lite Micro's arena and every size in it are aligned, and models that lie in memory."""
+
+
+def round_up(size: int) -> int:
+    """Return ``size`` rounded up to `ALIGNMENT` bytes."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 class DeadTensor(FrozenValue, frozen=True):

@@ -16,16 +16,26 @@ from typing import Any, Final, Literal
 
 from memsched.base.errors import OutputError
 from memsched.base.frozen import FrozenValue
+from memsched.base.shown import LONGEST_TEXT
 from memsched.search.limits import POLL_SECONDS
 from memsched.search.messages import Channel, LostError
 from memsched.search.processes import Death, start_process
 
-__all__ = ["TIMEOUT", "ChildEndedError", "ChildResult", "children_until", "run_in_child", "temporary_folder"]
+__all__ = [
+    "LONG_TIMEOUT",
+    "TIMEOUT",
+    "ChildEndedError",
+    "ChildResult",
+    "children_until",
+    "run_in_child",
+    "temporary_folder",
+]
 
 TIMEOUT: Final = 600.0
 """Seconds after which a runtime that runs a model a few times is taken to hang."""
 
-_STDERR_CHARACTERS = 8000
+LONG_TIMEOUT: Final = 3 * TIMEOUT
+"""The same of one that runs it at several sizes."""
 
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -61,14 +71,14 @@ class ChildResult(FrozenValue, frozen=True):
         status: "ok"; "error" (the function raised an exception); "crash" (the process died, by a signal or
             by leaving without an answer); "timeout" (it was killed after the given time).
         value: What the function returned; None unless ``status`` is "ok".
-        reason: One line saying what went wrong; None when ``status`` is "ok".
+        reason: One line saying what went wrong; empty when ``status`` is "ok".
         error_type: Name of the exception's class; None unless ``status`` is "error".
         stderr: The last characters that the child wrote to standard output and standard error.
     """
 
     status: Literal["ok", "error", "crash", "timeout"]
     value: Any = None
-    reason: str | None = None
+    reason: str = ""
     error_type: str | None = None
     stderr: str = ""
 
@@ -114,7 +124,7 @@ def run_in_child(function_path: str, payload: Any, timeout_seconds: float | None
             raise ChildEndedError
         death = Death(process.returncode, log)
         if killed.late.is_set():
-            said = death.last_words(_STDERR_CHARACTERS)
+            said = death.last_words(LONGEST_TEXT)
             return ChildResult("timeout", reason=f"not finished after {timeout_seconds:g} s", stderr=said)
         result = _result(answer, death)
         if not result.ok:
@@ -205,7 +215,7 @@ def _conversation(channel: Channel, function_path: str, payload: Any) -> dict[st
 
 
 def _result(answer: dict[str, Any] | None, death: Death) -> ChildResult:
-    stderr = death.last_words(_STDERR_CHARACTERS)
+    stderr = death.last_words(LONGEST_TEXT)
     if death.code != 0 or answer is None:
         return ChildResult("crash", reason=f"the process {death.how()}", stderr=stderr)
     if "error" in answer:

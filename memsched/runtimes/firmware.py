@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from memsched.base.frozen import FrozenValue
-from memsched.formats.module import FormatName, Module
 
-__all__ = ["Estimate", "FirmwareNeeds", "FirmwareRules", "Resolver", "Scratch"]
+__all__ = ["Estimate", "FirmwareNeeds", "Resolver", "Scratch"]
 
 
 class Resolver(FrozenValue, frozen=True):
@@ -71,17 +69,3 @@ class FirmwareNeeds(FrozenValue, frozen=True):
     kept: tuple[tuple[int, int, str, int], ...]
     kept_by_op: tuple[int, ...]
     variables: int = 0
-
-
-class FirmwareRules(Protocol):
-    """Knows what a firmware needs for the models of a format, for the reports of `optimize` and `analyze`.
-
-    Attributes:
-        format: Of the files that the firmware's interpreter loads.
-    """
-
-    @property
-    def format(self) -> FormatName: ...  # noqa: D102 - above
-
-    def needs(self, module: Module, kernels: str) -> FirmwareNeeds | None:
-        """Return what a firmware with the kernels that a target names needs; None if ``module`` has another format."""

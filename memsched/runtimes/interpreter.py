@@ -6,12 +6,11 @@ import math
 import mmap
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from memsched.base.frozen import FrozenValue
 
-__all__ = ["InterpreterComparison", "InterpreterMemory", "InterpreterRunner"]
+__all__ = ["InterpreterComparison", "InterpreterMemory"]
 
 _NEAR: Final = 2.0
 """A difference between half and twice the tolerance is near it: more processes decide."""
@@ -82,22 +81,3 @@ class InterpreterComparison(FrozenValue, frozen=True):
 def _tolerance(first: Sequence[int], second: Sequence[int]) -> int:
     """Return the most by which the same file differed from one process to another."""
     return max(_RESOLUTION, max(first) - min(first), max(second) - min(second))
-
-
-class InterpreterRunner(Protocol):
-    """Measures files in the default interpreter of a runtime, for `optimize`."""
-
-    def compare(
-        self, given: bytes, written: bytes, *, seed: int, slowdown: float | None, seconds: float = math.inf
-    ) -> InterpreterComparison | str:
-        """Measure two files; return the reason if one of them could not be measured.
-
-        Args:
-            given: The original file.
-            seed: Of the inputs.
-            slowdown: Time that the second file may take beyond the first, in percent; None for any.
-            seconds: That are left: the files take turns in what memory leaves of them, a few times at least.
-        """
-
-    def measure(self, path: Path, *, seed: int) -> InterpreterMemory | str:
-        """Return the memory that a file takes in one fresh process, or the reason if it could not be measured."""

@@ -24,12 +24,12 @@ def kernel_seconds(module: Module, data: bytes, *, seed: int = 0) -> dict[str, f
     runner = row_runner_of(module.format)
     if runner.kernels is None:
         raise UsageError(f"{runner.name} does not say how long single operators take", code="no-operator-times")
-    runner.installed()
+    runner.package.require()
     request = {**runner.row_request(module), "model": data, "seed": seed}
     result = run_in_child(runner.kernels, request, TIMEOUT)
     if not result.ok:
         raise VerificationError(
-            f"the model does not run: {' '.join((result.reason or '').split())[:400]}",
+            f"the model does not run: {result.reason[:400]}",
             code="not-run",
             location=module.path,
         )

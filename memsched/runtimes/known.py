@@ -3,40 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from memsched.base.errors import UsageError
 from memsched.formats.known import format_named
 from memsched.formats.module import FormatName, Module
 from memsched.formats.staging import describe
-from memsched.runtimes.firmware import FirmwareNeeds, FirmwareRules
-from memsched.runtimes.interpreter import InterpreterRunner
+from memsched.runtimes.firmware import FirmwareNeeds
 from memsched.runtimes.litert.default_interpreter import DefaultInterpreter
 from memsched.runtimes.litert.runner import LiteRtRunner
 from memsched.runtimes.litert.runtime import LiteRt
-from memsched.runtimes.onnxruntime.order_keeper import OnnxRuntimeOrders
+from memsched.runtimes.onnxruntime import generation, ranged
+from memsched.runtimes.onnxruntime.order_keeper import OrderKeeper
 from memsched.runtimes.onnxruntime.runner import OnnxRuntimeRunner
 from memsched.runtimes.onnxruntime.runtime import OnnxRuntime
-from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
-from memsched.runtimes.order_keeper import OrderKeeper
-from memsched.runtimes.runner import Resizer, RowRunner, Runner, SizeObserver
+from memsched.runtimes.onnxruntime.session_maker import SessionMaker
+from memsched.runtimes.runner import RowRunner, Runner
 from memsched.runtimes.runtime import AS_TOLD, Opening, Runtime
-from memsched.runtimes.sessions import SessionMaker
-from memsched.runtimes.target_rules import TargetRules
 from memsched.runtimes.tflm.runner import TflmRunner
-from memsched.runtimes.tflm.runtime import TensorFlowLiteMicro, TflmFirmware
+from memsched.runtimes.tflm.runtime import TensorFlowLiteMicro
 from memsched.runtimes.values import RunnerName
 from memsched.targets.load import default_target
 from memsched.targets.model import Target
 
+if TYPE_CHECKING:
+    from memsched.runtimes.tflm.relay import RelayRules
+
 __all__ = [
+    "ORDER_KEEPER",
     "RUNNERS",
+    "DefaultInterpreter",
+    "OrderKeeper",
+    "RelayRules",
+    "SessionMaker",
     "check_runner",
     "check_target",
     "default_orders_of",
     "firmware_needs",
+    "generation",
     "observer_of",
-    "order_keeper_of",
+    "ranged",
+    "relay_rules_of",
     "resized",
     "row_runner_of",
     "runner_named",
@@ -49,25 +56,23 @@ _TFLM: Final = TflmRunner()
 _ONNXRUNTIME: Final = OnnxRuntimeRunner()
 _LITERT: Final = LiteRtRunner()
 _ROW_RUNNERS: Final[tuple[RowRunner, ...]] = (_ONNXRUNTIME, _LITERT)
-_RESIZERS: Final[tuple[Resizer, ...]] = (_LITERT,)
-_SESSION_MAKERS: Final[tuple[SessionMaker, ...]] = (OnnxRuntimeSessions(),)
-_FIRMWARES: Final[tuple[FirmwareRules, ...]] = (TflmFirmware(),)
-_ORDER_KEEPERS: Final[tuple[OrderKeeper, ...]] = (OnnxRuntimeOrders(),)
-_OBSERVERS: Final[tuple[SizeObserver, ...]] = (_ONNXRUNTIME,)
+_SESSIONS: Final = SessionMaker()
+
+ORDER_KEEPER: Final = OrderKeeper()
+"""For the files whose order does not bind their runtime."""
 
 RUNNERS: Final[tuple[Runner, ...]] = (*_ROW_RUNNERS, _TFLM)
 """All that there are; the first of a format runs its files where nothing else is said."""
 
 
-def observer_of(name: FormatName) -> SizeObserver:
+def observer_of(name: FormatName) -> OnnxRuntimeRunner:
     """Return what runs the files of a format to see their sizes.
 
     Raises:
         UsageError: Files of that format state every size.
     """
-    for observer in _OBSERVERS:
-        if observer.format == name:
-            return observer
+    if name == _ONNXRUNTIME.format:
+        return _ONNXRUNTIME
     problem = "--shapes-from-run is for formats that leave sizes open: this file states every size"
     raise UsageError(problem, code="states-every-size")
 
@@ -78,18 +83,12 @@ def resized(data: bytes, name: FormatName, shapes: Mapping[str, Sequence[int]]) 
     Raises:
         UsageError: The file cannot be resized so.
     """
-    resizer = next((one for one in _RESIZERS if one.format == name), None)
-    return data if resizer is None or not shapes else resizer.resize(data, shapes)
-
-
-def order_keeper_of(name: FormatName) -> OrderKeeper:
-    """Return what makes the runtime of a format whose files' order does not bind it keep an order."""
-    return next(one for one in _ORDER_KEEPERS if one.format == name)
+    return _LITERT.resize(data, shapes) if name == _LITERT.format and shapes else data
 
 
 def default_orders_of(target: Target) -> OrderKeeper | None:
     """Return what knows the default order of a target; None if the target executes the order of the file."""
-    return next((one for one in _ORDER_KEEPERS if one.name == target.default_order), None)
+    return ORDER_KEEPER if target.default_order == ORDER_KEEPER.name else None
 
 
 def session_maker_of(name: FormatName) -> SessionMaker:
@@ -98,13 +97,12 @@ def session_maker_of(name: FormatName) -> SessionMaker:
     Raises:
         UsageError: Files of that format are executed as they are.
     """
-    for maker in _SESSION_MAKERS:
-        if maker.format == name:
-            return maker
+    if has_sessions(name):
+        return _SESSIONS
     raise UsageError("sessions are ONNX Runtime's: a TFLite file is executed as it is", code="no-sessions")
 
 
-def default_interpreter_of(module: Module, target: Target) -> InterpreterRunner | None:
+def default_interpreter_of(module: Module, target: Target) -> DefaultInterpreter | None:
     """Return the interpreter in which people open files for a target; None if that is not known, or not measured."""
     opened = (module.format, target.runtime) == (_LITERT.format, _LITERT.name) and target.default_delegate
     return DefaultInterpreter() if opened else None
@@ -112,13 +110,21 @@ def default_interpreter_of(module: Module, target: Target) -> InterpreterRunner 
 
 def has_sessions(name: FormatName) -> bool:
     """Return whether files of a format are opened in sessions, whose processes are measured."""
-    return any(maker.format == name for maker in _SESSION_MAKERS)
+    return name == _SESSIONS.format
 
 
 def firmware_needs(module: Module, kernels: str) -> FirmwareNeeds | None:
     """Return what a firmware with the kernels that a target names needs for ``module``; None if none loads it."""
-    rules = next((one for one in _FIRMWARES if one.format == module.format), None)
-    return None if rules is None else rules.needs(module, kernels)
+    return _TFLM.firmware_needs(module, kernels)
+
+
+def relay_rules_of(module: Module, target: Target) -> RelayRules | None:
+    """Return what a target's runtime takes of one block of memory; None where it takes memory as it goes."""
+    if not TensorFlowLiteMicro.judges(module, target, AS_TOLD):
+        return None
+    from memsched.runtimes.tflm.relay import RelayRules  # numpy takes as long as all of this package
+
+    return RelayRules(target.pointer_bits, target.kernels)
 
 
 def row_runner_of(name: FormatName) -> RowRunner:
@@ -190,4 +196,4 @@ def runtime_of(module: Module, target: Target, opening: Opening = AS_TOLD) -> Ru
     for make in (TensorFlowLiteMicro, LiteRt, OnnxRuntime):
         if make.judges(module, target, opening):
             return make(target, opening)
-    return TargetRules(target, opening)
+    return Runtime(target, opening)

@@ -23,7 +23,8 @@ import msgspec
 from memsched.base.frozen import FrozenValue
 from memsched.base.units import KIB
 from memsched.runtimes.child import run_in_child
-from memsched.runtimes.race import Race, RaceRule, race
+from memsched.runtimes.race import IDLE, Race, RaceRule, race
+from memsched.runtimes.values import one_line
 
 __all__ = ["LEAST_RUNS", "LEAST_RUNS_OF_BODIES", "LITTLE_CHANCE", "MOST_RUNS", "PROCESSES", "STEADY_SECONDS"]
 __all__ += ["Arena", "Counts", "Measured", "Opener", "OwnFigures", "Raced", "RunnableModel", "SteadyRule"]
@@ -45,7 +46,7 @@ STEADY_SECONDS: Final = 60.0
 """After which no further run of one process begins: figures that did not settle until then say so."""
 
 PROCESSES: Final = 3
-"""Processes of a model where what one of them takes may be chance: the middle one is what is usual."""
+"""Processes, or further sessions, of a model where what one takes may be chance: the middle one is what is usual."""
 
 LITTLE_CHANCE: Final = 256_000_000
 """Bytes of a process from which what is chance, 10 MB of unet's, is a few percent."""
@@ -53,16 +54,13 @@ LITTLE_CHANCE: Final = 256_000_000
 _FURTHER: Final = 2
 """Passes over all sizes that must add nothing."""
 
-_LEAST_PASSES: Final = 3
+_LEAST_PASSES: Final = _FURTHER + 1
 
 _NOTHING: Final = 0.005
 """Share of what a process takes that counts as no growth: steady ones were seen to grow by 0.3 % in 20 runs."""
 
 _COUNTED_LATE: Final = 1 << 17
 """Bytes that the system may count in a later run only: it counts pages by the batch."""
-
-_BUSY: Final = 0.1
-"""Time without a processor, as a share of computing, from which other programs use the processors."""
 
 
 class Arena(FrozenValue, frozen=True):
@@ -272,7 +270,7 @@ def measure(
         "turns": msgspec.to_builtins(turns),
     }
     result = run_in_child(_MEASURE, request, timeout)
-    return msgspec.convert(result.value, Measured) if result.ok else _line(result.reason)
+    return msgspec.convert(result.value, Measured) if result.ok else result.reason
 
 
 def race_models(openers: Sequence[Opener], turns: RaceRule, *, timeout: float | None = None) -> tuple[Raced | str, ...]:
@@ -280,7 +278,7 @@ def race_models(openers: Sequence[Opener], turns: RaceRule, *, timeout: float | 
     request = {"openers": [_sent(one) for one in openers], "turns": msgspec.to_builtins(turns)}
     result = run_in_child(_RACE, request, timeout)
     if not result.ok:
-        return (_line(result.reason),) * len(openers)
+        return (result.reason,) * len(openers)
     return tuple(msgspec.convert(one, Raced | str) for one in result.value)
 
 
@@ -304,10 +302,6 @@ def _received(sent: Mapping[str, Any]) -> Opener:
     module, _, name = sent["kind"].partition(":")
     opener: Opener = msgspec.convert(sent["fields"], getattr(importlib.import_module(module), name))
     return opener
-
-
-def _line(reason: str | None) -> str:
-    return " ".join((reason or "it did not run").split())
 
 
 def measure_here(request: Mapping[str, Any]) -> Any:
@@ -334,7 +328,7 @@ def _attempt(first: Opener | None, opener: Opener, turns: RaceRule) -> Raced | s
         found = Raced() if first is None else _in_turns(first, opener, turns)
         return msgspec.structs.replace(found, own=opener.own_figures())
     except Exception as error:  # runtimes raise classes of their own
-        return _line(str(error) or type(error).__name__)
+        return one_line(error)
 
 
 def _measured(opener: Opener, rule: SteadyRule) -> Measured:
@@ -401,7 +395,7 @@ def _in_turns(first: Opener, second: Opener, turns: RaceRule) -> Raced:
         turns,
         start=lambda place: models[place].start(0),
     )
-    return Raced(found, _waited_seconds() - waited > _BUSY * (time.process_time() - worked))
+    return Raced(found, _waited_seconds() - waited > IDLE * (time.process_time() - worked))
 
 
 def _pass(model: RunnableModel, sizes: int) -> None:

@@ -14,25 +14,37 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from memsched.base.frozen import FrozenValue
+from memsched.runtimes.values import CLOSE
 
-__all__ = ["Race", "RaceRule", "Turn", "is_vague", "race", "rest"]
+__all__ = ["IDLE", "Race", "RaceRule", "Turn", "is_vague", "most_times", "race", "rest"]
 
 _WAIT: Final = 0.005
 """Seconds after which is looked again whether threads work."""
 
-_MOST_WAITS: Final = 40
-_AT_REST: Final = 0.1
-"""Share of a wait that a process at rest works at most."""
+IDLE: Final = 0.1
+"""Share of a time that counts as none: of working in a wait at rest, of waiting for a processor while computing."""
 
-_TICK: Final = 1e-6
+_MOST_WAITS: Final = 40
+
+_TICK: Final = time.get_clock_info("process_time").resolution
 _MOST_RUNS: Final = 500
 """Runs of a turn: the smallest models take a few microseconds each, and so many outlast the steps of the clock."""
 
-_KNOWN: Final = 0.02
-"""Relative error up to which a median ratio counts as known: what is said of times shall hold within 5 %."""
-
-_ERROR_OF_MEDIAN: Final = 0.93
+_ERROR_OF_MEDIAN: Final = math.sqrt(math.pi / 2) / (2 * statistics.NormalDist().inv_cdf(3 / 4))
 """Standard error of a median of n normal values, times the square root of n, by the range of their middle half."""
+
+
+_NOISE: Final = 0.05
+"""Share of the time that is chance where two runs execute the same: none is permitted by less."""
+
+
+def most_times(slowdown: float | None) -> float:
+    """Return how many times as long a file may take; infinite for any.
+
+    Args:
+        slowdown: Time that may be added, in percent; None for any.
+    """
+    return math.inf if slowdown is None else 1 + max(_NOISE, slowdown / 100)
 
 
 class Turn(FrozenValue, frozen=True):
@@ -107,7 +119,7 @@ def rest() -> None:
     for _ in range(_MOST_WAITS):
         worked = time.process_time()
         time.sleep(_WAIT)
-        if time.process_time() - worked < _AT_REST * _WAIT:
+        if time.process_time() - worked < IDLE * _WAIT:
             return
 
 
@@ -116,7 +128,7 @@ def is_vague(ratios: Sequence[float]) -> bool:
     if len(ratios) < 2:
         return True
     low, middle, high = statistics.quantiles(ratios, n=4)
-    return _ERROR_OF_MEDIAN * (high - low) > _KNOWN * middle * math.sqrt(len(ratios))
+    return _ERROR_OF_MEDIAN * (high - low) > CLOSE * middle * math.sqrt(len(ratios))
 
 
 def _is_near(limit: float, ratios: Sequence[float]) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from memsched.runtimes.compare import compare, relative_error
 from memsched.runtimes.special import THREADS, Special, rng_of
+from memsched.runtimes.values import one_line
 
 __all__ = ["RowPair", "RunError", "Values", "result"]
 
@@ -23,7 +24,7 @@ class RunError(Exception):
     """Model ``number`` does not run; 0 is the whole one, or says that segments cannot be run here at all."""
 
     def __init__(self, number: int, error: Exception) -> None:
-        super().__init__(" ".join(str(error).split()) or type(error).__name__)
+        super().__init__(one_line(error))
         self.number = number
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from memsched.base.frozen import FrozenValue
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.graph.border import Border
 from memsched.graph.model import Graph
@@ -13,7 +14,51 @@ from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.package import RuntimePackage
 from memsched.runtimes.values import RunnerName, Verification
 
-__all__ = ["Resizer", "RowRunner", "Runner", "SizeObserver"]
+__all__ = ["CompareFiles", "RowRunner", "Runner", "VerifyRequest"]
+
+
+class VerifyRequest(FrozenValue, frozen=True):
+    """A model, and the one that was written of it.
+
+    Attributes:
+        module: As it was read from ``data``, or what it was rewritten to.
+        data: The file as given.
+        options: What states the sizes of both.
+        seed: Of the inputs.
+        tolerance: Relative error that is permitted, where pieces are added up in another order.
+        predicted: What the runtime should show of both models, bytes; None where ``written`` says so, or nothing.
+    """
+
+    module: Module
+    data: bytes
+    written: ModelBytes
+    options: LoadOptions
+    seed: int
+    tolerance: float
+    predicted: tuple[int, int] | None
+
+
+class CompareFiles(FrozenValue, frozen=True):
+    """Two models to run on the same random inputs.
+
+    Attributes:
+        options: What states the sizes of both.
+        runs: How many inputs.
+        rtol, atol: Outputs are close within ``atol + rtol * |output|``.
+        seed: Of the inputs.
+        borders: What stands between the inputs and outputs of both; the second has them in another form.
+        timeout_seconds: For each child process, which then counts as one that could not be run.
+    """
+
+    first: Path | bytes
+    second: Path | bytes
+    options: LoadOptions
+    runs: int
+    rtol: float
+    atol: float
+    seed: int
+    borders: tuple[Border, ...] = ()
+    timeout_seconds: float = 600.0
 
 
 class Runner(Protocol):
@@ -32,53 +77,15 @@ class Runner(Protocol):
     @property
     def package(self) -> RuntimePackage: ...  # noqa: D102 - above
 
-    def installed(self) -> str:
-        """Return the runtime's name and version.
-
-        Raises:
-            RuntimeUnavailableError: It is not installed; the message says how it would be.
-        """
-
-    def verify(
-        self,
-        module: Module,
-        data: bytes,
-        written: ModelBytes,
-        options: LoadOptions,
-        *,
-        seed: int,
-        tolerance: float,
-        predicted: tuple[int, int] | None,
-    ) -> Verification:
-        """Compare the model in ``data`` with the one written: outputs, measured peaks and the executed order.
-
-        Args:
-            module: As it was read from ``data``, or what it was rewritten to.
-            tolerance: Relative error that is permitted, where pieces are added up in another order.
-            predicted: What the runtime should show of both models, bytes; None where ``written`` says so, or nothing.
+    def verify(self, asked: VerifyRequest) -> Verification:
+        """Compare a model with the one written: outputs, measured peaks and the executed order.
 
         Raises:
             RuntimeUnavailableError: The runtime is not installed.
         """
 
-    def compare(
-        self,
-        first: Path | bytes,
-        second: Path | bytes,
-        options: LoadOptions,
-        *,
-        runs: int,
-        rtol: float,
-        atol: float,
-        seed: int,
-        borders: Sequence[Border] = (),
-        timeout_seconds: float = 600.0,
-    ) -> tuple[bool | None, Verification]:
+    def compare(self, asked: CompareFiles) -> tuple[bool | None, Verification]:
         """Run two models on the same random inputs.
-
-        Args:
-            timeout_seconds: For each child process, which then counts as one that could not be run.
-            borders: What stands between the inputs and outputs of both; the second has them in another form.
 
         Returns:
             Whether the outputs are equal or within the tolerance, None where that is unknown; and what was seen.
@@ -86,49 +93,6 @@ class Runner(Protocol):
         Raises:
             RuntimeUnavailableError: The runtime is not installed.
             UsageError: The runtime knows no such tolerance.
-        """
-
-
-class SizeObserver(Protocol):
-    """Runs a model to see what sizes its tensors have; for formats whose files may leave sizes open.
-
-    Attributes:
-        format: Of the files that it runs.
-    """
-
-    @property
-    def format(self) -> FormatName: ...  # noqa: D102 - above
-
-    def observe(self, data: bytes, path: str, options: LoadOptions, feeds: str | None, *, seed: int) -> LoadOptions:
-        """Run a model once; return ``options`` with the sizes of its inputs and of all that it computed.
-
-        Args:
-            path: Where ``data`` was read from; "-" for standard input.
-            options: What is stated of the inputs.
-            feeds: A file of numpy (.npz) with an array for each input, by name; None for random inputs.
-            seed: Of these.
-
-        Raises:
-            RuntimeUnavailableError: The runtime is not installed.
-            UsageError: The model does not run on these inputs, or they cannot be read.
-        """
-
-
-class Resizer(Protocol):
-    """Changes the shapes of inputs in files that state every shape, before they are read.
-
-    Attributes:
-        format: Of the files that it resizes.
-    """
-
-    @property
-    def format(self) -> FormatName: ...  # noqa: D102 - above
-
-    def resize(self, data: bytes, shapes: Mapping[str, Sequence[int]]) -> bytes:
-        """Return a file with these shapes of inputs, and all that follows from them.
-
-        Raises:
-            UsageError: The file cannot be resized so.
         """
 
 

@@ -1,4 +1,4 @@
-"""The interface of a runtime; `memsched.runtimes.known` lists the runtimes."""
+"""What a runtime does with a model, by a target's rules alone; `memsched.runtimes.known` lists those that do more."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import Any, Final, Protocol
 from memsched.base.errors import UsageError
 from memsched.base.frozen import FrozenValue
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
-from memsched.formats.segment import Segment
-from memsched.graph.border import Border
 from memsched.graph.model import Allocation, Graph, Schedule
-from memsched.lowering.prices import Prices
-from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
+from memsched.lowering.prices import NOTHING_KEPT, Kept, Pace, Prices
+from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.values import Verification
 from memsched.search.run import Run
@@ -26,7 +24,8 @@ __all__ = [
     "Opening",
     "OrderChoice",
     "OrderInFile",
-    "RelayRules",
+    "OrderedFile",
+    "RelayRun",
     "Requirement",
     "Runtime",
     "RuntimeTraits",
@@ -162,64 +161,6 @@ class RelayRun(FrozenValue, frozen=True):
     arenas: tuple[tuple[int, bool], ...] = ()
 
 
-class RelayRules(Protocol):
-    """Says what a runtime takes of one block of memory in which it executes several files one after the other.
-
-    Attributes:
-        bits: Of a pointer of the target's processor.
-    """
-
-    @property
-    def bits(self) -> int: ...  # noqa: D102 - above
-
-    def check(self, module: Module) -> None:
-        """Check that nothing of ``module`` outlives its stage, and that all that it needs is known.
-
-        Raises:
-            ModelError: It is not so.
-        """
-
-    def needs(self, data: bytes) -> ArenaNeeds:
-        """Return what the arena of a file must hold.
-
-        Raises:
-            ModelError: The runtime would refuse it.
-        """
-
-    def least_kept(self, module: Module) -> tuple[int, ...]:
-        """Return per op of the main graph bytes that its stage keeps for it, or more."""
-
-    def execute(
-        self,
-        module: Module,
-        whole: bytes,
-        segments: Sequence[Segment],
-        files: Sequence[bytes],
-        *,
-        seed: int,
-        tolerance: float = 0.0,
-        seconds: float | None = None,
-        borders: Sequence[Border] = (),
-    ) -> RelayRun:
-        """Run a model, and its stages one after the other, on the same random inputs, each twice in a row.
-
-        Then once on each kind of special values.
-
-        Args:
-            module: What was cut.
-            whole: The model as given, which may have other inputs and outputs.
-            borders: What stands between those of both.
-            tolerance: Relative error that is permitted.
-            seconds: Where so many are too few for all inputs, it is done with fewer, but one at least.
-
-        Raises:
-            RuntimeUnavailableError: The runtime is not installed.
-        """
-
-    def resolver_calls(self, files: Sequence[bytes]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the calls that register the operators of all files, and the custom operators that it does not have."""
-
-
 class RuntimeTraits(FrozenValue, frozen=True):
     """What holds for all files that a runtime executes for a target.
 
@@ -300,24 +241,56 @@ def _no_planner(option: str) -> UsageError:
     )
 
 
-class Runtime(Protocol):
-    """Says what a runtime executes of a module, what it requires, and what must be written so that it does so.
+class OrderedFile(FrozenValue, frozen=True):
+    """A model as it was written in the orders of plans, without what else a runtime must find in the file.
 
     Attributes:
-        traits: What holds for all its files.
-        memory_plans: What it takes of memory plans in files.
+        options: What states the sizes of the module.
+        run: What the work counts in; it limits nothing.
+        plan: Write a memory plan; None: where less is required with one.
+        given: The model before layers of it were rewritten, if they were.
     """
 
+    module: Module
+    written: ModelBytes
+    plans: Sequence[GraphPlan]
+    options: LoadOptions
+    run: Run
+    plan: bool | None
+    given: Module | None
+
+
+class Runtime(FrozenValue, frozen=True):
+    """What a runtime executes of a module, what it requires, and what must be written so that it does so.
+
+    This is what any target says, for runtimes of which nothing more is known; others add what they do beyond it.
+
+    Attributes:
+        target: Whose rules hold.
+        opening: How the file that is written will be opened.
+    """
+
+    target: Target
+    opening: Opening
+
     @property
-    def traits(self) -> RuntimeTraits: ...  # noqa: D102 - above
+    def traits(self) -> RuntimeTraits:
+        """What holds for all its files; here the name of the runtime that can verify the figures."""
+        return RuntimeTraits(self.target.runtime)
+
     @property
-    def memory_plans(self) -> MemoryPlans: ...  # noqa: D102 - above
+    def memory_plans(self) -> MemoryPlans:
+        """What it takes of memory plans in files; here nothing."""
+        return MemoryPlans(self.target)
 
     def lower(self, module: Module) -> tuple[LoweredGraph, ...]:
         """Return the graphs as the runtime executes them: with its target's rules, and with its kernels' own memory."""
+        return lower_module(module, self.target)
 
     def requires_as_given(self, module: Module, lowered: Sequence[LoweredGraph], given: OrderInFile) -> Requirement:
         """Return what the file as given requires: the figure for it that `requires` is for a result."""
+        del module, lowered
+        return _arena(given.allocation, given.schedule.peak)
 
     def requires(
         self,
@@ -328,11 +301,15 @@ class Runtime(Protocol):
         allowance: SearchAllowance,
     ) -> Requirement | None:
         """Return what a file in the orders of ``plans`` requires; None where the runtime could not load it."""
+        del module, lowered, allowance
+        return _arena(allocation, plans[0].schedule.peak)
 
     def choose(
         self, module: Module, lowered: Sequence[LoweredGraph], plans: tuple[GraphPlan, ...], allowance: SearchAllowance
     ) -> OrderChoice | None:
         """Return the orders to write so that the runtime needs the least; None where they are those of ``plans``."""
+        del module, lowered, plans, allowance
+        return None
 
     def check_kernels(self, given: Module, written: Module) -> None:
         """Check that the runtime refuses no operator of ``written`` unless it refuses such a one of ``given``.
@@ -343,34 +320,37 @@ class Runtime(Protocol):
 
     def joins_quantised(self, module: Module) -> bool:
         """Whether opening the file makes quantised ops of groups that pieces take apart, and run far longer so."""
+        del module
+        return False
 
     def prices(self, module: Module) -> Prices | None:
-        """Return what each op costs beside the activations; None where that is nothing, or not known."""
+        """Return what each op costs beside the activations; None where that is nothing, or not known.
+
+        Here the target's price of an operator, whatever that does.
+        """
+        del module
+        price = self.target.price
+        if price is None:
+            return None
+        kept = Kept(price.bytes_per_op)
+        pace = Pace(price.macs_per_op, price.macs_per_byte)
+        dear = price.cautious
+        cautious = None if dear is None else Pace(dear.macs_per_op, dear.macs_per_byte, dear.macs_per_weight_byte)
+        return Prices(NOTHING_KEPT, lambda _graph, _op: kept, kept, pace=pace, cautious=cautious, uniform=True)
 
     def facts(self, module: Module) -> Any:
         """Return what reports say of the file as given in words of the runtime's own; None where that is nothing."""
+        del module
 
-    def finish(
-        self,
-        module: Module,
-        written: ModelBytes,
-        plans: Sequence[GraphPlan],
-        options: LoadOptions,
-        run: Run,
-        *,
-        plan: bool | None,
-        given: Module | None,
-    ) -> tuple[ModelBytes, Any]:
-        """Return the written file with what else the runtime must find in it, and what reports say of it.
-
-        Args:
-            plan: Write a memory plan; None: where less is required with one.
-            given: The model before layers of it were rewritten, if they were.
+    def finish(self, file: OrderedFile) -> tuple[ModelBytes, Any]:
+        """Return a written file with what else the runtime must find in it, and what reports say of it.
 
         Raises:
             ModelError: The file is laid out so that it cannot be done.
             InternalError: The written file does not read back as planned.
         """
+        return file.written, None
 
-    def relay_rules(self) -> RelayRules | None:
-        """Return what it takes of one block of memory; None where it takes memory as it goes."""
+
+def _arena(allocation: Allocation, peak: int) -> Requirement:
+    return Requirement(allocation.arena, (("activations", peak), ("slack", allocation.arena - peak)))

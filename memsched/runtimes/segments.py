@@ -10,7 +10,7 @@ from memsched.formats.module import Module
 from memsched.runtimes.child import TIMEOUT, ChildResult, run_in_child
 from memsched.runtimes.known import row_runner_of
 from memsched.runtimes.special import compared_on, worth_trying
-from memsched.runtimes.values import Verification, short_reason
+from memsched.runtimes.values import RUNS, Verification, short_reason
 
 __all__ = ["run_in_a_row"]
 
@@ -22,7 +22,7 @@ def run_in_a_row(
     first: bytes | str | Path,
     segments: Sequence[bytes],
     *,
-    runs: int = 3,
+    runs: int = RUNS,
     seed: int = 0,
     tolerance: float = 0.0,
 ) -> Verification:
@@ -46,7 +46,7 @@ def run_in_a_row(
         RuntimeUnavailableError: The runtime is not installed.
     """
     runner = row_runner_of(module.format)
-    runtime = runner.installed()
+    runtime = runner.package.require()
     data = first if isinstance(first, bytes) else Path(first).read_bytes()
     request = {
         **runner.row_request(module),
@@ -67,7 +67,7 @@ def run_in_a_row(
 
 def _died(runtime: str, row: str, request: Mapping[str, Any], result: ChildResult) -> Verification:
     """Judge a comparison whose process died: run the whole model alone to see which of the two it was."""
-    reason = _shorten(result.reason or "it did not run")
+    reason = short_reason(result.reason)
     if result.status != "timeout":
         alone = {**request, "segments": []}
         if run_in_child(row, alone, TIMEOUT).ok:

@@ -6,19 +6,13 @@ ONNX Runtime opens files so; TFLite files are executed as they are.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Final, Literal, Protocol
+from collections.abc import Mapping
+from typing import Final, Literal
 
-from memsched.formats.module import FormatName, LoadOptions
-from memsched.runtimes.measure import Measured, Raced
-from memsched.runtimes.ranged import RangedRunner
-from memsched.runtimes.texts import TextRunner
-from memsched.runtimes.values import Verification
-from memsched.targets.model import Target
+from memsched.formats.module import LoadOptions
 
 __all__ = ["DEFAULT", "EXECUTED", "LISTED", "PATTERNLESS"]
-__all__ += ["ExecutedModel", "Level", "MemorySplit", "SessionMaker", "SessionPoint"]
+__all__ += ["ExecutedModel", "Level", "MemorySplit", "SessionPoint"]
 
 Level = Literal["basic", "extended", "all"]
 
@@ -136,97 +130,3 @@ class ExecutedModel:
             f"as ONNX Runtime optimises it at level {self.level}, in blocks of {self.block} channels: for processors "
             f"of that block, such as this one ({self.processor}); for others it must be made again there"
         )
-
-
-class SessionMaker(Protocol):
-    """Opens files in sessions and measures them, for `optimize`, `doctor`, and reports on processes.
-
-    Attributes:
-        format: Of the files that it opens.
-        opening_lines: Lines of Python that open a file that `executed` made.
-        ranged: Runs files at sizes of their dynamic dimensions.
-        texts: Runs decoders.
-    """
-
-    @property
-    def format(self) -> FormatName: ...  # noqa: D102 - above
-    @property
-    def opening_lines(self) -> tuple[str, ...]: ...  # noqa: D102 - above
-    @property
-    def ranged(self) -> RangedRunner: ...  # noqa: D102 - above
-    @property
-    def texts(self) -> TextRunner: ...  # noqa: D102 - above
-
-    def check_installed(self) -> None:
-        """Check that sessions can be opened here.
-
-        Raises:
-            RuntimeUnavailableError: The runtime is not installed.
-        """
-
-    def executed(self, data: bytes, path: str, options: LoadOptions, session: str, *, seed: int) -> ExecutedModel:
-        """Return what sessions of a kind execute of a model.
-
-        Raises:
-            ModelError: The runtime does not load or run it.
-        """
-
-    def rules(self, target: Target) -> Target:
-        """Return a target's rules for such a graph."""
-
-    def verify(
-        self,
-        given: bytes,
-        folder: Path | None,
-        written: bytes,
-        options: LoadOptions,
-        level: Level,
-        *,
-        expected: Sequence[str] | None,
-        predicted: int,
-        seed: int,
-    ) -> Verification:
-        """Compare a model in its session with the graph that it executes, ordered.
-
-        Args:
-            folder: Where the external data of the original model lies.
-            expected: Names of the nodes in the order in which they must run.
-            predicted: What the session should request, bytes.
-        """
-
-    def draw_feeds(self, data: bytes, folder: Path | None, options: LoadOptions, file: Path, *, seed: int) -> None:
-        """Store inputs that a model takes in ``file``: the stated ones, or random ones.
-
-        Raises:
-            ModelError: The runtime does not load the model.
-            UsageError: There are none.
-        """
-
-    def measure(
-        self,
-        path: Path,
-        feeds: Path,
-        point: SessionPoint,
-        beside: tuple[Path, SessionPoint] | None = None,
-        *,
-        rounds: int = ...,
-        folder: Path | None = None,
-        split: bool = False,
-    ) -> Measured | str:
-        """Return what a session on a file took in a process of its own; or why it did not run.
-
-        Args:
-            feeds: What `draw_feeds` stored.
-            beside: A file and a session that it takes turns with in being timed.
-            rounds: In which they do at least.
-            folder: Where the external data of both files lies; None if it lies next to each, or there is none.
-            split: Also measure what `split` needs.
-        """
-
-    def split(self, found: Measured, point: SessionPoint) -> MemorySplit | None:
-        """Return where the memory of a measured process lies; None if the runtime does not show it."""
-
-    def race(
-        self, sessions: Sequence[tuple[Path, SessionPoint]], feeds: Path, *, rounds: int, folder: Path | None = None
-    ) -> tuple[Raced | None, ...]:
-        """Return what each session took, in turns with the first, all in one process; None for those that fail."""

@@ -12,9 +12,10 @@ from typing import Any, Final, Literal, Protocol, get_args
 import numpy as np
 
 from memsched.base.frozen import FrozenValue
+from memsched.base.shown import LISTED_REASON
 from memsched.runtimes.child import TIMEOUT, run_in_child
 from memsched.runtimes.compare import Disagreement, disagreement
-from memsched.runtimes.values import LISTED_REASON, Verification, short_reason
+from memsched.runtimes.values import Verification, short_reason
 
 __all__ = [
     "SPECIALS",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import ClassVar, Final, Protocol
 
 from memsched.base.errors import ModelError, UsageError
 from memsched.base.frozen import FrozenValue
-from memsched.formats.module import FormatName, LoadOptions
+from memsched.formats.module import FormatName
 from memsched.graph.border import Border
+from memsched.runtimes.runner import CompareFiles
 from memsched.runtimes.values import OtherSize, Verification
 
 __all__ = ["BEFORE_AND_AFTER", "ModelWords", "TfliteRunner", "VerifyFiles"]
@@ -68,28 +68,16 @@ class TfliteRunner(ABC):
             ModelError: It does not.
         """
 
-    def compare(
-        self,
-        first: Path | bytes,
-        second: Path | bytes,
-        options: LoadOptions,
-        *,
-        runs: int,
-        rtol: float,
-        atol: float,
-        seed: int,
-        borders: Sequence[Border] = (),
-        timeout_seconds: float = 600.0,
-    ) -> tuple[bool | None, Verification]:
+    def compare(self, asked: CompareFiles) -> tuple[bool | None, Verification]:
         """Run two models on the same random inputs; see `Runner.compare`."""
-        del options
-        if rtol:
+        if asked.rtol:
             action = "state the tolerance of TFLite outputs with --atol"
             raise UsageError("--rtol is for ONNX", code="other-format", action=action)
-        one, other = (given if isinstance(given, bytes) else given.read_bytes() for given in (first, second))
+        files = (asked.first, asked.second)
+        one, other = (given if isinstance(given, bytes) else given.read_bytes() for given in files)
         names = [
             letter if isinstance(given, bytes) else f"{letter} ('{given}')"
-            for letter, given in (("A", first), ("B", second))
+            for letter, given in zip("AB", files, strict=True)
         ]
         for name, data in zip(names, (one, other), strict=True):
             self._check(name, data)
@@ -97,19 +85,19 @@ class TfliteRunner(ABC):
         found = self.verify_files(
             one,
             other,
-            runs=runs,
-            seed=seed,
-            borders=borders,
+            runs=asked.runs,
+            seed=asked.seed,
+            borders=asked.borders,
             words=words,
-            timeout_seconds=timeout_seconds,
+            timeout_seconds=asked.timeout_seconds,
         )
         if not found.runs:
             # A model that was not run has no outputs that differ.
             found = replace(found, outputs_equal=None)
-        close = found.within(atol)
+        close = found.within(asked.atol)
         if not close:
             return close, found
-        sizes, notes = self.other_sizes(one, other, seed=seed, atol=atol, borders=borders)
+        sizes, notes = self.other_sizes(one, other, seed=asked.seed, atol=asked.atol, borders=asked.borders)
         found = replace(found, other_sizes=sizes, notes=(*found.notes, *notes))
         return found.wrong_elsewhere is None, found
 

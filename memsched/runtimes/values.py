@@ -6,21 +6,22 @@ from dataclasses import replace
 from typing import Final, Literal, Protocol
 
 from memsched.base.frozen import FrozenValue
+from memsched.base.shown import LONGEST_REASON
 
 __all__ = [
+    "BOUND",
+    "CLOSE",
     "EXECUTED_TOLERANCE",
     "INTEGER_BOUNDS",
     "INVOKES",
-    "LISTED_REASON",
-    "LONGEST_REASON",
-    "MOST_OFF",
+    "RUNS",
     "SAME_SEEDS",
     "MeasuredArena",
     "OtherSize",
     "RunnerName",
     "Verification",
 ]
-__all__ += ["as_opened", "missed_by", "peaks_off", "short_reason"]
+__all__ += ["as_opened", "candidate_sizes", "missed_by", "one_line", "peaks_off", "short_reason"]
 
 RunnerName = Literal["onnxruntime", "litert", "tflm"]
 """What runs models, as the command line has it."""
@@ -31,21 +32,30 @@ SAME_SEEDS: Final = "both were run with the same seeds"
 INVOKES: Final = 2
 """Runs in a row of a model with a state on one input: what the first leaves behind, the second meets."""
 
-INTEGER_BOUNDS: Final = (4, 2, 1)
+STAGED: Final = 1.5
+"""What stages take together, as a multiple of what the whole model does: they may do extra work and are set up anew."""
+
+RUNS: Final = 3
+"""Random inputs on which models are compared."""
+
+BOUND: Final = 2
+"""Random integers are below this where they may be ids, positions, or masks of what counts."""
+
+INTEGER_BOUNDS: Final = (4, BOUND, 1)
 """Exclusive bounds tried for integer inputs: they may be indices into an axis of unknown length."""
 
 EXECUTED_TOLERANCE: Final = 1e-3
 """Relative error of outputs where the runtime optimised the model: kernels of the same level that run in another order,
 or with other threads, round alike; those of another level do not."""
 
-MOST_OFF: Final = 0.02
-"""Share by which measured peaks may miss predicted ones before what was predicted does not hold."""
+CLOSE: Final = 0.02
+"""Relative error up to which what is measured agrees: peaks with those predicted, processes with each other, and median
+ratios of times, of which what is said shall hold within 5 %."""
 
-LONGEST_REASON: Final = 400
-"""Characters."""
 
-LISTED_REASON: Final = 240
-"""Characters of a reason that lists what is wrong with one tensor after the other, as those of TFLite's runtimes do."""
+def one_line(error: BaseException) -> str:
+    """Return what an error says, in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def short_reason(reason: str, most: int = LONGEST_REASON) -> str:
@@ -86,6 +96,23 @@ def missed_by(shown: ShownPeaks, *, in_arena: bool, at_stated_sizes: bool) -> fl
         in_arena: Whether an arena was measured for the model after; it is compared by itself.
     """
     return 0.0 if in_arena or not at_stated_sizes else peaks_off(shown)
+
+
+def candidate_sizes(size: int) -> list[int]:
+    """Return other sizes, those first that most networks accept; all are positive."""
+    near = (
+        size + max(1, size // 4),
+        size // 2,
+        2 * size,
+        size + 2,
+        size + 32,
+        size + 1,
+        size - 1,
+        3 * size,
+        size + 8,
+        1,
+    )
+    return [one for one in dict.fromkeys(near) if one > 0 and one != size]
 
 
 class OtherSize(FrozenValue, frozen=True):
@@ -217,7 +244,7 @@ class Verification(FrozenValue, frozen=True):
     @property
     def holds(self) -> bool:
         """Whether nothing that was measured speaks against what was predicted."""
-        return missed_by(self, in_arena=len(self.arenas) > 1, at_stated_sizes=self.at_stated_sizes) <= MOST_OFF
+        return missed_by(self, in_arena=len(self.arenas) > 1, at_stated_sizes=self.at_stated_sizes) <= CLOSE
 
     @property
     def wrong_elsewhere(self) -> OtherSize | None:

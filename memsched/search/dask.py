@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from memsched import __version__
 from memsched.base.errors import RuntimeUnavailableError, UsageError
@@ -14,9 +14,11 @@ from memsched.base.errors import RuntimeUnavailableError, UsageError
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["connect", "executor_at"]
+__all__ = ["PATIENCE_SECONDS", "connect", "executor_at"]
 
-_CONNECT_SECONDS = 20
+PATIENCE_SECONDS: Final = 20.0
+"""Without a word of the scheduler or of a worker, until they are given up."""
+
 _TALKATIVE = ("distributed", "asyncio", "tornado")
 """Loggers that print tracebacks of connections that are lost."""
 
@@ -40,7 +42,7 @@ def connect(address: str) -> Iterator[Client]:
         if name.partition(".")[0] in _TALKATIVE:
             logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+        client = distributed.Client(address, timeout=PATIENCE_SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split())[:200]
         problem = f"no scheduler answers there ({type(error).__name__}: {reason})"
@@ -55,7 +57,7 @@ def connect(address: str) -> Iterator[Client]:
 
 def _check_workers(client: Client, address: str) -> None:
     try:
-        client.wait_for_workers(1, timeout=_CONNECT_SECONDS)
+        client.wait_for_workers(1, timeout=PATIENCE_SECONDS)
     except TimeoutError:
         action = "start some with 'dask worker'"
         where = f"--dask {address}"

@@ -6,7 +6,7 @@ import ctypes
 import sys
 from typing import Final
 
-__all__ = ["give_back", "give_back_at_once"]
+__all__ = ["LARGEST_PAGE", "Glibc", "give_back", "give_back_at_once"]
 
 _LINUX: Final = "linux"
 
@@ -14,10 +14,21 @@ _LARGE: Final = 1 << 20
 """Bytes of a file whose reading takes far more memory than what is read."""
 
 
-_MMAP_THRESHOLD: Final = -3
-"""glibc's M_MMAP_THRESHOLD, which otherwise rises with what is freed."""
+class Glibc:
+    """Numbers of the GNU C library's malloc.
 
-_ALONE: Final = 1 << 16
+    Attributes:
+        MMAP_THRESHOLD: M_MMAP_THRESHOLD, the option of mallopt by which blocks have pages of their own; otherwise the
+            threshold rises with what is freed.
+        LARGEST_THRESHOLD: DEFAULT_MMAP_THRESHOLD_MAX, bytes: how far it rises.
+    """
+
+    MMAP_THRESHOLD: Final = -3
+    LARGEST_THRESHOLD: Final = 32 << 20
+
+
+LARGEST_PAGE: Final = 1 << 16
+"""Bytes of a page on any processor: a block that is smaller has none of its own."""
 
 
 def give_back_at_once() -> None:
@@ -28,7 +39,7 @@ def give_back_at_once() -> None:
     if sys.platform != _LINUX:
         return
     try:
-        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _ALONE)
+        ctypes.CDLL(None).mallopt(Glibc.MMAP_THRESHOLD, LARGEST_PAGE)
     except (OSError, AttributeError):  # another C library than glibc
         return
 

@@ -8,10 +8,16 @@ from typing import Final
 
 from memsched.base.errors import UsageError
 
-__all__ = ["POLL_SECONDS", "QUICK", "Limits"]
+__all__ = ["LOOK_EVERY", "POLL_SECONDS", "QUICK", "SHORT_ROUNDS", "Limits"]
 
 POLL_SECONDS: Final = 0.05
 """Between two looks at whether what is waited for has ended, or the one who waits wants to stop."""
+
+LOOK_EVERY: Final = 8
+"""States, or nodes, of a search after which it asks whether to stop."""
+
+SHORT_ROUNDS: Final = 3
+"""`Limits.rounds` of an exact search for addresses: what it does not find in the first it seldom finds later."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
 from multiprocessing.reduction import ForkingPickler
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from memsched.base.frozen import FrozenValue
 
@@ -42,10 +43,6 @@ class _SharedArgument(FrozenValue, frozen=True):
     data: Any
 
 
-_LEAST_SHARED: Final = 4096
-"""Bytes: a pipe holds 64 KiB, on some systems 16."""
-
-
 def _shared(argument: object) -> object:
     """Return what stands for an argument of a process that begins: itself, or the memory that it is in."""
     try:
@@ -53,7 +50,7 @@ def _shared(argument: object) -> object:
     except (RuntimeError, TypeError):
         # Shared memory goes to a process that begins and nowhere else; it is small.
         return argument
-    if len(data) < _LEAST_SHARED:
+    if len(data) < select.PIPE_BUF:
         return argument
     shared = get_context("spawn").RawArray("c", len(data))
     shared.raw = bytes(data)

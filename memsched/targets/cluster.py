@@ -43,9 +43,8 @@ MOST_DEVICES: Final = 256
 """A file with more is a mistake: no household has so many, and no search of this package would end for them."""
 
 _FOLDER = Path(__file__).parent.parent / "clusters"
-_LEAST_CORES: Final = 1e-3
-_LEAST_SPEED: Final = 1e-6
-"""A limit that keeps every time of a plan finite."""
+_LEAST: Final = 1e-6
+"""The least share of a core, and the least speed: every time of a plan is finite."""
 
 Memory = Annotated[int, Meta(ge=1, le=LARGEST, extra=BYTES)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -194,8 +193,8 @@ class DeviceTable(Rules, frozen=True, kw_only=True):
     count: Annotated[int, Meta(ge=1, le=MOST_DEVICES)] = 1
     memory_bytes: Memory
     compute: str | Profile
-    speed: Annotated[float, Meta(ge=_LEAST_SPEED, le=1 / _LEAST_SPEED)] = 1.0
-    cores: Annotated[float, Meta(ge=_LEAST_CORES, le=1)] = 1.0
+    speed: Annotated[float, Meta(ge=_LEAST, le=1 / _LEAST)] = 1.0
+    cores: Annotated[float, Meta(ge=_LEAST, le=1)] = 1.0
 
 
 class ClusterTable(Rules, frozen=True, kw_only=True):

@@ -13,7 +13,6 @@ from functools import partial
 
 from memsched.features.distribute import shares as rules
 from memsched.features.distribute.checking import check_plan
-from memsched.features.distribute.orders import STEPS_PER_SECOND
 from memsched.features.distribute.plan import plan_in
 from memsched.features.distribute.population import Population
 from memsched.features.distribute.refine import bounds_of
@@ -23,6 +22,7 @@ from memsched.formats.onnx.reader import read
 from memsched.graph.distribution import Distribution
 from memsched.graph.model import Graph
 from memsched.search.limits import Limits
+from memsched.search.pace import MachinePace
 from memsched.search.run import Run
 from memsched.targets.cluster import Cluster, Device, LinearTime, load_cluster
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional
@@ -60,7 +60,9 @@ def found(graph: Graph, cluster: Cluster, method: Method, effort: float) -> tupl
     """Return a checked plan, None where none fits, and the seconds that the search took."""
     watch = Stopwatch()
     try:
-        plan = search(graph, cluster, Run(Limits(None, effort=effort)).paying(1 / STEPS_PER_SECOND), method=method)
+        plan = search(
+            graph, cluster, Run(Limits(None, effort=effort)).paying(1 / MachinePace.SHARE_STEPS), method=method
+        )
     except NoPlanFitsError:
         return None, watch.seconds
     took = watch.seconds

@@ -66,7 +66,7 @@ def predicted(model: bytes, order: str, reuse: bool) -> int:
 
 def measured(model: bytes, order: str, reuse: bool | None = None, level: str = "basic") -> int | None:
     """Return the bytes that the installed runtime requested at most."""
-    from memsched.runtimes.onnxruntime.verification import measure
+    from tests.runtimes.onnxruntime.measured import measure
 
     return measure(model, order=order, reuse=reuse, level=level).peak_bytes  # type: ignore[arg-type]
 

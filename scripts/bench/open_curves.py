@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import Final
 
 import memsched
-from memsched.runtimes.onnxruntime.ranged import run_at
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional
 from scripts.networks.catalogue import build
+from tests.runtimes.onnxruntime.measured import run_at
 
 _LENGTHS: Final = MappingProxyType({"length": (64, 4096)})
 _RANGES: Final[Mapping[str, Mapping[str, tuple[int, ...]]]] = MappingProxyType(

@@ -20,10 +20,11 @@ import memsched
 from memsched.formats.blocks import Range
 from memsched.formats.onnx.capabilities import OnnxDimensions, OnnxWeightPlacement
 from memsched.runtimes.measure import Measured
-from memsched.runtimes.onnxruntime.ranged import compare_at, draw_at, race, run_at
+from memsched.runtimes.onnxruntime.ranged import compare_at, draw_at, race
 from memsched.runtimes.ranged import RangedRace
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional
 from scripts.networks.catalogue import OPEN, build
+from tests.runtimes.onnxruntime.measured import run_at
 
 __all__ = ["BENCH", "tables"]
 

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Final
 from memsched.formats.blocks import Range
 from memsched.formats.onnx.capabilities import OnnxDimensions
 from memsched.runtimes.measure import Measured
-from memsched.runtimes.onnxruntime.ranged import compare_at, draw_at, race, run_at
+from memsched.runtimes.onnxruntime.ranged import compare_at, draw_at, race
 from memsched.runtimes.ranged import RangedRace
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option
 from scripts.networks.open_encoders import padding
 from scripts.networks.open_layers import OpenBuilder
+from tests.runtimes.onnxruntime.measured import run_at
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -14,9 +14,10 @@ from typing import Final
 
 import memsched
 from memsched.runtimes.measure import Measured
-from memsched.runtimes.onnxruntime.ranged import draw_at, race, run_at
+from memsched.runtimes.onnxruntime.ranged import draw_at, race
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional
 from scripts.networks.catalogue import OPEN, OPEN_IMAGES, build
+from tests.runtimes.onnxruntime.measured import run_at
 
 __all__ = ["BENCH", "tables"]
 

@@ -6,6 +6,7 @@ does, whatever better order is known.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,8 +17,9 @@ from memsched.graph.contraction import Tasks, single_op_tasks
 from memsched.graph.liveness import Storage
 from memsched.solve.fusion.iterate import fuse
 from memsched.solve.schedule import exact
-from memsched.solve.schedule.partition import cut_bytes, partition, post_order
-from memsched.solve.schedule.partition_solve import solve_partitioned
+from memsched.solve.schedule.partition import partition, post_order
+from memsched.solve.schedule.partition_hypergraph import Hypergraph
+from memsched.solve.schedule.partition_solve import _PartitionSolver, solve_partitioned
 from scripts.bench.runner.declare import ROOT, Benchmark, Heading, Part, Values, chosen, option
 from scripts.bench.runner.text import kilobytes
 from scripts.bench.runner.timing import timed
@@ -25,7 +27,7 @@ from scripts.bench.schedule.published import NETWORKS
 from scripts.bench.serenity import serenity
 from scripts.networks.topology import load_topology
 
-__all__ = ["BENCH", "partition_table", "parts_table", "serenity_table"]
+__all__ = ["BENCH", "cut_bytes", "naive", "partition_table", "parts_table", "serenity_table"]
 
 _TOPOLOGIES = ROOT / "tests" / "data" / "networks"
 PARTS: Final = (2, 3, 4, 5, 6)
@@ -87,14 +89,37 @@ def _load(name: str) -> _Network:
     return _Network(len(graph.ops), storage, tasks, order, max(tasks.run(order)[0]), found.lower_bound)
 
 
-def _solve(
-    network: _Network, parts: int | Literal["auto"], *, memory_aware: bool = True, rounds: int = 0, seed: int = 0
-) -> int:
+def naive(tasks: Tasks, parts: int) -> tuple[tuple[int, ...], ...]:
+    """Return the levels of the graph cut into equal shares: the naive partition of table V."""
+    level = [0] * len(tasks)
+    for task, befores in enumerate(tasks.preds):
+        level[task] = 1 + max((level[before] for before in befores), default=-1)
+    order = sorted(range(len(tasks)), key=lambda task: (level[task], task))
+    places = [part * len(order) // parts for part in range(parts + 1)]
+    return tuple(tuple(sorted(order[places[part] : places[part + 1]])) for part in range(parts))
+
+
+def cut_bytes(tasks: Tasks, groups: Sequence[Sequence[int]]) -> int:
+    """Return the bytes live across the boundaries between stages, summed over the boundaries."""
+    stages = [0] * len(tasks)
+    for stage, group in enumerate(groups):
+        for task in group:
+            stages[task] = stage
+    return Hypergraph.of(tasks).cut(stages, len(groups))
+
+
+def _solve(network: _Network, parts: int | Literal["auto"], *, rounds: int = 0, seed: int = 0) -> int:
     """Return the peak that partitioning gives, told nothing of the optimum."""
-    _, report = solve_partitioned(
-        network.tasks, parts, network.order, memory_aware=memory_aware, rounds=rounds, seed=seed
+    return solve_partitioned(network.tasks, parts, network.order, rounds=rounds, seed=seed).peak
+
+
+def _solve_naive(network: _Network, parts: int) -> int:
+    """Return the same of the naive partition."""
+    solver = _PartitionSolver(
+        network.tasks, network.order, 0, 200_000, lambda: False, lambda _: math.inf, lambda _states, _tasks: None
     )
-    return report.peak
+    solver.try_groups(naive(network.tasks, parts))
+    return solver.result().peak
 
 
 def _against(peak: int, optimum: int) -> str:
@@ -125,14 +150,11 @@ def partition_table(names: Sequence[str], parts: int) -> Iterator[Part]:
     )
     for name in names:
         network = _load(name)
-        naive = {k: _solve(network, k, memory_aware=False) for k in (*PARTS, parts)}
+        apart = {k: _solve_naive(network, k) for k in (*PARTS, parts)}
         once = {k: _solve(network, k) for k in (*PARTS, parts)}
         rounds = {k: _solve(network, k, rounds=4) for k in (*PARTS, parts)}
-        peaks = [naive[parts], once[parts], rounds[parts], *(max(p[k] for k in PARTS) for p in (naive, once, rounds))]
-        cuts = [
-            kilobytes(cut_bytes(network.tasks, partition(network.tasks, parts, memory_aware=aware)))
-            for aware in (False, True)
-        ]
+        peaks = [apart[parts], once[parts], rounds[parts], *(max(p[k] for k in PARTS) for p in (apart, once, rounds))]
+        cuts = [kilobytes(cut_bytes(network.tasks, make(network.tasks, parts))) for make in (naive, partition)]
         yield (
             name,
             len(network.tasks),

@@ -64,7 +64,7 @@ def full_schedule(
         None when it is longer.
     """
     storage = Storage.of(graph)
-    search = decompose._DecompositionSearch(graph, storage, range(len(graph.ops)), None, math.inf, custom=False)
+    search = decompose._DecompositionSearch(graph, storage, range(len(graph.ops)), None, math.inf)
     methods = decompose._tree_methods if decomposition == "tree" else decompose._path_methods
     method = next(methods(storage.preds, search.size, range(len(graph.ops)), None))
     longest = 1000 * len(graph.ops) if longest is None else longest

@@ -13,6 +13,7 @@ from xml.parsers import expat
 import pytest
 
 import memsched
+from memsched.report.page_frontier import _HOW
 from tests.browser.conftest import Show, Shown
 from tests.browser.test_graph import MODELS, step_of
 from tests.report.test_page import every_section
@@ -132,9 +133,9 @@ def test_layers_sort_and_lead_to_the_pictures(show: Show, person: dict[str, Any]
 def test_points_of_the_frontier(show: Show) -> None:
     page = show(with_frontier())
     page.press("#points", "n")
-    assert "700 B by layers in pieces, for 0 %" in page.text("#point")
+    assert f"700 B by {_HOW['tile']}, for 0 %" in page.text("#point")
     page.press("#points", "n", "n", "n")
-    assert "300 B by values computed again" in page.text("#point")
+    assert f"300 B by {_HOW['remat']}" in page.text("#point")
     assert "--max-extra-macs 9" in page.text("#point code")
     page.tap("points", 2.25, 400)
     assert "400 B" in page.text("#point")

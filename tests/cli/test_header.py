@@ -46,7 +46,7 @@ def test_a_header_of_the_model_as_it_is(run: Run, model: Path) -> None:
     outcome = run("analyze", model, "--target", "tflm", "--header", path)
     assert outcome.code == 0
     assert line_with(outcome.out, " 5: AddAveragePool2D(), AddConv2D()")
-    assert "about 27,004 B on 32 bit, 29,728 B on 64 bit" in outcome.out
+    assert line_with(outcome.out, "27,004 B on 32 ", "29,728 B on 64 ")
     assert hashlib.sha256(model.read_bytes()).hexdigest() in path.read_text(encoding="utf-8")
     assert "AddConv2D()" not in run("analyze", model).out
     assert line_with(run("analyze", model, "-v").out, " 5: AddAveragePool2D(), AddConv2D()")

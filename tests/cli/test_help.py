@@ -143,6 +143,6 @@ def test_options_of_optimize_are_in_groups(run: Run) -> None:
 
 
 def test_an_option_in_no_group_comes_last(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    monkeypatch.setattr(GroupedCommand, "groups", {"What to write": ("output",)})
+    monkeypatch.setattr(GroupedCommand, "groups", {"Files": ("output",)})
     text = run("optimize", "--help").out
-    assert re.search(r"^What to write:$.*--output.*^[A-Z][a-z ]+:$.*--report", text, re.DOTALL | re.MULTILINE)
+    assert re.search(r"^Files:$.*--output.*^[A-Z][a-z ]+:$.*--report", text, re.DOTALL | re.MULTILINE)

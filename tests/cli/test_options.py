@@ -110,9 +110,9 @@ def test_keywords_change_the_value_that_is_given() -> None:
         ("c", VerifyOptions(runs=5, seed=4), NO_HOOKS),
     ]
     for wrong in ({"tile": True}, {"runs": 3, "memory": 1}):
-        with pytest.raises(TypeError, match=r"noted\(\) got an unexpected keyword argument '(tile|memory)'"):
+        with pytest.raises(TypeError, match=r"noted\(\) .*'(tile|memory)'"):
             any_way("a", **wrong)
-    with pytest.raises(TypeError, match=r"'run' \(did you mean 'runs'\?\)"):
+    with pytest.raises(TypeError, match=r"'run' .*'runs'"):
         any_way("a", run=1)
     with fails("argument-type", "options"):
         any_way("a", DiffOptions())

@@ -13,9 +13,11 @@ from typing import Any
 import jsonschema
 import pytest
 
+from memsched.features.relay.report import ENDED_EARLY
 from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
 from tests.cli.written import names
+from tests.outcomes import line_with
 
 SCHEMA = jsonschema.Draft202012Validator(json_schema("relay"))
 MODELS = Path(__file__).resolve().parents[2] / "models"
@@ -45,7 +47,7 @@ def test_stages_runner_and_report(run: Run, tmp_path: Path) -> None:
     assert block == report["result"]["block_bytes_by_pointer"]["32"] < report["result"]["given_bytes"]
     assert [one["path"] for one in stages] == [str(tmp_path / name) for name in names(tmp_path)[3:]]
     assert [len(Path(one["path"]).read_bytes()) for one in stages] == [one["file_bytes"] for one in stages]
-    assert f"one block of {block:,} B (32 bit)" in result.out
+    assert line_with(result.out, f" {block:,} B (32 bit)")
     assert "bit-equal" in result.out
     assert report["verification"]["outputs_equal"]
     for number, one in enumerate(stages):
@@ -132,8 +134,10 @@ def test_ctrl_c_keeps_the_best_so_far(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=300)
     assert process.returncode == 130
-    assert "the search was ended early: the best found so far was written" in out
-    assert len(report_in(tmp_path, "person_detect")["stages"]) == 1
+    report = report_in(tmp_path, "person_detect")
+    assert ENDED_EARLY in report["notes"]
+    assert line_with(out, ENDED_EARLY)
+    assert len(report["stages"]) == 1
 
 
 def test_outputs_that_differ_are_not_written(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import memsched
 from memsched.base.errors import InternalError, ModelError, UsageError
+from memsched.cli.main import INTERNAL
 from memsched.commands.failures import DEFECTS, REPORT_IT, Failures
 from memsched.commands.optimize import finish, placing, session, tile, trials
 from memsched.commands.optimize.tile import TileRewrite
@@ -136,7 +137,7 @@ def test_every_command_finds_what_must_not_happen(tmp_path: Path) -> None:
     assert every_command.judge(case, 1, "", one, 1.0).wrong is None
     assert every_command.judge(case, 1, "", one + one, 1.0).wrong is not None
     assert every_command.judge(case, 4, "", one, 1.0).wrong is not None
-    assert every_command.judge(case, 1, "", "memsched: error: internal error: KeyError: 3\n", 1.0).wrong is not None
+    assert every_command.judge(case, 1, "", f"memsched: error: {INTERNAL}: KeyError: 3\n", 1.0).wrong is not None
     written.write_bytes(b"model")
     assert every_command.judge(case, 0, "", "", 1.0).wrong is None
-    assert every_command.judge(case, 0, "note: internal error in a rewrite, which was left out", "", 1.0).wrong
+    assert every_command.judge(case, 0, f"note: {INTERNAL} in a rewrite", "", 1.0).wrong

@@ -11,7 +11,7 @@ import pytest
 from memsched.commands.session_rows import GivenModel, SessionFile, alike, measured_sessions
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.measure import Measured
-from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
+from memsched.runtimes.onnxruntime.session_maker import SessionMaker
 from memsched.runtimes.sessions import DEFAULT
 from tests.measured import took
 
@@ -38,7 +38,7 @@ def test_one_process_that_takes_less_by_chance_is_not_what_is_told(
     maker = cast(Any, _Maker([26_000_000, 34_000_000, 35_000_000], [0.85, 1.02, 1.01]))
     files = [SessionFile("written", DEFAULT)]
     (row,) = measured_sessions(
-        cast(OnnxRuntimeSessions, maker),
+        cast(SessionMaker, maker),
         GivenModel(b"", str(tmp_path / "net.onnx")),
         b"",
         LoadOptions(),
@@ -64,7 +64,7 @@ def test_processes_that_agree_end_it(
 ) -> None:
     maker = _Maker(sizes, ratios)
     (row,) = measured_sessions(
-        cast(OnnxRuntimeSessions, maker),
+        cast(SessionMaker, maker),
         GivenModel(b"", str(tmp_path / "net.onnx")),
         b"",
         LoadOptions(),

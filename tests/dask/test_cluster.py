@@ -119,7 +119,7 @@ def test_a_scheduler_that_goes_away(zoo: Path, tmp_path: Path) -> None:
 
 
 def test_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memsched.search.dask._CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("memsched.search.dask.PATIENCE_SECONDS", 0.5)
     with fails("no-scheduler"), connect("tcp://127.0.0.1:9"):
         pass
     with fails("no-scheduler"), connect("nonsense://x"):

@@ -11,7 +11,7 @@ Where pairs meet on graphs small enough to try everything, the tests are with th
 - stages against all schedules, CP-SAT against the dynamic program: tests/features/pipeline/test_exact.py,
   test_priced.py
 - shares against all of them, GenEFlow: tests/features/distribute/test_search.py
-- repetitions against all sequences: tests/rewrites/recompute/test_cpsat.py, test_decompose.py, test_greedy.py
+- repetitions against all sequences: tests/rewrites/recompute/test_moccasin.py, test_decompose.py, test_greedy.py
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def test_what_was_still_growing_is_said_to_be(shown: Any) -> None:
 def test_sizes_of_a_curve_keep_whether_they_settled(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     ran = {8: took(10), 16: took(20, settled=False)}
     monkeypatch.setattr(ranged, "runs_at", lambda _, sizes, **__: [ran[sizes["n"]]])
-    sizes = _ProcessSizes(tmp_path, ranged, lambda asked: asked["n"], 0)
+    sizes = _ProcessSizes(tmp_path, lambda asked: asked["n"], 0)
     for length in ran:
         sizes.measure({"n": length})
     assert sizes.growing == {(16,)}

@@ -128,7 +128,8 @@ def test_the_simulated_head_counts_where_there_is_one(person_detect: dict[str, A
     assert "#define PERSON_DETECT_ACTIVATION_BYTES ((size_t)60000u)" in text
     assert "{((size_t)1024u), ((size_t)0u)}, /* 0: a */" in text
     without = arena_header(typed(tflm_of([])), "model_arena.h")
-    assert "lays the tensors itself" in without
+    assert "--tflm-plan" in without
+    assert "_DEFINE_TENSORS" not in without
 
 
 def test_other_targets_have_activations_and_places_alone(tmp_path: Path) -> None:

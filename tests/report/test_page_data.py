@@ -117,10 +117,7 @@ def test_pieces_and_repetitions_are_marked() -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (
-        *(("_STEPS_WHOLE", 100), ("_BUCKETS", 20), ("_BUFFERS_WHOLE", 100), ("_BUFFERS_KEPT", 30)),
-        *(("_NEAR_PEAK", 4), ("_NAMED_STEPS", 60), ("_READERS", 30), ("_FEWEST_READERS", 2)),
-    ):
+    for name, value in (("_WHOLE", 60), ("_NEAR_PEAK", 4), ("_READERS", 90)):
         monkeypatch.setattr(page_data, name, value)
 
 

@@ -10,7 +10,7 @@ import pytest
 from memsched.report import page_layers
 from memsched.report.page import render_page
 from memsched.report.page_curve import curve_columns
-from memsched.report.page_frontier import frontier_columns
+from memsched.report.page_frontier import _HOW, frontier_columns
 from memsched.report.page_layers import layer_table
 from tests.report.plain import typed
 from tests.report.test_page import Page
@@ -51,11 +51,11 @@ def test_a_row_per_layer() -> None:
     first, second, third = table.rows
     assert (first.name, first.step, first.steps, first.form) == ("op0", 0, "1", "1\N{MULTIPLICATION SIGN}2 int8")
     assert first.figures == ["1,234", "1,234", "50,000", "50,000", "7", "7"]
-    assert (second.step, second.steps, second.figures[:2]) == (2, "in a loop", ["1,234", ""])
+    assert (second.step, "loop" in second.steps, second.figures[:2]) == (2, True, ["1,234", ""])
     assert (third.steps, third.figures[:2]) == ("4", ["", "99"])
     found = Page(render_page(typed(report)))
     assert "1,234" in found.text
-    assert "in a loop" in found.text
+    assert second.steps in found.text
     assert ("data-step", "2") in found.attributes
 
 
@@ -78,7 +78,7 @@ def test_of_many_layers_those_that_need_most(monkeypatch: pytest.MonkeyPatch) ->
     table = layer_table(typed(report))
     assert table is not None
     assert [row.name for row in table.rows] == ["op1", "op3"]
-    assert table.text == "The 2 of 5 layers that need most."
+    assert " 2 of 5 " in table.text
 
 
 def test_persistent_bytes_where_a_runtime_keeps_them() -> None:
@@ -98,7 +98,7 @@ def test_points_that_others_beat_are_left_out() -> None:
     found = frontier_columns(typed(with_frontier()))
     assert found is not None
     assert list(zip(found.size, found.work, strict=True)) == [(700, 0.0), (400, 2.25), (300, 9.0)]
-    assert found.how[0] == "layers in pieces"
+    assert found.how[0] == _HOW["tile"]
     assert shlex.split(found.command[1]) == [
         *("memsched", "optimize", "a model.onnx", "--target", "paper", "--budget", "400"),
         *("--allow", "reorder,inplace,tile", "--max-extra-macs", "3"),

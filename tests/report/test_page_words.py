@@ -35,42 +35,48 @@ def budgeted(met: bool) -> dict[str, Any]:
     return report
 
 
+def figures(text: str) -> list[int]:
+    """Return the whole numbers of a text."""
+    return [int(number.replace(",", "")) for number in re.findall(r"(?<![\d.,])\d[\d,]*(?!\d|\.\d)", text)]
+
+
 def test_a_budget_that_is_met() -> None:
-    found = words(budgeted(True))
-    assert found["verdict"].startswith("It fits: ")
+    report = budgeted(True)
+    found = words(report)
+    assert figures(found["verdict"]) == [report["budget"][name] for name in ("required_bytes", "budget_bytes")]
     assert found["mood"] == "good"
     assert "Budget" in [card["label"] for card in found["cards"]]
 
 
 def test_a_budget_that_is_missed() -> None:
-    found = words(budgeted(False))
-    assert found["verdict"].startswith("It does not fit: ")
-    assert found["verdict"].endswith("7 too few")
+    report = budgeted(False)
+    found = words(report)
+    names = ("required_bytes", "budget_bytes", "exceeded_bytes")
+    assert figures(found["verdict"]) == [report["budget"][name] for name in names]
     assert found["mood"] == "bad"
 
 
 @pytest.mark.parametrize(
-    ("command", "before", "verdict"),
-    [
-        ("analyze", 2, "bytes as it stands"),
-        ("optimize", 2, "bytes: 50.0 % less than as given"),
-        ("optimize", 1, "bytes: no less than as given was found"),
-    ],
+    ("command", "before", "verdict", "mood"),
+    [("analyze", 2, "stands", ""), ("optimize", 2, ": 50.0 % less", "good"), ("optimize", 1, ": no less", "")],
 )
-def test_without_a_budget(command: str, before: int, verdict: str) -> None:
+def test_without_a_budget(command: str, before: int, verdict: str, mood: str) -> None:
     report = random_report(3) | {"command": command}
     peak, arena = (before * report["written"]["schedule"][name] for name in ("peak_bytes", "arena_bytes"))
     report["original"]["schedule"] = {"peak_bytes": peak, "arena_bytes": arena}
     report["written"]["schedule"]["reduction_percent"] = 50.0
     report["sections"]["requirement"]["given_bytes"] = arena
-    assert verdict in words(report)["verdict"]
+    found = words(report)
+    assert verdict in found["verdict"]
+    assert found["mood"] == mood
 
 
 def test_the_headline_is_what_the_runtime_allocates_in_named_parts() -> None:
     """The planned part alone says little of an arena: most of it may lie beside."""
     report = json.loads(memsched.analyze(MODELS / "person_detect.tflite", target="tflm").report.to_json())
     found = words(report)
-    assert found["verdict"] == "The arena takes 82,300 bytes as it stands"
+    assert "arena" in found["verdict"]
+    assert figures(found["verdict"]) == [82_300]
     assert found["cards"][0] == {
         "label": "Arena",
         "value": "82,300 B",
@@ -79,11 +85,14 @@ def test_the_headline_is_what_the_runtime_allocates_in_named_parts() -> None:
     assert (found["arena_column"], found["frontier_column"]) == ("planned", "arena")
     alone = memsched.analyze(MODELS / "person_detect.tflite", target="tflm", budget_for="activations").report
     found = words(json.loads(alone.to_json()))
-    assert found["verdict"] == "The planned part of the arena takes 55,296 bytes as it stands"
+    assert "planned part" in found["verdict"]
+    assert figures(found["verdict"]) == [55_296]
     assert (found["arena_column"], found["frontier_column"]) == ("arena", "peak")
     session = memsched.analyze(branches()).report
     needed = session.data["sections"]["requirement"]["bytes"]
-    assert words(json.loads(session.to_json()))["verdict"] == f"A session takes {needed:,} bytes as it stands"
+    verdict = words(json.loads(session.to_json()))["verdict"]
+    assert "session" in verdict
+    assert figures(verdict) == [needed]
 
 
 def test_optimal_and_feasible_are_explained() -> None:
@@ -91,14 +100,15 @@ def test_optimal_and_feasible_are_explained() -> None:
     peak = report["written"]["schedule"]["peak_bytes"]
     report["proof"] |= {"status": "optimal", "bound_bytes": peak, "witness": "by counting"}
     found = words(report)["proof"]
-    assert found.startswith("Optimal: it is proven that no order of these ops has a peak below")
-    assert "How it is known: by counting." in found
-    assert "about orders alone" in found
+    assert found.startswith("Optimal: ")
+    assert figures(found) == [peak, peak]
+    assert "by counting" in found
+    assert "orders alone" in found
     report["proof"] |= {"status": "feasible", "bound_bytes": peak - peak // 4}
     found = words(report)["proof"]
     assert found.startswith("Feasible: ")
-    assert f"between {peak - peak // 4:,} and {peak:,} bytes" in found
-    assert "for the model with these rewrites" in words(a_report(a_section()))["proof"]
+    assert figures(found)[:2] == [peak - peak // 4, peak]
+    assert "these rewrites" in words(a_report(a_section()))["proof"]
 
 
 def test_the_arena_and_its_gap() -> None:
@@ -107,11 +117,13 @@ def test_the_arena_and_its_gap() -> None:
     report["written"]["schedule"]["arena_bytes"] = peak + 10
     report["written"]["allocation"] |= {"status": "feasible", "lower_bound_bytes": peak}
     found = words(report)["arena_proof"]
-    assert "10 bytes more than the peak, for alignment and gaps" in found
-    assert "as little as" in found
+    assert figures(found) == [peak + 10, 10, peak]
+    assert "Feasible: " in found
     report["written"]["schedule"]["arena_bytes"] = peak
     report["written"]["allocation"]["status"] = "optimal"
-    assert "as much as the peak. Optimal" in words(report)["arena_proof"]
+    found = words(report)["arena_proof"]
+    assert figures(found) == [peak]
+    assert "Optimal: " in found
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -134,7 +146,7 @@ def test_many_tensors_at_the_peak_are_cut_short() -> None:
     fault = report["written"]["at_fault"][0]
     report["written"]["at_fault"] = [fault] * 150
     found = words(report)
-    assert found["peak"]["more"].startswith("and 50 smaller tensors with")
+    assert figures(found["peak"]["more"])[:2] == [50, 50 * fault["size_bytes"]]
     assert found["peak"]["bar"][-1]["label"] in {"all others", "workspace"}
 
 
@@ -153,7 +165,8 @@ def test_what_helps_is_shown_with_its_command() -> None:
     report = {**report, "alternatives": [one]}
     (shown,) = words(report)["suggestions"]
     assert shown["command"] == one["command"]
-    assert shown["text"] == "layers in pieces, 1,000 -> 750 B (25.0 % less) for at most 15 % more work"
+    assert shown["text"].startswith(f"{one['what']}, ")
+    assert [part for part in (" 1,000 -> 750 B ", "(25.0 % ", " 15 % ") if part not in shown["text"]] == []
 
 
 def test_the_default_interpreter_has_a_card() -> None:

@@ -16,6 +16,7 @@ from memsched.report.schema import json_schema
 from memsched.report.text import shortened
 from memsched.report.tiling import tiling_lines
 from memsched.report.values.rewrites import TilingSection
+from tests.outcomes import check_lines, line_with
 from tests.report.plain import plain, report_with, section, typed
 
 SCHEMA = jsonschema.Draft202012Validator(json_schema("report"))
@@ -113,40 +114,43 @@ def test_lines_of_groups() -> None:
     assert texts(None) == []
     wide = a_group(ops=[LONG, "b"], axes=[1, 2], axis_names=["rows", "columns"], pieces=[8, 7], peak_bytes=35_592)
     kept = a_group(ops=["one"], kept_halos=["t"], peak_bytes=12)
-    lines = texts(a_section(groups=[wide, kept]))
-    assert lines == [
-        "computed in pieces: 2 groups of layers, 1.5 % more multiply-accumulates (15 % permitted)",
-        "  2 layers in 8 x 7 pieces along rows x columns, 35,592 B, from",
-        f"    {shortened(LONG, 76)}",
-        "  1 layer in 2 pieces along rows, 1 halo kept, 12 B, from one",
-    ]
+    check_lines(
+        texts(a_section(groups=[wide, kept])),
+        (" 2 groups ", " 1.5 % ", "(15 % "),
+        ("  2 layers ", " 8 x 7 pieces ", " rows x columns, ", " 35,592 B, "),
+        (f"    {shortened(LONG, 76)}",),
+        ("  1 layer ", " 2 pieces ", " rows, ", " 1 halo ", " 12 B, ", " one"),
+    )
     assert texts(a_section(groups=[wide, kept]), 10**6)[1].endswith(f"from {LONG}")
     shared = a_group(
         ops=["one"], axes=[1, 2], axis_names=["rows", "columns"], pieces=[3, 2], form="shared", peak_bytes=9
     )
-    assert (
-        texts(a_section(groups=[shared]))[1]
-        == "  1 layer in one body for 3 x 2 tiles along rows x columns, 9 B, from one"
-    )
+    parts = ("  1 layer ", "one body", " 3 x 2 tiles ", " rows x columns, ", " 9 B, ", " one")
+    check_lines(texts(a_section(groups=[shared]))[1:], parts)
     many = a_section(groups=[kept] * 9)
-    assert texts(many)[-1] == "  and 4 more groups"
+    assert " 4 more" in texts(many)[-1]
     assert len(texts(many, verbose=True)) == 10
 
 
 def test_lines_of_what_is_not_cut() -> None:
     refusals = [{"op": f"s{at}", "type": "Softmax", "reason": "all of it is needed"} for at in range(4)]
-    refusals += [{"op": LONG, "type": f"T{at}", "reason": "there is no rule"} for at in range(4)]
+    refusals += [{"op": LONG, "type": f"T{at}", "reason": "there is no rule"} for at in range(6)]
     section = a_section(applied=False, groups=[], refusals=refusals, exhausted=False)
-    assert texts(section) == [
-        "nothing is cut: no pieces that were tried need less (15 % permitted)",
-        "the search for pieces was ended early: a longer --time-limit, or --effort, may find better ones",
-        "8 operators cannot be cut; groups end there:",
-        "  4 x Softmax: all of it is needed, as in s0",
-        f"  T0: there is no rule, as in {shortened(LONG, 80 - 30)}",
-        f"  T1: there is no rule, as in {shortened(LONG, 80 - 30)}",
-        "  and for 2 other reasons",
-    ]
-    assert len(texts(section, verbose=True)) == 8
+    rows = texts(section)
+    check_lines(
+        rows,
+        ("nothing", "(15 % "),
+        ("--time-limit", "--effort"),
+        ("10 operators ",),
+        (f"  4 x Softmax: {refusals[0]['reason']}, ", " s0"),
+        (f"  T0: {refusals[-1]['reason']}, ", shortened(LONG, 80 - 30)),
+        (f"  T1: {refusals[-1]['reason']}, ", shortened(LONG, 80 - 30)),
+        (f"  T2: {refusals[-1]['reason']}, ", shortened(LONG, 80 - 30)),
+        (f"  T3: {refusals[-1]['reason']}, ", shortened(LONG, 80 - 30)),
+        (" 2 other",),
+    )
+    assert [len(row) for row in rows[4:8]] == [80] * 4
+    assert len(texts(section, verbose=True)) == 10
 
 
 @pytest.mark.parametrize("columns", [1, 16, 40, 79, 400])
@@ -171,19 +175,19 @@ def test_names_fit_into_the_terminal(columns: int) -> None:
     faults = [line for line in summary(report, columns) if "block_" in line]
     assert len(faults) == 3
     assert [len(line) for line in faults] == [columns, columns, columns]
-    assert faults[0].startswith("the peak's bytes in step 0, Relu 'block_")
+    assert " step 0, Relu 'block_" in faults[0]
 
 
 def test_bounds_of_rewritten_models_are_theirs_alone() -> None:
     report = a_report(a_section(), budget_bytes=5)
     text = "\n".join(summary(report, 100))
-    assert "no order of the rewritten model needs less than 0 B" in text
+    assert line_with(text, "rewritten", " 0 B, ")
     assert "lower bound" not in text
     assert "proven optimal" not in text
-    assert "other rewrites may" in text
+    assert "other rewrites" in text
     values = typed(report)
     assert values.budget is not None
-    assert budget_verdict(values, values.budget).endswith("no rewrite that was tried meets it")
+    assert "rewrite" in budget_verdict(values, values.budget)
     assert "--allow reorder,inplace,tile" not in text
 
 
@@ -207,24 +211,25 @@ def a_verification(error: float | None, *, equal: bool) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("section", "error", "equal", "expected"),
     [
-        (a_section(), 0.0, True, "verified in r 1: outputs bit-equal on 3 random inputs"),
-        (a_section(), 3e-7, False, "equal within 1e-05 (largest relative error 3.0e-07) on 3 random inputs"),
-        (a_section(), 3e-5, False, "outputs differ in r 1: they differ"),
-        (a_section(), None, False, "outputs differ in r 1: they differ"),
-        (None, 3e-7, False, "outputs differ in r 1: they differ"),
+        (a_section(), 0.0, True, ("verified in r 1: ", " bit-equal ", " 3 ")),
+        (a_section(), 3e-7, False, ("verified in r 1: ", " 1e-05 ", " 3.0e-07)", " 3 ")),
+        (a_section(), 3e-5, False, ("differ in r 1: they differ",)),
+        (a_section(), None, False, ("differ in r 1: they differ",)),
+        (None, 3e-7, False, ("differ in r 1: they differ",)),
     ],
 )
-def test_verdicts(section: Any, error: float | None, *, equal: bool, expected: str) -> None:
+def test_verdicts(section: Any, error: float | None, *, equal: bool, expected: tuple[str, ...]) -> None:
     report = a_report(section, verification=a_verification(error, equal=equal))
-    assert any(expected in line for line in summary(report, 100))
+    assert line_with("\n".join(summary(report, 100)), *expected)
 
 
 def test_what_ends_loops_has_lines_of_its_own() -> None:
     refusals = [{"op": "s", "type": "SOFTMAX", "reason": "all of it is needed"}]
     refusals += [{"op": at, "type": "MEAN", "reason": "no image", "form": "loop"} for at in "ab"]
-    assert texts(a_section(refusals=refusals))[-4:] == [
-        "1 operator cannot be cut; groups end there:",
-        "  SOFTMAX: all of it is needed, as in s",
-        "2 operators cannot be in a loop; loops end there:",
-        "  2 x MEAN: no image, as in a",
-    ]
+    check_lines(
+        texts(a_section(refusals=refusals))[-4:],
+        ("1 operator ", "cut"),
+        (f"  SOFTMAX: {refusals[0]['reason']}, ", " s"),
+        ("2 operators ", "loop"),
+        (f"  2 x MEAN: {refusals[1]['reason']}, ", " a"),
+    )

@@ -55,14 +55,15 @@ def test_exception_is_a_value() -> None:
 
 def test_crash_is_a_value() -> None:
     result = run_in_child("os:_exit", 3, 60)
-    assert (result.status, result.reason) == ("crash", "the process ended with exit code 3")
+    assert (result.status, (result.reason or "").rpartition(" ")[2]) == ("crash", "3")
     result = run_in_child("signal:raise_signal", 11, 60)
-    assert (result.status, result.reason) == ("crash", "the process was killed by SIGSEGV")
+    assert (result.status, (result.reason or "").rpartition(" ")[2]) == ("crash", "SIGSEGV")
 
 
 def test_timeout_is_a_value() -> None:
     result = run_in_child("time:sleep", 60, 0.5)
-    assert (result.status, result.reason) == ("timeout", "not finished after 0.5 s")
+    assert result.status == "timeout"
+    assert " 0.5 s" in (result.reason or "")
 
 
 def test_output_of_the_child_is_kept_from_ours(capfd: pytest.CaptureFixture[str]) -> None:
@@ -72,9 +73,9 @@ def test_output_of_the_child_is_kept_from_ours(capfd: pytest.CaptureFixture[str]
 
 
 def test_the_current_folder_shadows_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "numpy.py").write_text("raise ImportError('not this one')\n")
+    (tmp_path / "numpy.py").write_text("raise ImportError('shadowed')\n")
     monkeypatch.chdir(tmp_path)
-    assert run_in_child("os:getpid", None, 60).reason != "not this one"
+    assert run_in_child("os:getpid", None, 60).reason != "shadowed"
     assert run_in_child("copy:copy", np.ones(2), 60).ok
 
 

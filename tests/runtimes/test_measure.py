@@ -125,7 +125,7 @@ class FakeModel:
 
     def __init__(self, opener: FakeOpener) -> None:
         if opener.fails:
-            raise RuntimeError("no such\n  operator")
+            raise RuntimeError("no\n  operator")
         self.opener, self.ran = opener, 0
         _machine.touch(opener.opening)
         _machine.take(opener.lasting)
@@ -270,7 +270,7 @@ def test_models_are_raced_with_the_first_and_one_that_fails_is_told() -> None:
     assert msgspec.convert(first, Raced) == Raced(own=OwnFigures(requested=77))
     # Between its two sizes the first makes the second one ready, which a turn of all sizes takes as well.
     assert msgspec.convert(second, Raced).ratio == pytest.approx(1.0 / (0.25 + 0.25 + 0.25))
-    assert third == "no such operator"
+    assert third == "no operator"
 
 
 def test_of_several_processes_the_middle_is_told() -> None:
@@ -325,5 +325,5 @@ def test_this_process_is_read() -> None:
     forget_highest()
     before = process_bytes("VmHWM:")
     assert before >= process_bytes("VmRSS:") >= process_bytes("RssAnon:") > 0
-    with pytest.raises(OSError, match="has no VmNone:"):
+    with pytest.raises(OSError, match="VmNone:"):
         process_bytes("VmNone:")

@@ -10,7 +10,7 @@ import pytest
 
 import memsched
 from memsched.commands.optimize.ranged_trials import most_at_sizes
-from memsched.runtimes.slowdown import most_times
+from memsched.runtimes.race import most_times
 
 
 @pytest.mark.parametrize(("slowdown", "most"), [(0.0, 1.05), (5.0, 1.05), (10.0, 1.1), (100.0, 2.0), (None, math.inf)])
@@ -24,4 +24,4 @@ def test_the_rule_is_written_once() -> None:
     folder = Path(memsched.__file__).parent
     stated = re.compile(r"\b(?:1|1\.0) \+ [^\n]*slowdown / 100")
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py") if stated.search(path.read_text())}
-    assert found == {"runtimes/slowdown.py", "commands/optimize/final_model.py"}
+    assert found == {"runtimes/race.py", "commands/optimize/final_model.py"}

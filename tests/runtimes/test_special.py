@@ -17,6 +17,7 @@ from memsched.ops.cuts import verdict
 from memsched.runtimes.compare import disagreement
 from memsched.runtimes.litert.runner import LiteRtRunner
 from memsched.runtimes.onnxruntime.runner import OnnxRuntimeRunner
+from memsched.runtimes.runner import CompareFiles
 from memsched.runtimes.special import SPECIALS, WORDS, SpecialRuns, applying, judged, mixed
 from memsched.runtimes.tflm.runner import TflmRunner
 from tests.formats.tflite_builder import O, Sub, T, build, options
@@ -76,7 +77,7 @@ def runs(found: Any, again: Sequence[Any] = (), tolerance: float = 0.0, kind: An
 def test_a_model_that_does_not_agree_with_itself_is_not_judged_by_it() -> None:
     other = [np.array([1.0, 2.0], np.float32)]
     wrong = judged([runs(other)])["wrong"]
-    assert "NaN and infinities" in wrong
+    assert WORDS["nonfinite"] in wrong
     assert " 2 " in wrong
     assert "nan" in wrong
     assert judged([runs(other, again=[other])]) == {"tried": [], "off": None, "wrong": None}
@@ -122,12 +123,11 @@ ONNX: Mapping[str, bytes] = {
 @pytest.mark.parametrize("kind", SPECIALS)
 def test_models_of_which_only_special_values_differ_are_not_equal(kind: Any) -> None:
     compare = OnnxRuntimeRunner().compare
-    how: dict[str, Any] = {"runs": 1, "rtol": 0.0, "atol": 0.0, "seed": 0}
-    same, found = compare(IDENTITY, ONNX[kind], LoadOptions(), **how)
+    same, found = compare(CompareFiles(IDENTITY, ONNX[kind], LoadOptions(), 1, 0.0, 0.0, 0))
     assert same is False
     assert WORDS[kind] in (found.special_wrong or "")
     assert found.outputs_equal is False
-    same, found = compare(IDENTITY, IDENTITY, LoadOptions(), **how)
+    same, found = compare(CompareFiles(IDENTITY, IDENTITY, LoadOptions(), 1, 0.0, 0.0, 0))
     assert same is True
     assert found.special_values == tuple(WORDS.values())
 
@@ -140,11 +140,14 @@ def tflite_net(kind: str, table: str, value: float) -> bytes:
 @pytest.mark.parametrize("runner", [LiteRtRunner(), TflmRunner()], ids=["litert", "tflm"])
 def test_tflite_models_of_which_only_special_values_differ_are_not_equal(runner: Any) -> None:
     given = tflite_net("MUL", "MulOptions", 1.0)
-    how: dict[str, Any] = {"runs": 1, "rtol": 0.0, "atol": 0.0, "seed": 0}
-    same, found = runner.compare(given, tflite_net("ADD", "AddOptions", 0.0), LoadOptions(), **how)
+    same, found = runner.compare(
+        CompareFiles(given, tflite_net("ADD", "AddOptions", 0.0), LoadOptions(), 1, 0.0, 0.0, 0)
+    )
     assert same is False  # -0.0 + 0.0 is 0.0
-    assert "zeros of both signs" in found.special_wrong
-    same, found = runner.compare(given, tflite_net("DIV", "DivOptions", 1.0), LoadOptions(), **how)
+    assert WORDS["tiny"] in found.special_wrong
+    same, found = runner.compare(
+        CompareFiles(given, tflite_net("DIV", "DivOptions", 1.0), LoadOptions(), 1, 0.0, 0.0, 0)
+    )
     assert same is True
     assert found.special_values == tuple(WORDS.values())
 

@@ -14,10 +14,10 @@ from memsched.formats.module import LoadOptions, OrderGuarantee
 from memsched.lowering.apply import apply_target
 from memsched.runtimes.onnxruntime.orders import default_order, priority_order
 from memsched.runtimes.onnxruntime.reuse import PlannerGraph, simulate_reuse
-from memsched.runtimes.onnxruntime.verification import measure
 from memsched.targets.load import load_target
 from tests.needs import recent_onnxruntime
 from tests.onnx_dags import elementwise, executed, shuffled, varied
+from tests.runtimes.onnxruntime.measured import measure
 
 pytestmark = recent_onnxruntime
 

@@ -28,10 +28,10 @@ from memsched.formats.onnx.blocks.open_rules import OpenRules
 from memsched.formats.onnx.blocks.probes import OpenValues, probe
 from memsched.formats.onnx.blocks.regions import OpenGraph
 from memsched.formats.onnx.blocks.rows.field import row_ops
-from memsched.formats.onnx.blocks.rows.rules import ROWS
 from memsched.formats.onnx.kernels import layer_kernels as onnx_kernels
 from memsched.formats.onnx.light import lighten
 from memsched.formats.onnx.raised import raised
+from memsched.formats.onnx.standard import Axes
 from memsched.formats.tflite.kernels import layer_kernels as tflite_kernels
 from memsched.graph.kernel import KernelRefusal
 from memsched.graph.model import Graph, Op
@@ -187,13 +187,13 @@ def _by_blocks(module: Module, data: bytes) -> str:
 
 def _by_rows(module: Module, data: bytes) -> str:
     for opened, axis in _opened(raised(onnx.load_model_from_string(data))):
-        values = _values(opened.SerializeToString()) if axis == ROWS else None
+        values = _values(opened.SerializeToString()) if axis == Axes.ROWS else None
         if values is not None and any(row_ops(OpenGraph(opened.graph, values, values.typical))):
             return YES
     geometry = _of_geometry(module.graph)
     if isinstance(geometry, str):
         return geometry
-    return geometry.fixed.get(ROWS, "its rows, along axis 2, do not follow from rows of its inputs")
+    return geometry.fixed.get(Axes.ROWS, "its rows, along axis 2, do not follow from rows of its inputs")
 
 
 _Question = Callable[[Module, bytes], str]

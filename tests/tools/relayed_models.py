@@ -16,9 +16,9 @@ from collections import Counter
 
 from memsched.base.errors import MemschedError
 from memsched.commands.options import RelayOptions
-from memsched.features.relay.cuts import aligned
 from memsched.features.relay.relay import RelayModel, relay
 from memsched.formats.tflite.model import parse
+from memsched.runtimes.arena_facts import round_up
 from tests.features.relay.nets import random_net
 from tests.features.relay.test_relay_command import check
 from tests.rewrites.tile.looped_nets import looped_net
@@ -64,7 +64,7 @@ def _wrong(found: RelayModel) -> str:
         return f"{None if run is None else run.verification.reason}"
     if not all(as_predicted for _, as_predicted in run.arenas) or len(run.arenas) != len(found.stages):
         return f"arenas are not those predicted: {run.arenas}"
-    if found.needed > aligned(found.given):
+    if found.needed > round_up(found.given):
         return f"{found.needed} B after {found.given} B"
     return ""
 

@@ -9,6 +9,7 @@ import pytest
 
 from scripts.lock import faults_of, locked, locked_for
 from scripts.lowest import lowest_of
+from tests.outcomes import check_lines
 from tests.sources import MODULES as PACKAGE
 from tests.sources import tree_of
 from tests.trust.conftest import ROOT
@@ -124,7 +125,7 @@ y = ["a>=1.2"]
 
 
 def test_a_dependency_without_a_lower_bound_is_refused() -> None:
-    with pytest.raises(SystemExit, match="states no lower bound"):
+    with pytest.raises(SystemExit, match=r"'a' .*bound"):
         lowest_of('[project]\nname = "n"\ndependencies = ["a"]\n')
 
 
@@ -140,7 +141,7 @@ HASH = f"    --hash=sha256:{'0' * 64}\n"
 
 @pytest.mark.parametrize("text", ["a==1 \\\n", "a==1\n", f"a>=1 \\\n{HASH}", f"a==1 \\\n{HASH}b==2\n", HASH])
 def test_a_lock_without_a_version_or_a_hash_is_refused(text: str) -> None:
-    with pytest.raises(SystemExit, match="no package with a version and hashes"):
+    with pytest.raises(SystemExit, match=r"requirements/dev\.lock: .*hashes: "):
         locked(f"# For Python 3.11 on linux; written.\n{text}")
 
 
@@ -155,5 +156,5 @@ x = ["b>=2"]
 """
     versions = locked(f"# For Python 3.11 on linux; written.\na==1.1 \\\n{HASH}b==2.0 \\\n{HASH}")
     assert versions == {"a": "1.1", "b": "2.0"}
-    assert faults_of(project, versions, "3.11") == ["a is locked at 1.1, which is not >=1.2", "c is not locked"]
-    assert "old is not locked" in faults_of(project, versions, "3.10")
+    check_lines(faults_of(project, versions, "3.11"), ("a ", " 1.1, ", ">=1.2"), ("c ",))
+    check_lines(faults_of(project, versions, "3.10"), ("a ", " 1.1, ", ">=1.2"), ("c ",), ("old ",))

@@ -18,6 +18,7 @@ from memsched.commands.calls import Hooks
 from memsched.commands.options import BatchOptions, Options
 from memsched.report.batch import figures
 from memsched.report.values.batch import BatchAnswer, SavedModel
+from memsched.search.limits import POLL_SECONDS
 from memsched.search.memory_limit import MemoryWatch, memory_limited
 from memsched.search.messages import Channel
 from memsched.search.processes import end_with_parent
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from memsched.search.progress import Progress
 
 __all__ = ["main"]
-
-_TIMELY = 0.2
-"""Seconds between two pieces of news."""
 
 
 def main(channel: Channel) -> int:
@@ -58,12 +56,12 @@ class _Teller:
     def __init__(self, channel: Channel, memory: MemoryWatch) -> None:
         self._channel = channel
         self._memory = memory
-        self._last = -_TIMELY
+        self._last = -POLL_SECONDS
 
     def __call__(self, progress: Progress) -> None:
         if progress.stage == "verification":
             self._memory.search_ended()
-        if progress.seconds - self._last >= _TIMELY:
+        if progress.seconds - self._last >= POLL_SECONDS:
             self._last = progress.seconds
             news = JobProgress(progress.stage, progress.best_peak, progress.lower_bound)
             self._channel.tell({"news": asdict(news)})

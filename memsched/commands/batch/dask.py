@@ -25,7 +25,8 @@ from memsched.formats.capabilities import WeightFiles
 from memsched.formats.files import read_source
 from memsched.formats.known import capability, format_in
 from memsched.report.values.batch import SavedModel
-from memsched.runtimes.child import temporary_folder
+from memsched.runtimes.child import TIMEOUT, temporary_folder
+from memsched.search.dask import PATIENCE_SECONDS
 from memsched.search.limits import POLL_SECONDS
 
 if TYPE_CHECKING:
@@ -36,11 +37,6 @@ __all__ = ["DaskCluster"]
 _BESIDE = PurePath("model")
 _TARGET = "target/target.toml"
 _RUNNING = "running"
-_LOST_SECONDS = 20.0
-"""Without a word of the scheduler, until its models are given up."""
-
-_GATHER_SECONDS = 600.0
-"""For the outputs of one model to travel here."""
 
 _AHEAD = 2
 """Models under way for each thread of the cluster: the next one travels while one is worked on."""
@@ -76,7 +72,7 @@ class DaskCluster:
         future = self._submit(request, files)
         try:
             self._wait(future)
-            code, message, outputs, saved = future.result(timeout=_GATHER_SECONDS)
+            code, message, outputs, saved = future.result(timeout=TIMEOUT)
         except ProcessDiedError:
             raise
         except (Exception, asyncio.CancelledError) as error:  # the batch survives any failure of the cluster
@@ -112,7 +108,7 @@ class DaskCluster:
                 raise ProcessDiedError("cancelled")
             if self._client.status == _RUNNING:
                 seen = time.monotonic()
-            elif time.monotonic() - seen > _LOST_SECONDS:
+            elif time.monotonic() - seen > PATIENCE_SECONDS:
                 raise ProcessDiedError("the cluster's scheduler is gone")
             time.sleep(POLL_SECONDS)
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from memsched.base.frozen import FrozenValue
 from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.rewrite import Candidate, Proposals, Rewrite, RewriteBase, Ways
+from memsched.runtimes.runtime import Opening
 from memsched.search.run import Run
 
 __all__ = ["FIRST_SLICE", "Arm", "Form", "may_follow"]
@@ -100,6 +101,7 @@ class Form(FrozenValue, frozen=True):
         ahead: Names of the rewrites after which it may: their work is still there then.
         part: Of the permitted slowdown, with which those are searched as well, apart from other searches: none
             foresees what the form makes of few or of many pieces.
+        opening: How a file of this form is opened.
         only: The result has this form; models without it are only ways to it.
     """
 
@@ -107,6 +109,7 @@ class Form(FrozenValue, frozen=True):
     turn: Rewrite
     ahead: frozenset[str]
     part: float
+    opening: Opening
     only: bool = False
 
 

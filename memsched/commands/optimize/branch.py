@@ -28,8 +28,8 @@ from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.outputs import TOLERANCE
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.known import session_maker_of
+from memsched.runtimes.race import most_times
 from memsched.runtimes.sessions import DEFAULT
-from memsched.runtimes.slowdown import most_times
 
 __all__ = ["finished", "guarantee_of"]
 

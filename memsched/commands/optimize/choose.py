@@ -12,7 +12,7 @@ from memsched.commands.optimize.arms import Form
 from memsched.commands.optimize.border import BorderRewrite
 from memsched.commands.optimize.described import described, tried_rows
 from memsched.commands.optimize.driver import Driver
-from memsched.commands.optimize.executed import AHEAD, ExecutedRewrite, SessionSource, executed_start
+from memsched.commands.optimize.executed import AHEAD, IN_ORDER, ExecutedRewrite, SessionSource, executed_start
 from memsched.commands.optimize.final_model import FinalModel, met
 from memsched.commands.optimize.folded import FoldRewrite
 from memsched.commands.optimize.fuse import ChainRewrite
@@ -43,7 +43,7 @@ NASNet mobile in TensorFlow Lite Micro takes 1,071,436 B after 1, 1,063,820 afte
 """
 
 _PART_OF_SLOWDOWN = 0.3
-"""Of what is permitted, with which pieces are sought as well that a runtime then optimises."""
+"""Share of the permitted slowdown with which pieces are sought as well that a runtime then optimises."""
 
 _SURE = 0.5
 """Share of the permitted slowdown for these: measured times were up to twice what cautious prices say."""
@@ -126,7 +126,7 @@ def _form(
     if source is None or start is None:
         return None
     turn = ExecutedRewrite(source.session, source.seed, start, request.slowdown)
-    return Form(start, turn, AHEAD, _PART_OF_SLOWDOWN, only)
+    return Form(start, turn, AHEAD, _PART_OF_SLOWDOWN, IN_ORDER, only)
 
 
 def find_executed(

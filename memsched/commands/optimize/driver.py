@@ -19,6 +19,7 @@ from memsched.commands.optimize.final_model import FinalModel, base_of, met, ran
 from memsched.commands.optimize.place import GivenUpError, Request
 from memsched.commands.optimize.placing import StoredModel, UnwritableError, expected, placed, stored
 from memsched.commands.optimize.rewrite import Candidate, Pricing, Rewrite
+from memsched.runtimes.runtime import Opening
 
 __all__ = ["Driver"]
 
@@ -283,8 +284,13 @@ class Driver:
         turn = () if self._form is None else (self._form.turn,)
         for rewrite in (*turn, *rewrites):
             if self._may_follow(rewrite, model):
-                start = base_of(model, self._pricing_of(model), self.request.opening)
+                start = base_of(model, self._pricing_of(model), self._opening_of(self.start_of(model)))
                 self.arms.append(Arm(rewrite, model, start, maker))
+
+    def _opening_of(self, start: FinalModel) -> Opening:
+        """Return how a file is opened that was made of a start."""
+        form = self._form
+        return self.request.opening if form is None or start is not form.start else form.opening
 
     def _pricing_of(self, model: FinalModel) -> Pricing:
         """Return what may be spent on the start that a model was made of."""
@@ -402,7 +408,7 @@ class Driver:
 
     def _asked(self, arm: Arm) -> Request:
         """Return a request for one model, which is done as well as time permits if it is the first, or quick."""
-        request = self.request
+        request = dataclasses.replace(self.request, opening=self._opening_of(self._form_made(arm)))
         run, limit = request.run, request.run.limits.time_limit
         if not arm.rewrite.is_quick(arm.start):
             return request.as_optional(needed=len(self.models) == 1)

@@ -20,6 +20,7 @@ from memsched.formats.files import load_module
 from memsched.formats.known import format_in
 from memsched.formats.module import FormatName, LoadOptions, Module
 from memsched.runtimes.known import runtime_of, session_maker_of
+from memsched.runtimes.runtime import Opening
 from memsched.runtimes.sessions import ExecutedModel
 from memsched.search.run import Run
 from memsched.targets.model import Target
@@ -28,6 +29,10 @@ __all__ = ["AHEAD", "ExecutedRewrite", "SessionSource", "executed_of", "executed
 
 AHEAD = frozenset({"tile", "fold"})
 """Rewrites whose work is still there after a runtime's own optimisation."""
+
+
+IN_ORDER = Opening("session")
+"""How files are opened that hold what a session executes: in their order."""
 
 
 class SessionSource(FrozenValue, frozen=True):
@@ -65,7 +70,7 @@ def executed_start(source: SessionSource, sha256: str, request: Request) -> Fina
     Raises:
         MemschedError: The runtime does not load or run it.
     """
-    maker = session_maker_of(source.format)
+    maker, request = session_maker_of(source.format), dataclasses.replace(request, opening=IN_ORDER)
     executed = maker.executed(source.data, source.path, source.options, source.session, seed=source.seed)
     module = _read(executed, source.path, sha256)
     prepared = prepare(module, maker.rules(source.rules), in_place=source.in_place)

@@ -29,6 +29,7 @@ from memsched.report.values.sessions import HeldBackSection
 from memsched.runtimes.arena_facts import ArenaFacts
 from memsched.runtimes.known import default_interpreter_of, runtime_of
 from memsched.runtimes.output import Guarantee, ModelBytes
+from memsched.runtimes.runtime import OrderedFile
 from memsched.runtimes.values import Verification
 
 __all__ = ["as_given", "finish", "told_apart"]
@@ -217,7 +218,8 @@ def _write(final: FinalModel, asked: FinishRequest) -> tuple[ModelBytes, ArenaFa
         written = dataclasses.replace(_with_fixed_dimensions(module, written), borders=final.borders)
     given = module if final.rewritten else None
     runtime = runtime_of(final.module, final.prepared.target, opening)
-    return runtime.finish(final.module, written, plans, final.options, asked.run, plan=opening.memory_plan, given=given)
+    file = OrderedFile(final.module, written, plans, final.options, asked.run, opening.memory_plan, given)
+    return runtime.finish(file)
 
 
 def _run_both(

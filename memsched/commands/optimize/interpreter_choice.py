@@ -9,13 +9,14 @@ from typing import Final
 
 from memsched.commands.optimize.finished import FinishedModel, FinishRequest
 from memsched.report.values.interpreter import InterpreterMemoryRow, InterpreterSection, RefusedFileRow
-from memsched.runtimes.interpreter import InterpreterComparison, InterpreterMemory, InterpreterRunner
+from memsched.runtimes.interpreter import InterpreterComparison, InterpreterMemory
+from memsched.runtimes.known import DefaultInterpreter
 
 __all__ = ["comparable", "first_accepted"]
 
 
 def first_accepted(
-    files: Iterator[FinishedModel], asked: FinishRequest, slowdown: float | None, interpreter: InterpreterRunner
+    files: Iterator[FinishedModel], asked: FinishRequest, slowdown: float | None, interpreter: DefaultInterpreter
 ) -> FinishedModel:
     """Return the first file that LiteRT's default interpreter takes no more for than for the original.
 

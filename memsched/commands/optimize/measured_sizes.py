@@ -9,7 +9,7 @@ from typing import Final
 
 from memsched.base.frozen import FrozenValue
 from memsched.formats.blocks import OpenModel
-from memsched.runtimes.ranged import RangedRunner
+from memsched.runtimes.known import ranged
 from memsched.search.run import Run
 
 __all__ = ["RangedSizes", "measured_sizes", "seconds_to_judge"]
@@ -64,7 +64,6 @@ class RangedSizes(FrozenValue, frozen=True):
 
 def measured_sizes(
     opened: OpenModel,
-    runner: RangedRunner,
     path: Path,
     fixed: Mapping[str, int],
     points: int,
@@ -75,18 +74,18 @@ def measured_sizes(
     """Return the sizes at which files are run.
 
     Args:
-        runner: Runs the model as given, a file at ``path``.
+        path: Of the model as given.
         fixed: Dimensions that do not stay open.
         points: How many files will be compared by their memory.
         run: Whose time limit these runs keep to.
-        judged: The one that is best shall be judged within the limit, too.
+        judged: Whether the best one is judged within the limit, too.
     """
     # Dimensions of which nothing is stated are as small as can be.
     most = {name: span.most if span.named else span.least for name, span in opened.ranges.items() if name not in fixed}
     large = _shrunk(opened, most, _LARGEST_VALUE)
     shorter = {name: min(size, opened.ranges[name].nearest(_SMALL)) for name, size in large.items()}
     small = _shrunk(opened, shorter, _SMALL_VALUE)
-    known = runner.runs_at(path, small, seed=run.limits.seed, most=1) if _is_timed(run, large, small) else ""
+    known = ranged.runs_at(path, small, seed=run.limits.seed, most=1) if _is_timed(run, large, small) else ""
     if not isinstance(known, str):
         runs, left = _RUNS_OF_GIVEN + points * _RUNS_OF_ANOTHER, run.remaining() - points * _SECONDS_OF_A_PROCESS
         of_small = known[0].seconds()

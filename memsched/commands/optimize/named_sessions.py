@@ -23,9 +23,9 @@ from memsched.report.values.sessions import HeldBackSection, SessionRow
 from memsched.report.values.verdict import AlternativeRow
 from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.measure import LITTLE_CHANCE, PROCESSES
+from memsched.runtimes.race import most_times
 from memsched.runtimes.runtime import Opening
 from memsched.runtimes.sessions import DEFAULT, EXECUTED
-from memsched.runtimes.slowdown import most_times
 from memsched.search.limits import Limits
 
 __all__ = ["executed_in_less", "named_sessions"]

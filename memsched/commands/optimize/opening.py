@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 from memsched.base.frozen import FrozenValue
 from memsched.report.values.sessions import SessionRow
+from memsched.runtimes.race import most_times
 from memsched.runtimes.sessions import DEFAULT, LISTED, PATTERNLESS, SessionPoint
-from memsched.runtimes.slowdown import most_times
 
 __all__ = [
     "POINTS",

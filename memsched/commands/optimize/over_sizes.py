@@ -176,7 +176,7 @@ def _measure(
     points, notes = _points(opened, asked, request.failures)
     trials = run.until(_TRIALS_SHARE)
     within = run if asked.is_limited else trials
-    sizes = measured_sizes(opened, file.runner, file.path, options.dims, len(points), within, judged=asked.is_limited)
+    sizes = measured_sizes(opened, file.path, options.dims, len(points), within, judged=asked.is_limited)
     found = try_points(
         opened,
         file,

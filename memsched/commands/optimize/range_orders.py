@@ -31,7 +31,7 @@ from memsched.plan.values import TargetModule
 from memsched.report.values.blocks import OrderPeakRow, OrderSpanRow, RangeOrderRow, RangeOrdersSection
 from memsched.runtimes.child import ChildEndedError, children_until
 from memsched.runtimes.graph_plan import GraphPlan
-from memsched.runtimes.known import order_keeper_of
+from memsched.runtimes.known import ORDER_KEEPER
 from memsched.runtimes.runtime import Opening
 from memsched.search.run import Run
 from memsched.targets.model import Target
@@ -126,7 +126,7 @@ def order_over_range(file: OpenFile, request: Request) -> RangeOrders:
         return RangeOrders(None, _section(file, candidates, choice))
     module, prepared = file.at(file.large)
     given = plan_module(module, prepared.lowered, Run(request.run.limits), solver="file")
-    plans = order_keeper_of(module.format).plans(module, prepared.lowered, given, orders)
+    plans = ORDER_KEEPER.plans(module, prepared.lowered, given, orders)
     model = _written(file, module, orders)
     try:
         with children_until(request.run.over):
@@ -160,7 +160,7 @@ def _choose(file: OpenFile, candidates: Sequence[tuple[_Orders, Sizes | None]], 
         if request.remaining() <= 0 or request.stopped():
             raise GivenUpError
         module, prepared = file.at(dict(zip(ranges, point, strict=True)))
-        keeper = order_keeper_of(module.format)
+        keeper = ORDER_KEEPER
         return tuple(keeper.required(module, prepared.lowered, orders) for orders, _ in candidates)
 
     def between(low: tuple[int, ...], high: tuple[int, ...]) -> tuple[int, ...]:
@@ -221,7 +221,7 @@ def _run(file: OpenFile, module: Module, model: bytes, plans: Sequence[GraphPlan
 
     Nothing does where outputs are the same bits and sessions without options need no more.
     """
-    keeper, names = order_keeper_of(module.format), [plans[0].graph.ops[op].name for op in plans[0].schedule.order]
+    keeper, names = ORDER_KEEPER, [plans[0].graph.ops[op].name for op in plans[0].schedule.order]
     folder = Path(file.path).parent if capability(module, WeightFiles).external_files(module) else None
     smaller = (
         {name: min(length, file.large[name]) for name, length in sizes_at(file.opened, part).items()}

@@ -25,10 +25,10 @@ from memsched.formats.format import Format
 from memsched.formats.known import capability
 from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.child import ChildEndedError, children_until
-from memsched.runtimes.known import session_maker_of
+from memsched.runtimes.known import ranged
 from memsched.runtimes.measure import LEAST_RUNS, PROCESSES, Measured, middle
-from memsched.runtimes.ranged import AtSize, RangedRunner, TimeRatio
-from memsched.runtimes.slowdown import most_times
+from memsched.runtimes.race import most_times
+from memsched.runtimes.ranged import AtSize, TimeRatio
 from memsched.runtimes.special import judged
 from memsched.search.run import Run
 
@@ -77,11 +77,6 @@ class GivenFile(FrozenValue, frozen=True):
     path: Path
     folder: Path | None
     form: Format
-
-    @property
-    def runner(self) -> RangedRunner:
-        """What runs it at sizes of its open dimensions."""
-        return session_maker_of(self.form.name).ranged
 
 
 class BlockFile(FrozenValue, frozen=True):
@@ -235,7 +230,7 @@ def try_order(
         trial = _trial(opened, given, before.sizes, seed, slowdown, folder)
         path = folder / "ordered.onnx"
         path.write_bytes(model)
-        run = _usual_run(given.runner, path, given.folder, trial.feeds[0])
+        run = _usual_run(path, given.folder, trial.feeds[0])
         if isinstance(run, str):
             return run
         if run.peak > least.peak + _SPARE_BYTES:
@@ -248,12 +243,12 @@ def _trial(
 ) -> _PointTrial:
     """Run the model as given, and return what files are tried with; inputs are kept in ``folder``."""
     feeds = [folder / "large.npz", folder / "small.npz"]
-    given.runner.draw_at(given.path, sizes.large, feeds[0], seed=seed)
-    short = [_ran(given.runner, given.path, sizes.small, feeds[1], seed)]
+    ranged.draw_at(given.path, sizes.large, feeds[0], seed=seed)
+    short = [_ran(given.path, sizes.small, feeds[1], seed)]
     if sizes.short != sizes.small:
         feeds.append(folder / "short.npz")
-        short.append(_ran(given.runner, given.path, sizes.short, feeds[2], seed))
-    run = partial(given.runner.run_on, given.path, feeds[0])
+        short.append(_ran(given.path, sizes.short, feeds[2], seed))
+    run = partial(ranged.run_on, given.path, feeds[0])
     large, mixed = (_checked(run(beside=one), sizes.large) for one in _turns(feeds))
     accurate = _stored(opened.accurate(), folder / "accurate.onnx")
     return _PointTrial(given, feeds, sizes, seed, slowdown, large, mixed, short, accurate)
@@ -294,7 +289,7 @@ def _by_memory(
         with contextlib.suppress(ChildEndedError), failures.left_out(point.name):
             path.write_bytes(point.build())
             with children_until(until.over):
-                run = trial.given.runner.run_on(path, trial.feeds[0], folder=trial.given.folder, least=1)
+                run = ranged.run_on(path, trial.feeds[0], folder=trial.given.folder, least=1)
         if run is None:
             continue
         if isinstance(run, str):
@@ -314,8 +309,8 @@ def _lightest(trial: _PointTrial, file: _PointFile) -> _PointFile:
         return file
     path = file.path.with_suffix(".weights.onnx")
     path.write_bytes(after)
-    large = trial.given.runner.run_on(path, trial.feeds[0], folder=trial.given.folder, least=LEAST_RUNS)
-    found, known = (_runs(trial.given.runner, one, trial.given.folder, trial.feeds[-1]) for one in (path, file.path))
+    large = ranged.run_on(path, trial.feeds[0], folder=trial.given.folder, least=LEAST_RUNS)
+    found, known = (_runs(one, trial.given.folder, trial.feeds[-1]) for one in (path, file.path))
     if isinstance(large, str) or isinstance(found, str) or isinstance(known, str):
         return file
     # Some processes take much more than others do: the file is better of which none does.
@@ -332,7 +327,7 @@ def _tried(trial: _PointTrial, file: _PointFile) -> BlockFile | str:
     took = f"{large.peak / 1e6:,.0f} MB"
     short: list[Measured] = []
     for given, feeds, where in zip(trial.short, trial.feeds[1:], ("the small size", "a short one"), strict=False):
-        run = _usual_run(trial.given.runner, file.path, trial.given.folder, feeds)
+        run = _usual_run(file.path, trial.given.folder, feeds)
         if isinstance(run, str):
             return run
         if _is_more(run, given) and _is_more(*_even_runs(trial, file.path, feeds)):
@@ -366,9 +361,9 @@ def _steady(trial: _PointTrial, file: _PointFile) -> Measured | str:
         large: Measured | str = file.large
         most = trial.large.peak + _SPARE_BYTES
     else:
-        large = trial.given.runner.run_on(file.path, trial.feeds[0], folder=trial.given.folder, beside=alone)
+        large = ranged.run_on(file.path, trial.feeds[0], folder=trial.given.folder, beside=alone)
         most = trial.large.peak - 1
-    mixed = trial.given.runner.run_on(file.path, trial.feeds[0], folder=trial.given.folder, beside=turns)
+    mixed = ranged.run_on(file.path, trial.feeds[0], folder=trial.given.folder, beside=turns)
     if isinstance(large, str) or isinstance(mixed, str):
         return large if isinstance(large, str) else str(mixed)
     took = f"{large.peak / 1e6:,.0f} MB"
@@ -390,7 +385,7 @@ def _even_runs(trial: _PointTrial, path: Path, feeds: Path) -> tuple[Measured, M
     Whether the C library gives back what opening a session frees is chance, and of small models most of the memory.
     """
     folder = trial.given.folder
-    found, given = (trial.given.runner.run_on(one, feeds, folder=folder, even=True) for one in (path, trial.given.path))
+    found, given = (ranged.run_on(one, feeds, folder=folder, even=True) for one in (path, trial.given.path))
     if isinstance(found, str) or isinstance(given, str):
         raise UsageError(found if isinstance(found, str) else str(given), code="fails-at-inputs")
     return found, given
@@ -398,7 +393,7 @@ def _even_runs(trial: _PointTrial, path: Path, feeds: Path) -> tuple[Measured, M
 
 def _compared(trial: _PointTrial, path: Path) -> tuple[str, tuple[AtSize | None, ...]]:
     """Return the runtime's name, and how outputs compare at each size; None where the model as given does not run."""
-    runtime, rows = trial.given.runner.compare_at(
+    runtime, rows = ranged.compare_at(
         [trial.given.path, path],
         trial.sizes.compared,
         seed=trial.seed,
@@ -411,7 +406,7 @@ def _compared(trial: _PointTrial, path: Path) -> tuple[str, tuple[AtSize | None,
 
 def _special(trial: _PointTrial, path: Path) -> Mapping[str, Any]:
     """Return what outputs show on special values at the large and the small size, as `judged` says it."""
-    found = trial.given.runner.special_at(
+    found = ranged.special_at(
         (trial.given.path, path),
         list({tuple(one.items()): one for one in (trial.sizes.large, trial.sizes.small)}.values()),
         seed=trial.seed,
@@ -437,17 +432,17 @@ def _is_right(one: AtSize, leeway: float) -> bool:
     )
 
 
-def _usual_run(runner: RangedRunner, path: Path, folder: Path | None, feeds: Path) -> Measured | str:
+def _usual_run(path: Path, folder: Path | None, feeds: Path) -> Measured | str:
     """Return the run of several whose process takes the middle: what opening a session takes is partly chance."""
-    found = _runs(runner, path, folder, feeds)
+    found = _runs(path, folder, feeds)
     return found if isinstance(found, str) else middle(found)
 
 
-def _runs(runner: RangedRunner, path: Path, folder: Path | None, feeds: Path) -> list[Measured] | str:
+def _runs(path: Path, folder: Path | None, feeds: Path) -> list[Measured] | str:
     """Return some runs in processes of their own, that whose process takes least first."""
     found: list[Measured] = []
     for _ in range(PROCESSES):
-        one = runner.run_on(path, feeds, folder=folder)
+        one = ranged.run_on(path, feeds, folder=folder)
         if isinstance(one, str):
             return one
         found.append(one)
@@ -463,14 +458,14 @@ def _raced(trial: _PointTrial, file: Path, place: int, rounds: int, most: float)
     best: TimeRatio | None = None
     given, feeds = trial.given, trial.feeds[place]
     for _ in range(PROCESSES):
-        alone = given.runner.race(given.path, file, feeds, rounds=rounds, folder=given.folder, threads=1)
+        alone = ranged.race(given.path, file, feeds, rounds=rounds, folder=given.folder, threads=1)
         if isinstance(alone, str):
             return alone
         found = alone.processor
         if alone.busy > _BUSY:
             trial.busy = True
         else:
-            usual = given.runner.race(given.path, file, feeds, rounds=rounds, folder=given.folder)
+            usual = ranged.race(given.path, file, feeds, rounds=rounds, folder=given.folder)
             if isinstance(usual, str):
                 return usual
             found = usual.clock
@@ -480,10 +475,10 @@ def _raced(trial: _PointTrial, file: Path, place: int, rounds: int, most: float)
     return best or "it was not run"
 
 
-def _ran(runner: RangedRunner, path: Path, sizes: Mapping[str, int], feeds: Path, seed: int) -> Measured:
+def _ran(path: Path, sizes: Mapping[str, int], feeds: Path, seed: int) -> Measured:
     """Store inputs in ``feeds``, and return what the model as given usually takes on them."""
-    runner.draw_at(path, sizes, feeds, seed=seed)
-    return _checked(_usual_run(runner, path, None, feeds), sizes)
+    ranged.draw_at(path, sizes, feeds, seed=seed)
+    return _checked(_usual_run(path, None, feeds), sizes)
 
 
 def _checked(found: Measured | str, sizes: Mapping[str, int]) -> Measured:

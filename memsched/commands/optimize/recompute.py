@@ -120,7 +120,7 @@ class _RematWays(Ways):
         self._most = int(self.total * percent / 100)
         self._most_macs = int(sum(op.macs for op in self.graph.ops) * percent / 100)
         self._prices, self._most_time = base.prices(), base.most_time()
-        self.found: RematResult = untried(self._given, base.order, base.prepared.target, None, custom=False)
+        self.found: RematResult = untried(self._given, base.order, base.prepared.target)
         self._points: dict[tuple[int, ...], RematPoint] = {}
         self.refused: dict[tuple[int, ...], str] = {}
 

@@ -12,6 +12,7 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.plan.values import TargetModule
 from memsched.runtimes.known import default_interpreter_of, has_sessions, runners_for
+from memsched.runtimes.runner import CompareFiles
 from memsched.search.run import Run
 from memsched.targets.model import Target
 
@@ -90,14 +91,5 @@ def _compare(
     source = data if module.path == STANDARD_STREAM else Path(module.path)
     for runner in runners_for(module, target):
         with contextlib.suppress(RuntimeUnavailableError):
-            runner.compare(
-                source,
-                source,
-                options,
-                runs=1,
-                rtol=0.0,
-                atol=0.0,
-                seed=seed,
-                timeout_seconds=timeout_seconds,
-            )
+            runner.compare(CompareFiles(source, source, options, 1, 0.0, 0.0, seed, timeout_seconds=timeout_seconds))
             return

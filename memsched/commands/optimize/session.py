@@ -31,10 +31,10 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import check_written
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.values.sessions import ExecutedSection, SessionRow
-from memsched.runtimes.known import runtime_of, session_maker_of
+from memsched.runtimes.known import SessionMaker, runtime_of, session_maker_of
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.runtime import Opening, Requirement
-from memsched.runtimes.sessions import EXECUTED, ExecutedModel, SessionMaker, SessionPoint
+from memsched.runtimes.sessions import EXECUTED, ExecutedModel, SessionPoint
 from memsched.runtimes.values import EXECUTED_TOLERANCE, Verification
 from memsched.targets.model import Target
 

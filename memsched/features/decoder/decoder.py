@@ -10,7 +10,7 @@ from typing import Final
 
 from memsched.base.errors import UsageError, VerificationError
 from memsched.base.frozen import FrozenValue
-from memsched.base.units import parse_size
+from memsched.base.units import LONGEST, parse_size
 from memsched.commands.options import DecoderOptions
 from memsched.formats.capabilities import DecoderCaches, WeightFiles
 from memsched.formats.decoders import Decoder
@@ -19,10 +19,10 @@ from memsched.formats.known import capability, format_in
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.outputs import TOLERANCE
-from memsched.runtimes.known import session_maker_of
+from memsched.runtimes.known import generation
 from memsched.runtimes.measure import Measured
 from memsched.runtimes.special import words_of
-from memsched.runtimes.texts import DecoderFile, TextComparison, TextRunner
+from memsched.runtimes.texts import DecoderFile, TextComparison
 
 __all__ = ["FURTHER", "DecoderModel", "DecoderPhase", "decode_in_place"]
 
@@ -36,7 +36,6 @@ _PARTS: Final = (4, 2, 1)
 """By which the longest text is divided for others."""
 
 _COMPARED: Final = 3
-_LONGEST: Final = 1 << 24
 
 
 class DecoderPhase(FrozenValue, frozen=True):
@@ -93,7 +92,7 @@ class DecoderModel(FrozenValue, frozen=True):
     def largest(self, *, given: bool) -> int | None:
         """Return the tokens of the longest text that fits into the budget, by what was measured; None: none does."""
         low, high = 0, 1
-        while high < _LONGEST and self._at(high, given=given) <= (self.budget or 0):
+        while high < LONGEST and self._at(high, given=given) <= (self.budget or 0):
             low, high = high, 2 * high
         while high - low > 1:
             middle = (low + high) // 2
@@ -125,7 +124,7 @@ def decode_in_place(source: str, options: DecoderOptions) -> DecoderModel:
     data, path = read_source(source)
     form = format_in(data)
     decoder = capability(form, DecoderCaches).open_decoder(data, path, options.dims, options.length)
-    runner, prompt = session_maker_of(form.name).texts, options.tokens - FURTHER
+    prompt = options.tokens - FURTHER
     sizes = decoder.sizes_at(0, 1 if decoder.single else prompt)
     module = load_module(data, path, LoadOptions(dims={**options.dims, **sizes}))
     written = decoder.build()
@@ -138,12 +137,12 @@ def decode_in_place(source: str, options: DecoderOptions) -> DecoderModel:
             DecoderFile(file, decoder, folder, capacity=options.tokens),
         )
         prompts_of = _compared(options, prompt)
-        runtime, texts = runner.compare_texts(*both, prompts_of, options.chunk, _COMPARED, seed=options.seed)
+        runtime, texts = generation.compare_texts(*both, prompts_of, options.chunk, _COMPARED, seed=options.seed)
         _refuse_wrong(texts)
-        special_values = _special(runner, both, options)
+        special_values = _special(both, options)
         lengths = list(dict.fromkeys(max(1, prompt // part) for part in _PARTS))
-        prompts = tuple(_prompt(runner, both, length, options, timed=length == prompt) for length in lengths)
-        tokens = tuple(_tokens(runner, both, length, options, timed=length == prompt) for length in lengths)
+        prompts = tuple(_prompt(both, length, options, timed=length == prompt) for length in lengths)
+        tokens = tuple(_tokens(both, length, options, timed=length == prompt) for length in lengths)
     return DecoderModel(
         source=module,
         decoder=decoder,
@@ -176,7 +175,7 @@ def _refuse_wrong(texts: Sequence[TextComparison]) -> None:
             )
 
 
-def _special(runner: TextRunner, both: tuple[DecoderFile, DecoderFile], options: DecoderOptions) -> tuple[str, ...]:
+def _special(both: tuple[DecoderFile, DecoderFile], options: DecoderOptions) -> tuple[str, ...]:
     """Run both files on special values in caches and inputs; return those that were tried.
 
     Raises:
@@ -184,7 +183,7 @@ def _special(runner: TextRunner, both: tuple[DecoderFile, DecoderFile], options:
     """
     room = options.tokens - _COMPARED
     texts = min(max(_PROMPTS), room), min(2 * options.chunk + 1, room)
-    shown = runner.special_texts(*both, texts, options.chunk, _COMPARED, seed=options.seed, tolerance=TOLERANCE)
+    shown = generation.special_texts(*both, texts, options.chunk, _COMPARED, seed=options.seed, tolerance=TOLERANCE)
     if shown is None:
         return ()
     if shown["wrong"] is not None:
@@ -193,26 +192,26 @@ def _special(runner: TextRunner, both: tuple[DecoderFile, DecoderFile], options:
 
 
 def _prompt(
-    runner: TextRunner, both: tuple[DecoderFile, DecoderFile], length: int, options: DecoderOptions, *, timed: bool
+    both: tuple[DecoderFile, DecoderFile], length: int, options: DecoderOptions, *, timed: bool
 ) -> DecoderPhase:
     """Return what a prompt takes: at once as given, in chunks in place."""
     single = both[0].decoder.single
     chunk = 1 if single else options.chunk
     whole = [1] * length if single else [length]
     chunks = [min(chunk, length - begin) for begin in range(0, length, chunk)]
-    given = runner.run_text(both[0], 0, whole, seed=options.seed)
-    written = runner.run_text(both[1], 0, chunks, seed=options.seed)
-    times = runner.race_texts(*both, 0, (whole, chunks), seed=options.seed) if timed else None
+    given = generation.run_text(both[0], 0, whole, seed=options.seed)
+    written = generation.run_text(both[1], 0, chunks, seed=options.seed)
+    times = generation.race_texts(*both, 0, (whole, chunks), seed=options.seed) if timed else None
     return DecoderPhase(length, given, written, times)
 
 
 def _tokens(
-    runner: TextRunner, both: tuple[DecoderFile, DecoderFile], length: int, options: DecoderOptions, *, timed: bool
+    both: tuple[DecoderFile, DecoderFile], length: int, options: DecoderOptions, *, timed: bool
 ) -> DecoderPhase:
     """Return what further tokens take behind so many."""
     steps = [1] * FURTHER
-    given, written = (runner.run_text(file, length, steps, seed=options.seed) for file in both)
-    times = runner.race_texts(*both, length, (steps, steps), seed=options.seed) if timed else None
+    given, written = (generation.run_text(file, length, steps, seed=options.seed) for file in both)
+    times = generation.race_texts(*both, length, (steps, steps), seed=options.seed) if timed else None
     return DecoderPhase(length, given, written, times)
 
 

@@ -181,7 +181,7 @@ def _work(graph: Graph, plan: Distribution, cluster: Cluster, operators: _Operat
             for part in mine:
                 op = graph.ops[part.op]
                 shape = graph.tensors[op.outputs[0]].shape or ()
-                share = math.prod(stop - start for start, stop in part.region.ranges) / max(1, math.prod(shape))
+                share = math.prod(part.region.lengths) / max(1, math.prod(shape))
                 touched: float = operators.read_bytes(part.op, part.region)
                 touched += share * sum(graph.tensors[tensor].size for tensor in op.outputs)
                 touched += operators.constants(part.op, part.region)

@@ -1,8 +1,9 @@
 """GenEFlow: an elite-preserving genetic search for the bounds of all ops at once, with pymoo.
 
 Source: "MemoriaNova", section 3.3.4. A chromosome is the inner bounds of every op that can be divided (equation 11);
-repair sorts them, so that equations 8 to 10 always hold; the other constraints are violations that the library
-compares by. A population is evaluated at once in numpy, which needs no processes beside it.
+repair sorts them, so that equations 8 to 10 always hold; the other constraints, of memory and of the number of parts,
+are violations that the library compares by. A population is evaluated at once in numpy, which needs no processes beside
+it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from memsched.base.errors import RuntimeUnavailableError
 from memsched.base.frozen import FrozenValue
-from memsched.features.distribute.population import Population
+from memsched.features.distribute import shares as rules
+from memsched.features.distribute.population import Evaluation, Population
 from memsched.features.distribute.refine import bounds_of, shares_of
 from memsched.features.distribute.space import Space
-from memsched.features.distribute.violations import violations
 from memsched.graph.distribution import Axis, Share
 from memsched.search.run import Run
 from memsched.targets.cluster import Cluster
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     Integers = NDArray[np.int64]
 
-__all__ = ["Settings", "evolve"]
+__all__ = ["Settings", "evolve", "violations"]
 
 
 class Settings(FrozenValue, frozen=True):
@@ -76,7 +77,7 @@ def evolve(
         return shares_of(space, coder.population, coder.decode(np.zeros((1, 0), dtype=np.int64))[0])
     first = coder.first(seeds, settings.size, np.random.default_rng(run.limits.seed))
     result = minimize(
-        _problem(coder, len(cluster.devices)),
+        _problem(coder),
         _algorithm(coder, settings, first),
         ("n_gen", settings.generations),
         seed=run.limits.seed,
@@ -87,7 +88,27 @@ def evolve(
     return shares_of(space, coder.population, coder.decode(np.array([chromosome], dtype=np.int64))[0])
 
 
-def _problem(coder: _Coder, devices: int) -> Any:
+def violations(population: Population, bounds: Integers, found: Evaluation) -> Integers:
+    """Return per plan by how many parts and bytes it violates the constraints, 0 for not at all, [plan, 2].
+
+    Equation 16 is printed with I_j = 0 where two bounds are equal, so that it would bound the number of idle devices;
+    here, as its text says, it bounds the number of parts of an op by min(n, k_max): those into which the cluster's
+    memory allows it to be divided ("MemoriaNova", sections 3.3.1 and 3.3.3). Equation 18 bounds each device's memory.
+    """
+    import numpy as np
+
+    devices, memory = len(population.cluster.devices), [device.memory for device in population.cluster.devices]
+    most = []
+    for position, axis in enumerate(population.axes):
+        rows, channels = rules.most_parts(population.space, position, sum(memory))
+        most.append(int(max(1.0, min({"rows": rows, "channels": channels, "whole": 1.0}[axis], devices))))
+    parts = (np.diff(bounds, axis=2) != 0).sum(axis=2) - np.array(most, dtype=np.int64)
+    held = found.held - np.array(memory)
+    result: Integers = np.maximum(np.stack([parts.max(axis=1), held.max(axis=(1, 2))], axis=1), 0)
+    return result
+
+
+def _problem(coder: _Coder) -> Any:
     """Return the latency of chromosomes as pymoo has a problem, with what they violate."""
     import numpy as np
     from pymoo.core.problem import Problem
@@ -101,9 +122,8 @@ def _problem(coder: _Coder, devices: int) -> Any:
         def _evaluate(self, chromosomes: Any, out: dict[str, Any], *_: Any, **__: Any) -> None:
             bounds = coder.decode(chromosomes.astype(np.int64))
             found = coder.population.evaluate(bounds)
-            broken = np.maximum(violations(coder.population, bounds, found), 0)
             out["F"] = found.latency
-            out["G"] = np.stack([broken[:, :, 4 + devices].max(axis=1), broken[:, :, -devices:].max(axis=(1, 2))], 1)
+            out["G"] = violations(coder.population, bounds, found)
 
     return Latency()
 

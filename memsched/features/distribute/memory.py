@@ -31,7 +31,7 @@ def activations_of(
     for key, (tensor, region) in pieces.items():
         given = followed.graph.tensors[tensor]
         elements = math.prod(given.shape or ())
-        part = math.prod(stop - start for start, stop in region.ranges)
+        part = math.prod(region.lengths)
         sizes[key] = given.size * part // elements if elements else given.size
     return _most(program, sizes, running)
 

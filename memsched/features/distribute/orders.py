@@ -21,19 +21,15 @@ from memsched.graph.contraction import single_op_tasks
 from memsched.graph.distribution import Axis, Distribution, Share
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
+from memsched.plan.orders import ORDER_SHARE
+from memsched.search.pace import MachinePace
 from memsched.search.run import Run
 from memsched.solve.schedule import backtrack
 from memsched.solve.schedule.backtrack import Metric
 from memsched.solve.schedule.portfolio import schedule_graph
 from memsched.targets.cluster import Cluster
 
-__all__ = ["STEPS_PER_SECOND", "LeastOrder", "OrderAttempt", "OrderedPlan", "least_order", "plan_in_best_order"]
-
-_ORDER_SHARE = 0.1
-"""Share of the time, or of the work, for the order, which is usually proven within a second."""
-
-STEPS_PER_SECOND = 100
-"""Steps of the searches for a plan that an idle machine does per second; each asks first whether to go on."""
+__all__ = ["LeastOrder", "OrderAttempt", "OrderedPlan", "least_order", "plan_in_best_order"]
 
 _FIRST_SHARE = 0.55
 """Share of the work for the plan in the file's order, where there is another order to plan in."""
@@ -201,7 +197,7 @@ def _apart(
 
 
 def _paying(run: Run) -> Run:
-    return run if run.limits.effort is None else run.paying(1 / STEPS_PER_SECOND)
+    return run if run.limits.effort is None else run.paying(1 / MachinePace.SHARE_STEPS)
 
 
 def _rest(run: Run, before: Distribution | NoPlanFitsError) -> Run:
@@ -230,7 +226,7 @@ def _faster(task: _SharesTask, best: Distribution, run: Run) -> Distribution | N
         before = best
         if share.over():
             break
-        for order in orders_for(task.graph, best, task.cluster, share.within(_ORDER_SHARE)):
+        for order in orders_for(task.graph, best, task.cluster, share.within(ORDER_SHARE)):
             if share.over():
                 break
             space = task.space(order)
@@ -248,7 +244,7 @@ def _fitting(task: _SharesTask, smallest: NoPlanFitsError, run: Run) -> Distribu
         before = smallest
         if smallest.smallest is None or smallest.proven:
             break
-        for order in orders_for(task.graph, smallest.smallest, task.cluster, run.within(_ORDER_SHARE)):
+        for order in orders_for(task.graph, smallest.smallest, task.cluster, run.within(ORDER_SHARE)):
             found = task.attempt(order, _paying(run), start=smallest.smallest.shares)
             if isinstance(found, Distribution):
                 return found
@@ -262,7 +258,7 @@ def least_order(graph: Graph, run: Run, metric: Metric) -> LeastOrder:
     """Return the order that needs least, every tensor with bytes of its own."""
     storage = Storage.of(plain(graph))
     limit = run.limits.time_limit
-    share = run.within(_ORDER_SHARE).anew(None if limit is None else _ORDER_SHARE * limit)
+    share = run.within(ORDER_SHARE).anew(None if limit is None else ORDER_SHARE * limit)
     schedule = schedule_graph(plain(graph), share.quiet(), storage=storage).schedule
     own = evaluate(storage, range(len(graph.ops)))
     if metric == "peak":

@@ -13,8 +13,9 @@ from memsched.base.errors import UsageError
 from memsched.base.frozen import FrozenValue
 from memsched.features.distribute.boxes import EMPTY, Box, hull, volume
 from memsched.features.distribute.space import Space
-from memsched.features.distribute.transfers import SENDER_OUTSIDE, parcels
+from memsched.features.distribute.transfers import parcels
 from memsched.graph.distribution import Computation, Distribution, Share, Step, Transfer
+from memsched.runtimes.devices.program import CALLER
 from memsched.targets.cluster import Cluster
 
 __all__ = ["Blocks", "Range", "piece_seconds", "plan_in"]
@@ -33,7 +34,6 @@ def plan_in(
     blocks: Blocks | None = None,
     home: int = 0,
     method: str = "given",
-    lower_bound: float = 0.0,
 ) -> Distribution:
     """Return the exact plan of ``shares``, one per op in order of execution.
 
@@ -58,10 +58,10 @@ def plan_in(
             "blocks of ops do not cover the order of execution one after the other", code="order-incomplete"
         )
     given = (space, tuple(shares), cluster, blocks, home)
-    plan = _PlanState(*given).plan(method, lower_bound)
+    plan = _PlanState(*given).plan(method)
     if not cluster.router.overlap:
         return plan
-    ahead = _PlanState(*given, ahead=True).plan(method, lower_bound)
+    ahead = _PlanState(*given, ahead=True).plan(method)
     return min((plan, ahead), key=lambda one: (not _fits(one, cluster), one.latency))
 
 
@@ -149,11 +149,11 @@ class _PlanState:
     births: list[tuple[int, int, int, int]] = field(default_factory=list)
     """(position, tensor, device, bytes) of every piece that comes into being on a device."""
 
-    def plan(self, method: str, lower_bound: float) -> Distribution:
+    def plan(self, method: str) -> Distribution:
         count = len(self.cluster.devices)
         for tensor in self.space.graph.inputs:
             self.holds[tensor] = [[] for _ in range(count)]
-            self.owners[tensor] = [(SENDER_OUTSIDE, self.space.extents[tensor].whole)]
+            self.owners[tensor] = [(CALLER, self.space.extents[tensor].whole)]
         steps: list[Step] = []
         computing: list[list[float]] = []
         weights = [0] * count
@@ -183,7 +183,7 @@ class _PlanState:
             results=tuple(results),
             home=self.home,
             latency=latency,
-            lower_bound=lower_bound,
+            lower_bound=0.0,
             memory=self._memory(weights),
             method=method,
         )
@@ -212,7 +212,7 @@ class _PlanState:
         if not (self.ahead and steps):
             return transfers
         last, start = steps[-1], self.blocks[len(steps) - 1][0]
-        early = [one for one in transfers if one.source != SENDER_OUTSIDE and self.space.first[one.tensor] < start]
+        early = [one for one in transfers if one.source != CALLER and self.space.first[one.tensor] < start]
         late = [one for one in transfers if one not in early]
         before = self._step_seconds(last.transfers, computing[-1]) + self._step_seconds(transfers, seconds)
         after = self._step_seconds(last.transfers, computing[-1], early) + self._step_seconds(late, seconds)
@@ -272,7 +272,7 @@ class _PlanState:
         self, transfers: Sequence[Transfer], computing: Sequence[float], ahead: Sequence[Transfer] = ()
     ) -> float:
         """Return how long the slowest takes, the source of the network's inputs included."""
-        given = {device for one in transfers if one.source == SENDER_OUTSIDE for device in one.targets}
+        given = {device for one in transfers if one.source == CALLER for device in one.targets}
         links, outside = self._link_seconds(transfers)
         # The source sends one part after the other: who gets the last has waited for all.
         links = [max(own, outside) if device in given else own for device, own in enumerate(links)]
@@ -289,7 +289,7 @@ class _PlanState:
             for device in one.targets:
                 received[device] += one.size
         links = [router.seconds(*both) for both in zip(sent, received, strict=False)]
-        return links, router.seconds(sent[SENDER_OUTSIDE], 0)
+        return links, router.seconds(sent[CALLER], 0)
 
     def _memory(self, weights: Sequence[int]) -> tuple[int, ...]:
         """Return the most that every device holds: its weights, and pieces from their birth to the last reader."""

@@ -37,15 +37,11 @@ class Evaluation(FrozenValue, frozen=True):
         latency: Seconds per plan.
         memory: The most bytes that each device holds, [plan, device].
         held: Bytes that each device holds while each op is computed, weights included, [plan, position, device].
-        sent: Bytes that leave their senders, per plan; a broadcast counts once.
-        communication: The part of the latency in which the links of the slowest devices are busy.
     """
 
     latency: Floats
     memory: Integers
     held: Integers
-    sent: Integers
-    communication: Floats
 
 
 @dataclass(slots=True)
@@ -164,8 +160,6 @@ class _PopulationRun:
         for tensor in self.space.graph.inputs:
             self.holds[tensor], self.owners[tensor] = [], None
         latency = np.zeros(self.plans)
-        communication = np.zeros(self.plans)
-        total = np.zeros(self.plans, dtype=np.int64)
         for block in self.p.blocks:
             ranges, needs, asked = self._ranges(block)
             self._reset_links()
@@ -174,35 +168,30 @@ class _PopulationRun:
             computing = np.zeros((self.plans, self.devices))
             for position in range(*block):
                 computing += self._compute(position, ranges[position], needs[position], alone=block[1] - block[0] == 1)
-            self._add(latency, communication, total, computing)
+            latency += self._seconds(computing)
         self._reset_links()
         for tensor in self.space.results:
             there = np.zeros((self.plans, self.devices), dtype=bool)
             there[:, self.p.home] = True
             self._send(tensor, Boxes(there, None, None), self.count)
-        self._add(latency, communication, total, np.zeros((self.plans, self.devices)))
+        latency += self._seconds(np.zeros((self.plans, self.devices)))
         held = np.cumsum(self.changes[: self.count + 1], axis=0) + self.weights
         by_op = np.ascontiguousarray(held.transpose(1, 0, 2))
-        return Evaluation(latency, by_op.max(axis=1), by_op[:, : self.count], total, communication)
+        return Evaluation(latency, by_op.max(axis=1), by_op[:, : self.count])
 
     def _reset_links(self) -> None:
         self.loads = LinkLoads.none((self.plans, self.devices))
         self.quiet = True
 
-    def _add(self, latency: Floats, communication: Floats, total: Integers, computing: Floats) -> None:
-        """Add a step: its slowest device, or the source of the inputs."""
+    def _seconds(self, computing: Floats) -> Floats:
+        """Return the seconds of a step, per plan: of its slowest device, or of the source of the inputs."""
         import numpy as np
 
-        if self.quiet:
-            latency += computing.max(axis=1)
-            return
-        links, outside = self.loads.seconds(self.p.cluster.router)
-        busy = links + computing
-        slowest = busy.argmax(axis=1)
-        every = np.arange(self.plans)
-        latency += np.maximum(busy[every, slowest], outside)
-        communication += np.maximum(links[every, slowest], outside - busy[every, slowest])
-        total += self.loads.sent.sum(axis=1) + self.loads.outside
+        slowest: Floats = computing.max(axis=1)
+        if not self.quiet:
+            links, outside = self.loads.seconds(self.p.cluster.router)
+            slowest = np.maximum((links + computing).max(axis=1), outside)
+        return slowest
 
     # What is computed ---------------------------------------------------------------------------------------------
 

@@ -60,7 +60,6 @@ __all__ = ["PLAN_FILE", "check_folder", "file_name", "report_of", "save_distribu
 
 PLAN_FILE: Final = "plan.json"
 
-_LONGEST_PLAN: Final = 1 << 30
 _ENDED_EARLY: Final = "the search was ended early: this is the best plan found so far"
 
 
@@ -379,7 +378,7 @@ def _is_temporary(name: str) -> bool:
 def _earlier(folder: Path) -> dict[str, str]:
     """Return the names and SHA-256 of the models that the plan in ``folder`` names; empty where there is none."""
     path = folder / PLAN_FILE
-    if not path.is_file() or path.stat().st_size > _LONGEST_PLAN:
+    if not path.is_file():
         return {}
     try:
         plan = json.loads(path.read_text(encoding="utf-8"))

@@ -159,7 +159,7 @@ class _StepModelBuilder:
             starts = [start - base for (base, _), (start, _) in pairs]
             ends = [stop - base for (base, _), (_, stop) in pairs]
             made = self._cuts[key] = self._new(tensor, wanted)
-            attributes = self._dialect.slice_attributes(_lengths(have), starts, ends)
+            attributes = self._dialect.slice_attributes(have.lengths, starts, ends)
             self._help(self._dialect.slice_type, [held], made, attributes)
         return self._cuts[key]
 
@@ -189,7 +189,7 @@ class _StepModelBuilder:
         if region == whole_of(self._given, tensor):
             # Bodies of control flow capture tensors by this name.
             return self._add(given.name, given, given.shape, tensor)
-        return self._add(f"{given.name}[{_shown(region)}]", given, _lengths(region), tensor)
+        return self._add(f"{given.name}[{_shown(region)}]", given, region.lengths, tensor)
 
     def _add(self, name: str, like: Tensor, shape: tuple[int, ...] | None, part: int) -> int:
         elements = math.prod(like.shape or ())
@@ -207,10 +207,6 @@ def _free(wanted: str, taken: set[str], reserved: frozenset[str] = frozenset()) 
         name = f"{wanted}#{number}"
     taken.add(name)
     return name
-
-
-def _lengths(region: Region) -> tuple[int, ...]:
-    return tuple(stop - start for start, stop in region.ranges)
 
 
 def _shown(region: Region) -> str:
@@ -272,7 +268,7 @@ def given_sends(followed: ResolvedPlan) -> tuple[tuple[Send, ...], ...]:
         for number, one in transfers:
             if one.source == CALLER:
                 given = followed.graph.tensors[one.tensor]
-                shape = _lengths(one.region)
+                shape = one.region.lengths
                 cut = ArrayCut(given.name, one.region.ranges, tuple((0, size) for size in shape))
                 sends.append(Send(number, one.targets, ArrayAssembly(shape, given.dtype, (cut,))))
         result.append(tuple(sends))
@@ -322,7 +318,7 @@ def _receives(
                 into = pieces[arriving.get(own, own)]
                 place = _relative(one.region, [start for start, _ in into.region.ranges])
                 dtype = followed.graph.tensors[one.tensor].dtype
-                yield Receive(number, one.source, into.key, place, _lengths(into.region), dtype)
+                yield Receive(number, one.source, into.key, place, into.region.lengths, dtype)
 
 
 def _gather(followed: ResolvedPlan, holder: Holder, number: int, arriving: Mapping[int, int]) -> Gather:
@@ -340,7 +336,7 @@ def _made(followed: ResolvedPlan, holder: Holder, tensor: int, found: Cover) -> 
         piece = holder.pieces[leaf.part]
         have = [start for start, _ in piece.region.ranges]
         cuts.append(ArrayCut(piece.key, _relative(leaf.region, have), _relative(leaf.region, origin)))
-    return ArrayAssembly(_lengths(found.region), followed.graph.tensors[tensor].dtype, tuple(cuts))
+    return ArrayAssembly(found.region.lengths, followed.graph.tensors[tensor].dtype, tuple(cuts))
 
 
 def _relative(region: Region, origin: Sequence[int]) -> tuple[tuple[int, int], ...]:

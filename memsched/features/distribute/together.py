@@ -63,7 +63,7 @@ def _held(graph: Graph, plan: Distribution, device: int) -> dict[int, int]:
                 result[one.tensor] = result.get(one.tensor, 0) + one.size
         for part in step.computations[device]:
             op = graph.ops[part.op]
-            elements = math.prod(stop - start for start, stop in part.region.ranges)
+            elements = math.prod(part.region.lengths)
             whole = math.prod(graph.tensors[op.outputs[0]].shape or ())
             for tensor in op.outputs:
                 size = -(-graph.tensors[tensor].size * elements // max(1, whole))

@@ -14,10 +14,7 @@ from memsched.base.frozen import FrozenValue
 from memsched.features.distribute.boxes import Box, volume
 from memsched.targets.cluster import Mode
 
-__all__ = ["SENDER_OUTSIDE", "Parcel", "parcels"]
-
-SENDER_OUTSIDE = -1
-"""The source of the network's inputs."""
+__all__ = ["Parcel", "parcels"]
 
 
 class Parcel(FrozenValue, frozen=True):

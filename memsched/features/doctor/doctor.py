@@ -23,10 +23,11 @@ from memsched.formats.stated_sizes import stated
 from memsched.report.session_code import cpp_lines, csharp_lines, options_text, python_lines
 from memsched.report.values.base import SCHEMA_VERSION
 from memsched.report.values.doctor import DoctorReport, DoctorRow, SessionChoice, SplitSection
-from memsched.runtimes.known import session_maker_of
+from memsched.runtimes.known import SessionMaker, session_maker_of
 from memsched.runtimes.measure import Measured
-from memsched.runtimes.sessions import DEFAULT, EXECUTED, LISTED, MemorySplit, SessionMaker, SessionPoint
-from memsched.runtimes.slowdown import most_times
+from memsched.runtimes.race import most_times
+from memsched.runtimes.sessions import DEFAULT, EXECUTED, LISTED, MemorySplit, SessionPoint
+from memsched.runtimes.values import CLOSE
 from memsched.search.run import Run
 
 __all__ = ["choices_of", "diagnose", "pareto"]
@@ -206,7 +207,7 @@ def choices_of(rows: Sequence[DoctorRow], max_slowdown: float) -> tuple[SessionC
             lambda row: row.session.file == "given" and cpp_lines(row.session) is not None and row.cpu_ratio <= slowest,
         ),
         (ON_PARETO_SET, lambda row: row.pareto),
-        ("needs less than a session without options", lambda row: _ALIKE * _process(row) < _process(rows[0])),
+        ("needs less than a session without options", lambda row: (1 + CLOSE) * _process(row) < _process(rows[0])),
     ]
     chosen: dict[int, str] = {}
     for reason, fits in reasons:
@@ -231,14 +232,12 @@ def choices_of(rows: Sequence[DoctorRow], max_slowdown: float) -> tuple[SessionC
 
 
 _CHOICES: Final = 3
-_ALIKE: Final = 1.02
-"""Ratio of what two processes take that may come from chance alone."""
 
 
 def _least(rows: Sequence[DoctorRow], numbers: Sequence[int]) -> int | None:
     """Return the row with the least process; of those alike, one that keeps all threads, as each run waits for them."""
     least = min((_process(rows[number]) for number in numbers), default=0)
-    alike = [number for number in numbers if _process(rows[number]) <= _ALIKE * least]
+    alike = [number for number in numbers if _process(rows[number]) <= (1 + CLOSE) * least]
     # What chance alone may give is no reason to change a file or its session.
     if 0 in alike:
         return 0

@@ -12,22 +12,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 from memsched.base.frozen import FrozenValue
 from memsched.features.pipeline.condense import Condensation, Loads
-from memsched.graph.dag import successors_of
+from memsched.graph.dag import bitset, members, successors_of
 
-__all__ = ["Boundaries", "ExhaustedError", "Price", "all_places", "mask_of", "members"]
+__all__ = ["Boundaries", "ExhaustedError", "Price", "all_places"]
 
 Price = Callable[[int, int], int]
 """What a stage costs, given the groups before it and the groups in it, as masks with bit i for group i."""
 
 _MOST_PAIRS = 10_000_000
 """Most pairs of sets that one dynamic program looks at, which takes a few seconds."""
-
-_FEW_PAIRS = 50_000
-"""Pairs of sets up to which ceilings on communication gain nothing."""
 
 _MOST_BITS = 400_000_000
 """Most bits of all listed sets together: fifty megabytes."""
@@ -62,7 +58,7 @@ def all_places(condensed: Condensation, loads: Loads, most: int) -> list[tuple[i
     None where there are more than ``most``, or where listing them would take too much memory or time.
     """
     most, steps = min(most, _MOST_BITS // max(len(condensed.groups), 1)), 0
-    needs = [mask_of(befores) for befores in condensed.preds]
+    needs = [bitset(befores) for befores in condensed.preds]
     succs = successors_of(condensed.preds)
     first = tuple([group for group, before in enumerate(needs) if not before])
     found = {0: 0}
@@ -107,7 +103,7 @@ class Boundaries:
         self._most_pairs = _MOST_PAIRS if most_pairs is None else most_pairs
         self._condensed = condensed
         self._price, self._slack = price, slack
-        self._shared = [(size, mask_of(groups)) for size, groups in loads.shared]
+        self._shared = [(size, bitset(groups)) for size, groups in loads.shared]
         everything = (1 << len(condensed.groups)) - 1
         total = sum(loads.weights)
         self._sets = [
@@ -121,7 +117,7 @@ class Boundaries:
         ]
         self._weights = dict(found)
         self._strict = _strict_masks(condensed.strict)
-        self._flows = [(1 << flow.producer, mask_of(flow.readers), flow.size, flow.to_end) for flow in condensed.flows]
+        self._flows = [(1 << flow.producer, bitset(flow.readers), flow.size, flow.to_end) for flow in condensed.flows]
         self._crossings: dict[int, tuple[list[tuple[int, int]], int]] = {}
         self._pairs = 0
 
@@ -148,8 +144,8 @@ class Boundaries:
 
         Of several such schedules it is the one whose last stage, then the one before it, begins with the least set
         before it, read as a number with bit i for group i. What crosses a boundary is received at least once after
-        it (by the very next stage where values are handed through): where there are many pairs, ceilings on
-        communication are tried, each twice the one before, and sets above the ceiling are left out.
+        it (by the very next stage where values are handed through): ceilings on communication are tried, each twice the
+        one before, and sets above the ceiling are left out.
 
         Args:
             known: Communication of some schedule, of any peak: where ceilings begin, an eighth of it.
@@ -158,9 +154,8 @@ class Boundaries:
             ExhaustedError: As for `least_peak`.
         """
         windows = [self._sets[:1], *(self._window(level, stages, limit) for level in range(1, stages + 1))]
-        pairs = sum(len(before) * len(after) for before, after in pairwise(windows))
         most = (stages - 1) * sum([size for _, _, size, _ in self._flows])
-        ceiling = most if known is None or pairs <= _FEW_PAIRS else known // 8
+        ceiling = most if known is None else known // 8
         while True:
             self._pairs = 0
             found = self._within(windows, limit, ceiling, deadline)
@@ -296,19 +291,6 @@ class Boundaries:
         self._pairs += pairs
         if self._pairs > self._most_pairs or time.monotonic() > deadline:
             raise ExhaustedError
-
-
-def mask_of(groups: Sequence[int]) -> int:
-    """Return ``groups`` as a number with bit i for group i."""
-    result = 0
-    for group in groups:
-        result |= 1 << group
-    return result
-
-
-def members(mask: int) -> list[int]:
-    """Return the groups of ``mask``, ascending."""
-    return [group for group, bit in enumerate(reversed(f"{mask:b}")) if bit == "1"]
 
 
 def _strict_masks(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -23,6 +23,7 @@ from memsched.features.pipeline.priced import solve as solve_priced
 from memsched.features.pipeline.prices import MemoryPrice, StageMemory, TimePrice
 from memsched.graph.stages import Constraints, Network, StageSchedule
 from memsched.search.limits import Limits
+from memsched.search.pace import MachinePace
 
 if TYPE_CHECKING:
     from memsched.targets.model import PipelineRules
@@ -45,10 +46,6 @@ _MOST_MEASURED_PLACES = 60
 
 _START_EFFORT = 2.0
 """What `Limits.effort` counts for the schedule from which the search by price starts."""
-
-_PAIRS_PER_SECOND = 1_000_000
-_PRICES_PER_SECOND = 1_000
-"""Pairs of sets that an idle machine looks at per second, and stages that it prices per second."""
 
 _PEAK_SHARE = 0.5
 """Share of the time and of the effort for the peak; the rest is for communication."""
@@ -141,7 +138,7 @@ def _priced(
         start = _solve(condensed, loads, count, limits.seed, deadline, effort=effort)
         starts += [even_split(condensed, loads.weights, count), start.stages]
     most = _MOST_TIMED_PLACES if isinstance(price, TimePrice) else _MOST_MEASURED_PLACES
-    prices = math.inf if limits.effort is None else limits.effort * _PRICES_PER_SECOND
+    prices = math.inf if limits.effort is None else limits.effort * MachinePace.PRICED_STAGES
     return solve_priced(condensed, price, starts, count, most_places=most, most_prices=prices, deadline=deadline)
 
 
@@ -167,7 +164,7 @@ def _solve(
     places = all_places(condensed, loads, _MOST_BOUNDARIES)
     if places is not None:
         try:
-            most_pairs = None if effort is None else int(effort * _PAIRS_PER_SECOND)
+            most_pairs = None if effort is None else int(effort * MachinePace.PAIRS)
             program = Boundaries(condensed, loads, places, most_pairs=most_pairs)
             return _by_boundaries(program, condensed, loads, start, count, deadline)
         except ExhaustedError:

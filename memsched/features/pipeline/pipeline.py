@@ -53,11 +53,11 @@ from memsched.targets.model import PipelineRules, Target
 __all__ = ["SegmentFile", "StagedModel", "network_of", "pipeline"]
 
 _DEFAULT_TARGET = "coral_edgetpu"
-_CUTTING_SHARE = 0.25
-"""Share of the work for the search for the cut, without the orders of stages that it asks for."""
-
 _SCHEDULING_SHARE = 0.5
 """Share of the time, or of the work, for the stages; the rest orders the segments."""
+
+_CUTTING_SHARE = _SCHEDULING_SHARE / 2
+"""Share of the work for the search for the cut; as much is for the orders of stages that it asks for."""
 
 _ORDER_EFFORT = 1.0
 """What `Limits.effort` allows for the order of one stage; nearly always it is proven in milliseconds."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from memsched.features.pipeline.boundaries import mask_of, members
 from memsched.features.pipeline.condense import Condensation, Loads, macs_of, parameters_of
 from memsched.features.pipeline.simulate import cached, stage_time
+from memsched.graph.dag import bitset, members
 from memsched.graph.stages import Network
 from memsched.targets.model import PipelineRules
 
@@ -45,7 +45,7 @@ class TimePrice:
         self._values = [
             (
                 groups[value.producer] if value.producer >= 0 else 0,
-                mask_of(sorted({condensed.group_of[reader] for reader in value.readers})),
+                bitset(condensed.group_of[reader] for reader in value.readers),
                 value.size,
                 value.result,
             )
@@ -127,7 +127,7 @@ class MemoryPrice:
             (
                 number,
                 1 << condensed.group_of[value.producer],
-                mask_of(sorted({condensed.group_of[reader] for reader in value.readers})),
+                bitset(condensed.group_of[reader] for reader in value.readers),
                 value.result,
             )
             for number, value in enumerate(network.values)

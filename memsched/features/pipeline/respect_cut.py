@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from memsched.base.frozen import FrozenValue
+from memsched.base.units import MOST_BYTES
 from memsched.features.pipeline.condense import Condensation, Loads
 
 if TYPE_CHECKING:
@@ -27,14 +28,12 @@ MOST_STAGES = 256
 _MOST_PLACES = 1024
 """Places in an order that are tried for cuts; of longer orders, those at even steps of parameters and of length."""
 
-_UNKNOWN = 1 << 60
-
 
 class _StageCosts(FrozenValue, frozen=True):
     """What a stage from one place of the order to a later one costs.
 
     Attributes:
-        loads: Parameters, [end, begin]; ``_UNKNOWN`` where a cut was asked for in between.
+        loads: Parameters, [end, begin]; ``MOST_BYTES`` where a cut was asked for in between.
         moves: Bytes that it receives from other stages, [end, begin].
     """
 
@@ -113,7 +112,9 @@ def _runs(condensed: Condensation, loads: Loads, order: Sequence[int], places: S
     for before, after in condensed.strict:
         barriers[position[after]] = max(barriers[position[after]], position[before])
     load_row, move_row = np.zeros(len(places), np.int64), np.zeros(len(places), np.int64)
-    result = _StageCosts(np.full((len(places), len(places)), _UNKNOWN), np.zeros((len(places), len(places)), np.int64))
+    result = _StageCosts(
+        np.full((len(places), len(places)), MOST_BYTES), np.zeros((len(places), len(places)), np.int64)
+    )
     allowed = 0
     for place, group in enumerate(order):
         here = behind[place]
@@ -164,19 +165,19 @@ def _begins(runs: _StageCosts, count: int) -> list[int] | None:
     import numpy as np
 
     length = len(runs.loads)
-    peaks = np.full((count + 1, length), _UNKNOWN)
+    peaks = np.full((count + 1, length), MOST_BYTES)
     peaks[0, 0] = 0
     for end in range(1, length):
         peaks[1:, end] = np.maximum(peaks[:-1, :end], runs.loads[end, :end]).min(1)
     peak = peaks[count, -1]
-    if peak >= _UNKNOWN:
+    if peak >= MOST_BYTES:
         return None
-    costs = np.full((count + 1, length), _UNKNOWN)
+    costs = np.full((count + 1, length), MOST_BYTES)
     costs[0, 0] = 0
     came = np.zeros((count + 1, length), np.int64)
     for end in range(1, length):
-        within = np.where(runs.loads[end, :end] <= peak, runs.moves[end, :end], _UNKNOWN)
-        reached = np.minimum(costs[:-1, :end] + within, _UNKNOWN)
+        within = np.where(runs.loads[end, :end] <= peak, runs.moves[end, :end], MOST_BYTES)
+        reached = np.minimum(costs[:-1, :end] + within, MOST_BYTES)
         came[1:, end] = reached.argmin(1)
         costs[1:, end] = reached.min(1)
     begins = [length - 1]

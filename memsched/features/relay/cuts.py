@@ -7,19 +7,12 @@ from collections.abc import Sequence
 from memsched.base.frozen import FrozenValue
 from memsched.graph.model import Graph
 from memsched.graph.parts import readers_of
+from memsched.runtimes.arena_facts import round_up
 
-__all__ = ["ALIGNMENT", "RelayCuts", "aligned"]
-
-ALIGNMENT = 16
-"""Bytes to which everything that is handed over is aligned."""
+__all__ = ["RelayCuts"]
 
 _NOT_HANDED_OVER = frozenset({"int4", "uint4", "int2", "uint2", "string", "resource", "variant"})
 """Element types that are no whole bytes, or nothing that can be copied."""
-
-
-def aligned(size: int) -> int:
-    """Return ``size`` rounded up to `ALIGNMENT` bytes."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 class RelayCuts(FrozenValue, frozen=True):
@@ -31,7 +24,7 @@ class RelayCuts(FrozenValue, frozen=True):
         needed: Per tensor the last place in front of a step that reads it, the last place of all for outputs of the
             graph; -1 where nothing reads it.
         places: Where it may be cut, the beginning and the end among them, rising.
-        handed: Per place the bytes that cross it, each tensor rounded up to `ALIGNMENT`.
+        handed: Per place the bytes that cross it, each tensor rounded up to the runtime's alignment.
     """
 
     graph: Graph
@@ -60,7 +53,7 @@ class RelayCuts(FrozenValue, frozen=True):
         for tensor, (first, last) in enumerate(zip(made, needed, strict=True)):
             stuck = graph.tensors[tensor].dtype in _NOT_HANDED_OVER or not graph.tensors[tensor].sized
             for place in range(first, last + 1) if first >= 0 else ():
-                handed[place] += aligned(graph.tensors[tensor].size)
+                handed[place] += round_up(graph.tensors[tensor].size)
                 forbidden[place] |= stuck
         for group in together:
             held = [steps[op] for op in group]
@@ -91,7 +84,7 @@ class RelayCuts(FrozenValue, frozen=True):
         """Return the bytes of `kept`."""
         if first > 0:
             return self.handed[first]
-        return sum(aligned(self.graph.tensors[tensor].size) for tensor in self.kept(first, last))
+        return sum(round_up(self.graph.tensors[tensor].size) for tensor in self.kept(first, last))
 
     def inputs(self, first: int, last: int) -> tuple[int, ...]:
         """Return the tensors that the steps from ``first`` to ``last`` read and do not make, in order."""
@@ -113,6 +106,6 @@ class RelayCuts(FrozenValue, frozen=True):
         """Return the bytes at the two ends of a stage: what it is given, and what it hands on."""
         sizes = self.graph.tensors
         return (
-            sum(aligned(sizes[tensor].size) for tensor in self.inputs(first, last)),
-            sum(aligned(sizes[tensor].size) for tensor in self.outputs(first, last)),
+            sum(round_up(sizes[tensor].size) for tensor in self.inputs(first, last)),
+            sum(round_up(sizes[tensor].size) for tensor in self.outputs(first, last)),
         )

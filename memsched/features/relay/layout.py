@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from memsched.base.frozen import FrozenValue
-from memsched.features.relay.cuts import ALIGNMENT, RelayCuts, aligned
+from memsched.features.relay.cuts import RelayCuts
+from memsched.runtimes.arena_facts import ALIGNMENT, round_up
 
 __all__ = ["HandOver", "RelayLayout", "lay_out"]
 
@@ -52,7 +53,7 @@ class RelayLayout(FrozenValue, frozen=True):
         Args:
             places: Per stage the addresses at which it makes the tensors that it hands on.
         """
-        size = max(self.results, *(aligned(arena) + kept for arena, kept in zip(arenas, self.kept, strict=True)))
+        size = max(self.results, *(round_up(arena) + kept for arena, kept in zip(arenas, self.kept, strict=True)))
         while not all(self._movable(stage, made, size) for stage, made in enumerate(places)):
             size += ALIGNMENT
         return size
@@ -103,11 +104,11 @@ def _first_fit(waiting: Sequence[HandOver]) -> list[HandOver]:
     placed: list[HandOver] = []
     for one in waiting:
         near = sorted(
-            (other.from_end - aligned(other.size), other.from_end)
+            (other.from_end - round_up(other.size), other.from_end)
             for other in placed
             if other.maker < one.last and one.maker < other.last
         )
-        low, size = 0, aligned(one.size)
+        low, size = 0, round_up(one.size)
         for begin, end in near:
             if begin - low >= size:
                 break

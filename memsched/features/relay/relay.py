@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from memsched.commands.levels import BY_DEFAULT
 from memsched.commands.optimize.place import prepare
 from memsched.commands.options import RelayOptions
 from memsched.features.relay.border import CutModel, as_cut
-from memsched.features.relay.cuts import RelayCuts, aligned
+from memsched.features.relay.cuts import RelayCuts
 from memsched.features.relay.layout import RelayLayout, lay_out
 from memsched.features.relay.search import RelaySplit, search
 from memsched.features.relay.stages import RelayStageCosts, StageFile
@@ -27,39 +28,33 @@ from memsched.formats.module import Module
 from memsched.formats.segments import check_segments
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.formats.stated_sizes import stated
-from memsched.plan.orders import plan_module
+from memsched.plan.orders import ORDER_SHARE, plan_module
 from memsched.plan.values import TargetModule
 from memsched.report.outputs import TOLERANCE
 from memsched.report.values.border import BorderSection
-from memsched.runtimes.known import check_runner, runtime_of
-from memsched.runtimes.runtime import RelayRules, RelayRun
+from memsched.runtimes.arena_facts import round_up
+from memsched.runtimes.known import check_runner, relay_rules_of
+from memsched.runtimes.runtime import RelayRun
 from memsched.runtimes.segments import run_in_a_row
 from memsched.runtimes.special import applying
+from memsched.runtimes.values import INVOKES, RUNS, STAGED
+from memsched.search.pace import MachinePace
 from memsched.search.run import Run
 from memsched.targets.load import load_target
 from memsched.targets.model import Target
 
+if TYPE_CHECKING:
+    from memsched.runtimes.known import RelayRules
+
 __all__ = ["RelayModel", "relay"]
 
 _DEFAULT = RelayOptions()
-
-_ORDER_SHARE = 0.1
-"""Share of the time for the order of the whole model."""
 
 _CUT_SHARE = 0.85
 """Share of the time or the work, orders included, for the stages; the rest optimizes those that were chosen."""
 
 _SETTLED_SHARE = 0.95
 """Share of the search's time after which what is under way ends as soon as it can, chosen stages included."""
-
-_MACS_PER_SECOND = 50e6
-"""That a runtime's reference kernels do on a slow machine: how long verification takes is foreseen by them."""
-
-_RUNS_TO_VERIFY = 14
-"""Verifying stages takes as long as so many runs of the model: each input runs twice, in stages, which do more."""
-
-_RUNS_PER_SPECIAL = 2.5
-"""The same of a kind of special values, which runs once."""
 
 _SECONDS_TO_END = 1.0
 """For starting a runtime, and for writing."""
@@ -237,7 +232,7 @@ def _task_of(source: str | bytes, options: RelayOptions, run: Run) -> _RelayTask
     data, path = read_source(source)
     module = load_module(data, path, stated(options.input_shapes, options.dims))
     target = load_target(options.target or "tflm")
-    rules = runtime_of(module, target).relay_rules()
+    rules = relay_rules_of(module, target)
     if rules is None:
         raise UsageError(
             f"'{module.path}' for target '{target.name}' is not executed in one block of memory",
@@ -268,7 +263,7 @@ def _best_files(
     files, layout = _optimized(best, run, budget)
     block = _block(costs, files, layout)
     whole = (0, len(costs.cuts.order))
-    if whole in costs.files and block[costs.rules.bits] > aligned(single):
+    if whole in costs.files and block[costs.rules.bits] > round_up(single):
         # What is handed over lies apart and must be movable, which may take more than cutting saves.
         files, layout = (costs.files[whole],), lay_out(costs.cuts, [whole])
         block = _block(costs, files, layout)
@@ -285,8 +280,9 @@ def _share_to_end(module: Module, options: RelayOptions, time_limit: float | Non
         return 0.0
     inputs = [module.graphs[0].tensors[tensor].dtype for tensor in module.graphs[0].inputs]
     specials = applying([(dtype, False) for dtype in inputs if dtype in np.sctypeDict])
-    runs = _RUNS_TO_VERIFY + _RUNS_PER_SPECIAL * len(specials) if options.verify else 0
-    seconds = _SECONDS_TO_END + runs * sum(op.macs for op in module.graphs[0].ops) / _MACS_PER_SECOND
+    # The whole model runs as well, on each input twice, and once on each kind of special values.
+    runs = (1 + STAGED) * (RUNS * INVOKES + len(specials)) if options.verify else 0
+    seconds = _SECONDS_TO_END + runs * sum(op.macs for op in module.graphs[0].ops) / MachinePace.REFERENCE_MACS
     return min(_MOST_TO_VERIFY, seconds / max(time_limit, _SECONDS_TO_END))
 
 
@@ -300,7 +296,7 @@ def _search(
     found: list[_PlannedSplit] = []
     for number, order in enumerate(orders):
         cuts = RelayCuts.of(module.graphs[0], order, together)
-        part = _part_of(run, _ORDER_SHARE, _CUT_SHARE, number, len(orders))
+        part = _part_of(run, ORDER_SHARE, _CUT_SHARE, number, len(orders))
         if found and part.over():
             break
         costs = RelayStageCosts(module, prepared.lowered[0].graph, cuts, rules, options, part, cutter)
@@ -342,7 +338,7 @@ def _orders(module: Module, prepared: TargetModule, options: RelayOptions, run: 
     graph = module.graphs[0]
     orders = [tuple(range(len(graph.ops)))]
     if "reorder" in options.allow:
-        plans = plan_module(module, prepared.lowered, _part_of(run, 0.0, _ORDER_SHARE, 0, 1), solver="auto")
+        plans = plan_module(module, prepared.lowered, _part_of(run, 0.0, ORDER_SHARE, 0, 1), solver="auto")
         orders += [plans[0].schedule.order, *(one.schedule.order for one in prepared.baselines.values())]
     distinct: dict[tuple[int, ...], tuple[int, ...]] = {}
     for order in orders:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from memsched.base.frozen import FrozenValue
+from memsched.base.units import LARGEST
 from memsched.search.run import Run
 
 if TYPE_CHECKING:
@@ -75,9 +76,9 @@ def search(places: Sequence[int], costs: RelayCosts, run: Run, *, most: int | No
     import numpy as np
 
     count = len(places)
-    low = np.full((count, count), _NEVER, np.int64)
-    high = np.full((count, count), _NEVER, np.int64)
-    least = np.full((count, count), _NEVER, np.int64)
+    low = np.full((count, count), LARGEST, np.int64)
+    high = np.full((count, count), LARGEST, np.int64)
+    least = np.full((count, count), LARGEST, np.int64)
     open_ = np.ones((count, count), bool)
     for i in range(count):
         for j in range(i + 1, count):
@@ -105,7 +106,7 @@ def search(places: Sequence[int], costs: RelayCosts, run: Run, *, most: int | No
         if ended or run.over():
             break
         unknown = [(i, j) for i, j in path if open_[i, j] and high[i, j] > wanted]
-        fresh = [pair for pair in unknown if high[pair] >= _NEVER]
+        fresh = [pair for pair in unknown if high[pair] >= LARGEST]
         # Files are made in milliseconds; the next step may take seconds: first comes what most likely needs too much.
         for i, j in fresh or [max(unknown, key=lambda pair: (int(low[pair]), pair))]:
             look(i, j)
@@ -123,9 +124,6 @@ def search(places: Sequence[int], costs: RelayCosts, run: Run, *, most: int | No
     )
 
 
-_NEVER = 1 << 62
-
-
 def _largest(costs: np.ndarray[Any, Any], most: int | None) -> int:
     """Return the least largest cost of a path from the first place to the last."""
     import numpy as np
@@ -136,7 +134,7 @@ def _largest(costs: np.ndarray[Any, Any], most: int | None) -> int:
         for j in range(1, count):
             best[j] = np.maximum(best[:j], costs[:j, j]).min()
         return int(best[-1])
-    best = np.full(count, _NEVER, np.int64)
+    best = np.full(count, LARGEST, np.int64)
     best[0] = 0
     for _ in range(most):
         # One stage more, or none: what is reached stays so.

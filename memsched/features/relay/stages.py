@@ -6,14 +6,16 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from memsched.base.errors import MemschedError
 from memsched.base.frozen import FrozenValue
+from memsched.base.units import MOST_BYTES
 from memsched.commands.calls import Hooks
 from memsched.commands.levels import ALLOWED, BY_DEFAULT
 from memsched.commands.optimize.optimize import optimize
 from memsched.commands.options import Options, RelayOptions
-from memsched.features.relay.cuts import RelayCuts, aligned
+from memsched.features.relay.cuts import RelayCuts
 from memsched.features.relay.search import StageRange
 from memsched.formats.capabilities import Cutter, Stages
 from memsched.formats.known import capability
@@ -21,8 +23,12 @@ from memsched.formats.module import Module
 from memsched.formats.segment import Segment
 from memsched.graph.model import Graph
 from memsched.report.values.optimize import OptimizeReport
-from memsched.runtimes.runtime import ArenaNeeds, RelayRules
+from memsched.runtimes.arena_facts import round_up
+from memsched.runtimes.runtime import ArenaNeeds
 from memsched.search.run import Run
+
+if TYPE_CHECKING:
+    from memsched.runtimes.known import RelayRules
 
 __all__ = ["RelayStageCosts", "StageFile"]
 
@@ -116,7 +122,7 @@ class RelayStageCosts:
         """Return what a stage of which there is a file needs of the block; see `RelayCosts.known`."""
         if (first, last) not in self.files:
             return None
-        return self.cuts.kept_bytes(first, last) + aligned(self.needed((first, last)))
+        return self.cuts.kept_bytes(first, last) + round_up(self.needed((first, last)))
 
     def find_out(self, stage: StageRange) -> tuple[int, int, bool]:
         """Return what a stage needs of the block: see `RelayCosts.find_out`."""
@@ -124,21 +130,21 @@ class RelayStageCosts:
         if stage not in self.files:
             made = self.as_cut(stage)
             if made is None:
-                return _IMPOSSIBLE, _IMPOSSIBLE, True
+                return MOST_BYTES, MOST_BYTES, True
             self.files[stage] = made
             least = self._least_arena(stage)
-            self._by_sizes[stage] = outside + aligned(min(least, self._total(stage)))
+            self._by_sizes[stage] = outside + round_up(min(least, self._total(stage)))
         else:
             self.looked_into += 1
             share = self._share()
             self.improve(stage, None, share, self._patience(share))
             least = self._total(stage)
         total = self._total(stage)
-        return outside + aligned(min(least, total)), outside + aligned(total), least >= total
+        return outside + round_up(min(least, total)), outside + round_up(total), least >= total
 
     def least(self, stage: StageRange) -> int:
         """Return what a stage that was found out needs of the block by its sizes alone; see `RelayCosts.least`."""
-        return self._by_sizes.get(stage, _IMPOSSIBLE)
+        return self._by_sizes.get(stage, MOST_BYTES)
 
     def _least_arena(self, stage: StageRange) -> int:
         needs, bits = self.files[stage].needs, self.rules.bits
@@ -238,8 +244,6 @@ _FULL_STEPS = 24
 _PIECES, _LOOP = 2_500, 1_000
 """Bytes that a group needs in any case for its pieces, and those that stay for its loop: estimates, from below."""
 
-_IMPOSSIBLE = 1 << 60
-
 
 def _extra_macs(report: OptimizeReport) -> int:
     return sum(
@@ -250,6 +254,6 @@ def _extra_macs(report: OptimizeReport) -> int:
 def _step_bytes(graph: Graph, op: int) -> int:
     """Return bytes that any order needs at an op: what it reads and makes, or the larger where they may share bytes."""
     one, tensors = graph.ops[op], graph.tensors
-    read = sum(aligned(tensors[tensor].size) for tensor in dict.fromkeys(one.inputs))
-    made = sum(aligned(tensors[tensor].size) for tensor in one.outputs)
+    read = sum(round_up(tensors[tensor].size) for tensor in dict.fromkeys(one.inputs))
+    made = sum(round_up(tensors[tensor].size) for tensor in one.outputs)
     return (max(read, made) if one.views or one.in_place else read + made) + one.workspace

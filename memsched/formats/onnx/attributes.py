@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
 from memsched.formats.onnx.light import is_stripped
-from memsched.formats.onnx.standard import AttributeKind, Opset
+from memsched.formats.onnx.standard import Opset
 from memsched.formats.onnx.structure import domain_of
 from memsched.graph.model import AttributeValue
 from memsched.ops.rules import ONE_AXIS
 from memsched.ops.table import families
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto, TensorProto
 
 __all__ = [
     "CONSTANT_INPUTS",
@@ -94,17 +93,17 @@ def attributes_of(node: NodeProto, value_of: Callable[[str], Values | None]) -> 
     result: dict[str, AttributeValue] = {}
     for attribute in node.attribute:
         kind, name = attribute.type, _text(attribute.name)
-        if kind == AttributeKind.INT:
+        if kind == AttributeProto.INT:
             result[name] = attribute.i
-        elif kind == AttributeKind.INTS and len(attribute.ints) <= MOST_ENTRIES:
+        elif kind == AttributeProto.INTS and len(attribute.ints) <= MOST_ENTRIES:
             result[name] = tuple(attribute.ints)
-        elif kind == AttributeKind.FLOAT:
+        elif kind == AttributeProto.FLOAT:
             result[name] = attribute.f
-        elif kind == AttributeKind.FLOATS and len(attribute.floats) <= MOST_ENTRIES:
+        elif kind == AttributeProto.FLOATS and len(attribute.floats) <= MOST_ENTRIES:
             result[name] = tuple(attribute.floats)
-        elif kind == AttributeKind.STRING:
+        elif kind == AttributeProto.STRING:
             result[name] = attribute.s.decode("utf-8", "replace")
-        elif kind == AttributeKind.STRINGS and len(attribute.strings) <= MOST_ENTRIES:
+        elif kind == AttributeProto.STRINGS and len(attribute.strings) <= MOST_ENTRIES:
             result[name] = tuple(text.decode("utf-8", "replace") for text in attribute.strings)
     named = CONSTANT_INPUTS.get(node.op_type)
     if not named or domain_of(node):
@@ -216,8 +215,6 @@ def _constant_node(node: NodeProto) -> Values | None:
 def _tensor_values(tensor: TensorProto) -> Values | None:
     if tensor.data_type not in _NUMBERS or is_stripped(tensor):
         return None
-    from onnx import numpy_helper
-
     try:
         array = numpy_helper.to_array(tensor)
     except (ValueError, TypeError):  # less data than its shape says: the runtime reports that
@@ -227,6 +224,4 @@ def _tensor_values(tensor: TensorProto) -> Values | None:
 
 def attribute_of(node: NodeProto, name: str, default: Any) -> Any:
     """Return an attribute's value, or ``default`` where a node has no such attribute."""
-    from onnx import helper
-
     return next((helper.get_attribute_value(one) for one in node.attribute if one.name == name), default)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 
 from memsched.formats.borders import find_borders
 from memsched.formats.module import Module
@@ -13,9 +14,6 @@ from memsched.formats.onnx.native import OnnxNative
 from memsched.graph.border import Borders, BorderStep, BorderTensor, Interface
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.ops.table import families
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, ValueInfoProto
 
 __all__ = ["borders", "interface", "removed_names", "state_border", "state_chains"]
 
@@ -137,8 +135,6 @@ def state_chains(model: ModelProto, graph: Graph) -> None:
 
     ONNX's own inference does not know operators of ONNX Runtime's.
     """
-    from onnx import helper
-
     main = model.graph
     declared = {value.name for value in (*main.value_info, *main.output)}
     domains = {entry.domain for entry in model.opset_import}

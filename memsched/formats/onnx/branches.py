@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+
+from onnx import ModelProto, NodeProto, TensorProto, defs, helper, shape_inference
 
 from memsched.formats.onnx.structure import BRANCHES, Scope, domain_of, graphs_like, owner
 from memsched.formats.onnx.types import ValueType
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorProto
 
 __all__ = ["impossible"]
 
@@ -80,8 +78,6 @@ class _NodeInference:
                     yield f"{node.op_type} '{node.name or node.output[0]}': {reason}"
 
     def _refusal(self, node: NodeProto, index: int) -> str:
-        from onnx import defs, helper, shape_inference
-
         given, values = {}, {}
         for name in filter(None, node.input):
             at = owner(self._scopes, index, name)

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from memsched.base.frozen import FrozenValue
+from memsched.base.units import LARGEST_INT64
 from memsched.formats.onnx.attributes import attribute_of
 from memsched.formats.onnx.free_names import FreeNames
 from memsched.formats.onnx.structure import op_type
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
 
 __all__ = ["CACHES", "OnnxCache", "append_in_place", "find_caches", "pass_through", "reads_length"]
 
@@ -24,10 +24,8 @@ CACHES: Final = "memsched.caches"
 """The name under which a model's metadata list its caches: a JSON object of inputs and outputs."""
 
 _KERNEL: Final = "com.microsoft.GroupQueryAttention"
-_KERNEL_PAIRS: Final = ((3, 1), (4, 2))
-"""Places of past keys and values among its inputs, and of those with the new ones among its outputs."""
-
-_END: Final = 2**63 - 1
+_KERNEL_RESULTS: Final[Mapping[int, int]] = {3: 1, 4: 2}
+"""By the places of past keys and values among its inputs those of all of them among its outputs."""
 
 
 class OnnxCache(FrozenValue, frozen=True):
@@ -51,8 +49,6 @@ def pass_through(model: ModelProto) -> None:
 
     Exporters write an Identity, or a Concat of one input where they append to an empty cache, before a cache is used.
     """
-    from onnx import helper
-
     graph = model.graph
     outputs = {value.name for value in graph.output}
     handed: dict[str, str] = {}
@@ -85,7 +81,7 @@ def find_caches(model: ModelProto) -> tuple[OnnxCache, ...]:
                 continue
             found.setdefault(past, OnnxCache(past, given_back[node.output[0]], new, node.output[0], axis))
         elif kind == _KERNEL:
-            for place, result in _KERNEL_PAIRS:
+            for place, result in _KERNEL_RESULTS.items():
                 past, present = _at(node.input, place), _at(node.output, result)
                 if past in ranks and present in given_back:
                     found.setdefault(past, OnnxCache(past, given_back[present], "", present, 2))
@@ -106,8 +102,6 @@ def append_in_place(model: ModelProto, caches: Sequence[OnnxCache], capacity: st
         capacity: The name that the dimension of their length gets.
         past_length: The name of the input that says how many tokens they hold; of one element.
     """
-    from onnx import TensorProto, helper
-
     graph = model.graph
     writer = _Appender(graph, past_length)
     for cache in caches:
@@ -153,7 +147,7 @@ class _Appender:
 
     def open(self, cache: OnnxCache) -> None:
         """Prepare what other nodes read in place of the past and of its shape."""
-        axis, end = cache.axis, self._constant([_END])
+        axis, end = cache.axis, self._constant([LARGEST_INT64])
         shape = self._node("Shape", [cache.past], "buffer_shape")
         before = self._node("Slice", [shape, self._constant([0]), self._constant([axis])], "sizes_before")
         after = self._node("Slice", [shape, self._constant([axis + 1]), end], "sizes_behind")
@@ -168,8 +162,6 @@ class _Appender:
 
     def append(self, cache: OnnxCache) -> list[NodeProto]:
         """Return the nodes that write what is new, and give what is filled under the name that others read."""
-        from onnx import helper
-
         nodes: list[NodeProto] = []
         axis = cache.axis
         key = (*self._dims[cache.past][:axis], axis)
@@ -210,9 +202,7 @@ class _Appender:
 
     def _part(self, node: NodeProto, shape: str) -> NodeProto:
         """Return the part of a shape that a node of this kind takes, under the name of what it gives."""
-        from onnx import helper
-
-        start, end = attribute_of(node, "start", 0), attribute_of(node, "end", _END)
+        start, end = attribute_of(node, "start", 0), attribute_of(node, "end", LARGEST_INT64)
         inputs = [shape, self._constant([start]), self._constant([end])]
         return helper.make_node("Slice", inputs, list(node.output), name=node.name)
 
@@ -228,8 +218,6 @@ class _Appender:
 
     def _indices(self, sizes: str, axis: int, nodes: list[NodeProto]) -> str:
         """Return where the rows of new tokens go: [..., tokens, axis + 1]."""
-        from onnx import TensorProto, helper
-
         leading = self._node("Slice", [sizes, self._constant([0]), self._constant([axis + 1])], "row_sizes", nodes)
         value = helper.make_tensor("value", TensorProto.BOOL, [1], [True])
         ones = self._node("ConstantOfShape", [leading], "every_row", nodes, value=value)
@@ -244,16 +232,12 @@ class _Appender:
     def _node(
         self, kind: str, inputs: Sequence[str], base: str, nodes: list[NodeProto] | None = None, **attributes: Any
     ) -> str:
-        from onnx import helper
-
         output = self._fresh(base)
         made = helper.make_node(kind, list(inputs), [output], name=self._fresh(f"{base}_node"), **attributes)
         (self._first if nodes is None else nodes).append(made)
         return output
 
     def _constant(self, numbers: Sequence[int]) -> str:
-        from onnx import TensorProto, helper
-
         name = f"cache_{'_'.join(map(str, numbers))}".replace("-", "minus_")
         if name not in self.constants:
             self.constants[name] = helper.make_tensor(self._fresh(name), TensorProto.INT64, [len(numbers)], numbers)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from memsched.formats.onnx.standard import Opset
-
-if TYPE_CHECKING:
-    from onnx import NodeProto
 
 __all__ = ["Activation", "activation_of"]
 
@@ -34,8 +34,6 @@ def activation_of(
         constants: The numbers that they read beside ``read``, by name.
         version: That of the operator set.
     """
-    import numpy as np
-
     points = np.concatenate([np.linspace(-_MOST, _MOST, _POINTS), [1.0], _FAR])
     found = _computed(nodes, constants, version, read, made, points)
     if found is None or found.shape != points.shape:
@@ -60,8 +58,6 @@ def _computed(
     nodes: Sequence[NodeProto], constants: Mapping[str, float], version: int, read: str, made: str, points: Any
 ) -> Any:
     """Return what nodes make of points, in double precision; None where they cannot be executed."""
-    import numpy as np
-    from onnx import TensorProto, helper, numpy_helper
     from onnx.reference import ReferenceEvaluator
 
     ends = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, None) for name in (read, made)]
@@ -77,20 +73,14 @@ def _computed(
 
 
 def _sigmoid(x: Any) -> Any:
-    import numpy as np
-
     return 0.5 * (1 + np.tanh(0.5 * x))
 
 
 def _gelu(x: Any) -> Any:
     import math
 
-    import numpy as np
-
     return np.array([0.5 * float(one) * math.erfc(-float(one) / math.sqrt(2)) for one in x])
 
 
 def _gelu_by_tanh(x: Any) -> Any:
-    import numpy as np
-
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))

@@ -6,7 +6,9 @@ operator needs two. A chain is found by what it computes, however it is written.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import NodeProto
 
 from memsched.formats.module import Module
 from memsched.formats.onnx.attributes import ConstantValues
@@ -19,9 +21,6 @@ from memsched.graph.dag import producers
 from memsched.graph.model import Op
 from memsched.ops.chains import CURVES, LINKS
 
-if TYPE_CHECKING:
-    from onnx import NodeProto
-
 __all__ = ["chains"]
 
 _LAST: Final = frozenset({"Div", "Mul"})
@@ -29,9 +28,6 @@ _LAST: Final = frozenset({"Div", "Mul"})
 
 _MOST_LINKS: Final = 16
 """The most operators of a chain; the longest known has eleven."""
-
-_ENDS: Final = -1
-"""The reader of what the graph gives its caller, or keeps."""
 
 
 def chains(module: Module) -> tuple[Chain, ...]:
@@ -62,12 +58,12 @@ class _ChainFinder:
         self._version = opset(model)
         inputs = model.graph.input if model.ir_version >= IrVersion.FREE_INITIALIZERS else ()
         self._changeable = {value.name for value in inputs}
-        self._readers: list[set[int]] = [set() for _ in self._graph.tensors]
+        self._readers: list[set[int | None]] = [set() for _ in self._graph.tensors]
         for number, op in enumerate(self._graph.ops):
             for tensor in op.inputs:
                 self._readers[tensor].add(number)
         for tensor in (*self._graph.outputs, *self._graph.variables):
-            self._readers[tensor].add(_ENDS)
+            self._readers[tensor].add(None)  # the caller, or who runs the graph again
         self._bound = {op for pair in self._graph.dependencies for op in pair}
 
     def ending_in(self, number: int) -> Chain | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import onnx
+from onnx import GraphProto, ModelProto, NodeProto
 
 from memsched.base.errors import ModelError
 from memsched.formats.onnx.structure import Scope, domain_of
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
 
 __all__ = ["check_header", "check_inputs", "check_names", "check_nodes", "import_operators"]
 
@@ -25,8 +25,6 @@ def check_header(model: ModelProto) -> None:
     Raises:
         ModelError: No IR version or one that is too new, no operator set, or no nodes.
     """
-    import onnx
-
     if model.ir_version < 1:
         raise ModelError("the model states no IR version", code="no-ir-version")
     if model.ir_version > onnx.IR_VERSION:

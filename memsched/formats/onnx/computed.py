@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from memsched.formats.onnx.evaluate import GROWING, evaluate, stays_within
 from memsched.formats.onnx.nodes import opset
-from memsched.formats.onnx.standard import DataLocation
-
-if TYPE_CHECKING:
-    import numpy as np
-    from onnx import ModelProto, NodeProto
-
-    Array = np.ndarray[Any, np.dtype[Any]]
 
 __all__ = ["ComputedConstants", "NoValueError"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 _MOST_ELEMENTS: Final = 1 << 28
@@ -73,10 +71,8 @@ class ComputedConstants:
         return self._known[name]
 
     def _read(self, name: str) -> Array:
-        from onnx import numpy_helper
-
         tensor = self._stored[name]
-        if self._folder is None and tensor.data_location == DataLocation.EXTERNAL:
+        if self._folder is None and tensor.data_location == TensorProto.EXTERNAL:
             raise NoValueError(f"constant '{name}' lies outside the file")
         try:
             return numpy_helper.to_array(tensor, str(self._folder or ""))

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
 
 from memsched.base.errors import ModelError
 from memsched.formats.onnx.attributes import CONSTANT_INPUTS
-from memsched.formats.onnx.standard import DataLocation, Opset
+from memsched.formats.onnx.standard import Opset
 from memsched.formats.onnx.structure import Scope
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import AttributeValue, Op
 from memsched.ops.ranges import ConstantParts
-
-if TYPE_CHECKING:
-    import numpy as np
-    from onnx import GraphProto, NodeProto, TensorProto
 
 __all__ = ["OnnxConstants"]
 
@@ -44,15 +42,10 @@ class OnnxConstants:
 
     def integers(self, values: Sequence[AttributeValue]) -> str:
         """Return the name of a vector of int64."""
-        import numpy as np
-
         return self._store(("int64", *values), np.array(values, dtype=np.int64), "memsched_numbers")
 
     def like(self, name: str, values: Sequence[AttributeValue]) -> str:
         """Return the name of a vector of ``values`` with the element type of constant ``name`` (int64 if unknown)."""
-        import numpy as np
-        from onnx import helper
-
         stored = self._stored.get(name)
         kind = np.dtype(np.int64) if stored is None else helper.tensor_dtype_to_np_dtype(stored.data_type)
         return self._store((str(kind), *values), np.array(values, dtype=kind), "memsched_numbers")
@@ -123,8 +116,6 @@ class OnnxConstants:
 
     def _computed_shape(self, name: str) -> tuple[int, ...] | None:
         """Return the shape of a constant that nodes compute, as ONNX infers it."""
-        from onnx import helper, shape_inference
-
         producer = {output: node for node in self._graph.node for output in node.output if output}
         needed: dict[int, NodeProto] = {}
         waiting, used = [name], set()
@@ -155,10 +146,7 @@ class OnnxConstants:
         stored = self._stored.get(name)
         shape = self._shape(op, name)
         key = ("part", name, *sorted(spans.items()))
-        if stored is not None and stored.data_location != DataLocation.EXTERNAL:
-            import numpy as np
-            from onnx import numpy_helper
-
+        if stored is not None and stored.data_location != TensorProto.EXTERNAL:
             if key in self._made:
                 return self._made[key]
             self.cut_up[name] = None
@@ -173,8 +161,6 @@ class OnnxConstants:
     def _filled(self, key: tuple[object, ...], node: NodeProto, spans: Sequence[tuple[int, int]]) -> str:
         """Fill a part as its whole is filled."""
         if key not in self._made:
-            from onnx import NodeProto
-
             part = NodeProto()
             part.CopyFrom(node)
             part.name = part.output[0] = self._made[key] = self._new(f"{node.output[0]}_part")
@@ -184,8 +170,6 @@ class OnnxConstants:
 
     def _slice(self, key: tuple[object, ...], name: str, spans: Mapping[int, tuple[int, int]]) -> str:
         """Cut a constant that the file holds elsewhere, or computes, by a node: runtimes fold it when they load."""
-        from onnx import helper
-
         if key not in self._made:
             axes = sorted(spans)
             made = self._new(f"{name}_part")
@@ -200,8 +184,6 @@ class OnnxConstants:
         return self._made[key]
 
     def _store(self, key: tuple[object, ...], values: np.ndarray, base: str, like: TensorProto | None = None) -> str:
-        from onnx import numpy_helper
-
         if key not in self._made:
             name = self._new(base)
             tensor = numpy_helper.from_array(values, name)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import ModelProto, ValueInfoProto, helper
 
 from memsched.base.errors import MemschedError, UsageError
 from memsched.formats.decoders import Along, Cache, Decoder, TokenInput
@@ -17,9 +19,6 @@ from memsched.formats.onnx.external import folder_of
 from memsched.formats.onnx.light import lighten
 from memsched.formats.onnx.raised import raised
 from memsched.formats.onnx.reader import parse
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, ValueInfoProto
 
 __all__ = ["open_decoder"]
 
@@ -75,8 +74,6 @@ def open_decoder(data: bytes, path: str, dims: Mapping[str, int], length: str | 
 
 
 def _built(model: ModelProto, caches: Sequence[OnnxCache], capacity: str, past_length: str) -> bytes:
-    from onnx import ModelProto
-
     written = ModelProto()
     written.CopyFrom(model)
     append_in_place(written, caches, capacity, past_length)
@@ -134,8 +131,6 @@ class _Roles:
 
     def cache(self, value: ValueInfoProto, found: OnnxCache) -> Cache:
         """Return a cache in everyone's words."""
-        from onnx import helper
-
         lengths = [
             None if axis == found.axis else 1 if isinstance(one, str) else one
             for axis, one in enumerate(self.axes(value))

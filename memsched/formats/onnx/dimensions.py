@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+
+from onnx import GraphProto, ModelProto, TensorShapeProto, TypeProto, ValueInfoProto
 
 from memsched.base.frozen import FrozenValue
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx.structure import analyse, values_of
 from memsched.formats.onnx.types import is_symbol, length_of
 from memsched.graph.model import Graph
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, TensorShapeProto, TypeProto, ValueInfoProto
 
 __all__ = [
     "OpenDimension",

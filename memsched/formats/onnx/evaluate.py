@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from onnx import NodeProto, helper
 
 from memsched.ops.table import FROM_NUMBERS, families
-
-if TYPE_CHECKING:
-    from onnx import NodeProto
 
 __all__ = ["GROWING", "evaluate", "stays_within"]
 
@@ -25,7 +24,6 @@ def evaluate(node: NodeProto, opset: int, inputs: Sequence[Any]) -> list[Any] | 
         opset: The version of the operator set that the model imports: what attributes and inputs say depends on it.
         inputs: An array for each input; whatever stands for those left out is ignored.
     """
-    from onnx import helper
     from onnx.reference import ReferenceEvaluator
 
     names = [name for name in node.input if name]

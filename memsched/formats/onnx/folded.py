@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import ModelProto, TensorProto
 
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx import folding
@@ -20,9 +22,6 @@ from memsched.formats.onnx.standard import IrVersion
 from memsched.formats.onnx.structure import analyse
 from memsched.formats.onnx.types import SHAPE_ELEMENTS
 from memsched.formats.onnx.writer import drop_unread, list_initializers
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, TensorProto
 
 __all__ = ["folded"]
 

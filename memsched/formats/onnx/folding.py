@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from memsched.formats.onnx.evaluate import GROWING, evaluate, stays_within
 from memsched.formats.onnx.light import KEPT_ELEMENTS, is_stripped
@@ -17,9 +20,6 @@ from memsched.formats.onnx.nodes import opset
 from memsched.formats.onnx.stated import declare, write_shape
 from memsched.formats.onnx.structure import BRANCHES, Scope, domain_of, graphs_like, owner, values_of
 from memsched.formats.onnx.types import ValueType, merge, value_type
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 __all__ = ["HIDDEN", "fold"]
 
@@ -158,8 +158,6 @@ def _declare(graph: GraphProto, name: str, found: ValueType) -> bool:
 
 
 def _element(value: Any) -> int:
-    from onnx import helper
-
     return int(helper.np_dtype_to_tensor_dtype(value.dtype))
 
 
@@ -184,8 +182,6 @@ class _Known:
 
 
 def _array(tensor: TensorProto) -> Any:
-    from onnx import numpy_helper
-
     if is_stripped(tensor):
         return None
     try:
@@ -228,15 +224,10 @@ def _results(
 
 def _nothing(element: int) -> list[Any] | None:
     """Return what a range from any number to the same one is, as the axes of a pin are: empty, of a known type."""
-    import numpy as np
-    from onnx import helper
-
     return [np.zeros(0, helper.tensor_dtype_to_np_dtype(element))] if element else None
 
 
 def _constant(node: NodeProto) -> Any:
-    import numpy as np
-
     for attribute in node.attribute if len(node.output) == 1 else ():
         if attribute.name == "value" and attribute.HasField("t"):
             return _array(attribute.t)
@@ -259,8 +250,6 @@ def _type(types: Sequence[Mapping[str, ValueType]], scopes: Sequence[Scope], ind
 
 
 def _shape(node: NodeProto, lengths: tuple[int, ...]) -> list[Any]:
-    import numpy as np
-
     if node.op_type == "Size":
         return [np.array(math.prod(lengths), dtype=np.int64)] if math.prod(lengths) < 1 << 63 else []
     limits = {attribute.name: attribute.i for attribute in node.attribute}
@@ -269,16 +258,12 @@ def _shape(node: NodeProto, lengths: tuple[int, ...]) -> list[Any]:
 
 def _small(results: Sequence[Any]) -> list[Any] | None:
     """Return results as arrays; None where one is large, or no array."""
-    import numpy as np
-
     if any(not isinstance(value, np.ndarray | np.generic) or value.size > KEPT_ELEMENTS for value in results):
         return None
     return [np.asarray(value) for value in results]
 
 
 def _replace(graph: GraphProto, folded: Sequence[int], known: _Known) -> None:
-    from onnx import numpy_helper
-
     gone = set(folded)
     computed = {name for position in folded for name in graph.node[position].output if name}
     for name in sorted(computed):

@@ -6,15 +6,14 @@ Runtimes inline them as well, so the inlined model runs the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from onnx import GraphProto, ModelProto, NodeProto, helper, inliner
 
 from memsched.base.errors import ModelError
 from memsched.formats.onnx.free_names import FreeNames
 from memsched.formats.onnx.graph_effects import nodes_of
 from memsched.formats.onnx.structure import domain_of, graphs_of, initializers, values_of
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
 
 __all__ = ["FUNCTIONS", "calls_functions", "inline", "takes_apart"]
 
@@ -75,8 +74,6 @@ def inline(model: ModelProto) -> ModelProto:
     Raises:
         ModelError: The functions do not fit their calls.
     """
-    from onnx import inliner
-
     try:
         inlined = inliner.inline_local_functions(model) if model.functions else model
     except Exception as error:  # the native inliner has no error type of its own
@@ -103,8 +100,6 @@ def _names(graph: GraphProto) -> Iterator[str]:
 
 def _take_apart(graph: GraphProto, names: FreeNames) -> None:
     """Put in place the steps of each function of ONNX's own for it; the last one keeps its name."""
-    from onnx import helper
-
     nodes: list[NodeProto] = []
     for node in graph.node:
         if not _is_own(node):

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
+
+from onnx import FunctionProto, NodeProto
 
 from memsched.formats.onnx.effects import false_names, is_pure_type, node_effects
 from memsched.formats.onnx.structure import FalseNames, Scope, graphs_of, op_type
 from memsched.graph.effects import PURE, Effects, joined, spread
-
-if TYPE_CHECKING:
-    from onnx import FunctionProto, NodeProto
 
 __all__ = ["effects_of"]
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from memsched.base.errors import ModelError
 from memsched.formats.module import Body
@@ -26,9 +26,6 @@ from memsched.graph.effects import PURE, Effects
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
 from memsched.ops.macs import COUNTED, macs_of
 from memsched.ops.table import families
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["ParsedGraphs", "build"]
 

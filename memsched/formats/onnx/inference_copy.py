@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import GraphProto, ModelProto
 
 from memsched.formats.onnx import folding, twins
 from memsched.formats.onnx.light import is_stripped
 from memsched.formats.onnx.standard import IrVersion
 from memsched.formats.onnx.stated import declare
 from memsched.formats.onnx.structure import DEFAULT_DOMAINS, Scope, graphs_like, initializers, sparse_name
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto
 
 __all__ = ["DEFERRED", "defer", "inference_copy"]
 
@@ -26,8 +25,6 @@ def inference_copy(light: ModelProto, scopes: Sequence[Scope]) -> ModelProto:
     Args:
         scopes: Of ``light``.
     """
-    from onnx import ModelProto
-
     model = ModelProto()
     model.CopyFrom(light)
     # Before version 4 ONNX's inference takes initializers that are no inputs for absent: axes of a Slice, say.

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
+from onnx import NodeProto, helper
 
 from memsched.formats.module import Module
 from memsched.formats.onnx.computed import ComputedConstants, NoValueError
 from memsched.formats.onnx.native import OnnxNative
+from memsched.formats.onnx.standard import Axes
 from memsched.graph.kernel import LARGEST_FLOAT, KernelRefusal, LayerKernel, NoKernelError
 from memsched.graph.model import Op
-
-if TYPE_CHECKING:
-    import numpy as np
-    from onnx import NodeProto
 
 __all__ = ["layer_kernels"]
 
 _EVERYTHING: Final = {"low": -LARGEST_FLOAT, "high": LARGEST_FLOAT}
-_PLANE: Final = (2, 3)
 
 
 def layer_kernels(module: Module) -> tuple[LayerKernel | KernelRefusal, ...]:
@@ -45,8 +44,6 @@ class _OnnxLayer:
     """One node with its op."""
 
     def __init__(self, node: NodeProto, op: Op, module: Module, constants: ComputedConstants) -> None:
-        from onnx import helper
-
         self._node, self._op, self._graph, self._constants = node, op, module.graph, constants
         self._given = dict(zip(op.positions, op.inputs, strict=True))
         self._attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
@@ -101,8 +98,6 @@ class _OnnxLayer:
 
     def conv(self) -> LayerKernel:
         """Return a convolution of feature maps."""
-        import numpy as np
-
         weights = self._floats(1)
         if weights.ndim != 4:
             raise NoKernelError("there is no kernel for Conv but over rows and columns")
@@ -114,8 +109,6 @@ class _OnnxLayer:
 
     def gemm(self) -> LayerKernel:
         """Return alpha * x * matrix + beta * vector."""
-        import numpy as np
-
         if self.number("transA", 0) or len(self._shape(0)) != 2:
             raise NoKernelError("there is no kernel for Gemm of a transposed factor")
         matrix = self._floats(1)
@@ -130,8 +123,6 @@ class _OnnxLayer:
 
     def matmul(self) -> LayerKernel:
         """Return the product of a vector and a matrix."""
-        import numpy as np
-
         matrix = self._floats(1)
         if matrix.ndim != 2 or len(self._shape(0)) != 2:
             raise NoKernelError("there is no kernel for MatMul but of a vector and a matrix")
@@ -157,7 +148,7 @@ class _OnnxLayer:
         """Return the mean over rows and columns."""
         if self._op.type == "ReduceMean":
             axes = self._attributes.get("axes", self._constant(1).tolist() if self._has(1) else None)
-            if len(self._shape(0)) != 4 or not axes or tuple(sorted(int(axis) % 4 for axis in axes)) != _PLANE:
+            if len(self._shape(0)) != 4 or not axes or tuple(sorted(int(axis) % 4 for axis in axes)) != Axes.PLANE:
                 raise NoKernelError("there is no kernel for ReduceMean but over rows and columns")
         if len(self._shape(0)) != 4:
             raise NoKernelError(f"there is no kernel for {self._op.type} but over rows and columns")
@@ -195,8 +186,6 @@ class _OnnxLayer:
 
     def _in_order(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return what is broadcast to feature maps with their channels last."""
-        import numpy as np
-
         if self._rank_made() != 4 or values.ndim == 0:
             return values
         return np.ascontiguousarray(np.transpose(values.reshape((1,) * (4 - values.ndim) + values.shape), (0, 2, 3, 1)))

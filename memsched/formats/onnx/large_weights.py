@@ -7,17 +7,13 @@ values, of which a process allocates others meanwhile, each leaves a hole that i
 
 from __future__ import annotations
 
-from typing import Final
-
 from onnx import GraphProto, ModelProto
 
 from memsched.formats.onnx.light import constant_sizes
 from memsched.formats.onnx.structure import graphs_of
+from memsched.formats.onnx.worth import LARGE_WEIGHT
 
 __all__ = ["weights_first"]
-
-_LARGE: Final = 1 << 16
-"""Bytes of a weight; biases and scales of layers have less."""
 
 
 def weights_first(data: bytes) -> bytes:
@@ -34,7 +30,7 @@ def _sort(graph: GraphProto) -> bool:
     """Put a graph's large weights first; return whether they were not so before."""
     sizes = constant_sizes(graph)
     before = list(graph.initializer)
-    after = sorted(before, key=lambda one: sizes[one.name] < _LARGE)
+    after = sorted(before, key=lambda one: sizes[one.name] < LARGE_WEIGHT)
     if all(one is other for one, other in zip(before, after, strict=True)):
         return False
     del graph.initializer[:]

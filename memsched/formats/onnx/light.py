@@ -9,16 +9,14 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from memsched.base.errors import ModelError
 from memsched.formats.onnx import external as onnx_external
-from memsched.formats.onnx.standard import DataLocation
 from memsched.formats.onnx.structure import attributed, sparse_name
 from memsched.formats.onnx.types import SHAPE_ELEMENTS, element_bits, tensor_bytes
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 __all__ = ["KEPT_ELEMENTS", "ExternalData", "constant_bytes", "constant_sizes", "is_stripped", "lighten"]
 
@@ -74,7 +72,7 @@ def lighten(model: ModelProto, folder: Path) -> ExternalData:
     sizes: dict[str, int] = {}
     external.attributed = attributed(model.graph)
     for tensor in _tensors(model, external.attributed):
-        if tensor.data_location == DataLocation.EXTERNAL:
+        if tensor.data_location == TensorProto.EXTERNAL:
             _look_up(tensor, folder, external, sizes)
         elif is_stripped(tensor):
             external.stripped += 1
@@ -85,7 +83,7 @@ def lighten(model: ModelProto, folder: Path) -> ExternalData:
 
 def is_stripped(tensor: TensorProto) -> bool:
     """Return whether the values of ``tensor`` are not in the light copy."""
-    return tensor.data_location == DataLocation.EXTERNAL or _elements(tensor) > KEPT_ELEMENTS
+    return tensor.data_location == TensorProto.EXTERNAL or _elements(tensor) > KEPT_ELEMENTS
 
 
 def _elements(tensor: TensorProto) -> int:

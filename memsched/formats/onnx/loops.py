@@ -10,7 +10,7 @@ from memsched.formats.onnx.types import ValueType
 
 __all__ = ["carry"]
 
-_NUMBER_AND_CONDITION = 2
+_BEFORE_CARRIED = ("number of iterations", "condition")
 """What comes before the carried values in a Loop's inputs and in its body's."""
 
 
@@ -49,6 +49,6 @@ def carry(graphs: Sequence[Scope], scopes: Sequence[Scope], types: Sequence[dict
 def _carried(scopes: Sequence[Scope], body: Scope) -> Iterator[tuple[str, str, str]]:
     """Yield the outputs of a Loop that are carried values, with the value before it and what its body returns."""
     outer = scopes[body.parent]
-    first = outer.reads[body.node][_NUMBER_AND_CONDITION:]
+    first = outer.reads[body.node][len(_BEFORE_CARRIED) :]
     last = [value.name for value in body.graph.output][1:]
     return ((name, *rest) for name, *rest in zip(outer.writes[body.node], first, last, strict=False) if name)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from onnx import ModelProto
 
 from memsched.formats.onnx import functions
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
 
 __all__ = ["OnnxNative"]
 
@@ -39,8 +37,6 @@ class OnnxNative:
 
     def parse(self) -> ModelProto:
         """Return the model as in the file."""
-        from onnx import ModelProto
-
         model: ModelProto = ModelProto.FromString(self.data)
         return model
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from onnx import ModelProto, NodeProto, helper
 
 from memsched.base.errors import InternalError
 from memsched.formats.onnx.attributes import CONSTANT_INPUTS
@@ -12,9 +14,6 @@ from memsched.formats.onnx.standard import Opset
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op
 from memsched.ops.ranges import constant_parts
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
 
 __all__ = ["NodeFactory", "opset"]
 
@@ -52,8 +51,6 @@ class NodeFactory:
         return self._copy(graph, op, self._given.ops[source], self._protos[source], constants)
 
     def _copy(self, graph: Graph, op: Op, origin: Op, proto: NodeProto, constants: OnnxConstants) -> NodeProto:
-        from onnx import NodeProto
-
         node = NodeProto()
         node.CopyFrom(proto)
         names, given = graph.tensors, self._given.tensors
@@ -83,8 +80,6 @@ class NodeFactory:
 
     @staticmethod
     def _set_attributes(node: NodeProto, op: Op, origin: Op, constants: OnnxConstants) -> None:
-        from onnx import helper
-
         inputs = {name: place for place, name in CONSTANT_INPUTS.get(op.type, {}).items()}
         starts = node.input[1] if op.type == "Slice" and len(node.input) > 1 else ""
         for name in [*origin.attributes, *(key for key in op.attributes if key not in origin.attributes)]:
@@ -108,8 +103,6 @@ class NodeFactory:
 
     def _helper(self, graph: Graph, op: Op, constants: OnnxConstants) -> NodeProto:
         """Return a node that the file does not have: a slice, a concatenation, a pad, or what stands for a chain."""
-        from onnx import helper
-
         reads = [graph.tensors[tensor].name for tensor in op.inputs]
         (made,) = (graph.tensors[tensor].name for tensor in op.outputs)
         if op.chain:

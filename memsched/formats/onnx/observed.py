@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+
+from onnx import GraphProto
 
 from memsched.formats.module import ObservedSizes
 from memsched.formats.onnx.stated import declare, write_shape
 from memsched.formats.onnx.structure import Scope, values_of
 from memsched.formats.onnx.types import ValueType
-
-if TYPE_CHECKING:
-    from onnx import GraphProto
 
 __all__ = ["fill_in", "scope_paths", "unexecuted", "write"]
 

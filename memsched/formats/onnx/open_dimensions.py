@@ -5,21 +5,18 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import NodeProto
 
 from memsched.base.errors import UnknownShapeError
 from memsched.base.frozen import FrozenValue
+from memsched.base.shown import ROWS_SHOWN
 from memsched.formats.onnx.shapes import Shapes
 from memsched.formats.onnx.structure import Scope, op_type
 from memsched.formats.onnx.types import ValueType
 
-if TYPE_CHECKING:
-    from onnx import NodeProto
-
 __all__ = ["OpenValue", "open_sizes"]
-
-_LISTED: Final = 3
-"""Values that a message describes; options are given for all."""
 
 _BATCH: Final = re.compile(r"(?i)(^|[^a-z])(n|b|bs|batch|batch_?size)([^a-z]|$)|batch")
 _MADE_UP: Final = "unk__"
@@ -56,12 +53,12 @@ def open_sizes(values: Sequence[OpenValue], scopes: Sequence[Scope], shapes: Sha
     inputs = [value for value in values if not value.scope and value.producer is None]
     if inputs:
         known = [(value.name, value.found.dims) for value in inputs]
-        listed = ", ".join(f"'{name}' has {_shown(dims)}" for name, dims in known[:_LISTED])
-        more = f" and {len(known) - _LISTED} more are open" if len(known) > _LISTED else ""
+        listed = ", ".join(f"'{name}' has {_shown(dims)}" for name, dims in known[:ROWS_SHOWN])
+        more = f" and {len(known) - ROWS_SHOWN} more are open" if len(known) > ROWS_SHOWN else ""
         return UnknownShapeError(f"graph input{'s' * (len(known) > 1)} {listed}{more}", _asked(known))
     roots = _roots(values, scopes) or list(values)
-    said = "; ".join(_computed(value, shapes) for value in roots[:_LISTED])
-    more = f"; and {len(roots) - _LISTED} more" if len(roots) > _LISTED else ""
+    said = "; ".join(_computed(value, shapes) for value in roots[:ROWS_SHOWN])
+    more = f"; and {len(roots) - ROWS_SHOWN} more" if len(roots) > ROWS_SHOWN else ""
     options = (
         ("--input-shape", f"{value.name}:{','.join(_most(value.found.dims))}")
         for value in {value.name: value for value in roots}.values()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+from onnx.external_data_helper import load_external_data_for_tensor
 
 from memsched.base.errors import ModelError
 from memsched.formats.module import Module
@@ -11,15 +13,12 @@ from memsched.formats.onnx import external
 from memsched.formats.onnx.constants import OnnxConstants
 from memsched.formats.onnx.light import constant_bytes
 from memsched.formats.onnx.nodes import NodeFactory, opset
-from memsched.formats.onnx.standard import DataLocation, IrVersion
+from memsched.formats.onnx.standard import IrVersion
 from memsched.formats.onnx.structure import Scope, analyse
 from memsched.formats.onnx.types import element_type, tensor_bytes
 from memsched.formats.onnx.writer import set_metadata
 from memsched.formats.segment import SegmentModel
 from memsched.graph.model import Graph, Tensor
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 __all__ = ["PartsWriter"]
 
@@ -72,8 +71,6 @@ class PartsWriter:
             ModelError: A constant cannot be read or cut, an input or an output is no tensor, or the result is too
                 large for one message (2 GB).
         """
-        from onnx import ModelProto
-
         del parts
         model = ModelProto(
             ir_version=max(self._model.ir_version, IrVersion.FREE_INITIALIZERS),
@@ -137,14 +134,12 @@ class PartsWriter:
     def _add_stored(self, main: GraphProto, name: str) -> None:
         tensor = main.initializer.add()
         tensor.CopyFrom(self._stored[name])
-        if tensor.data_location == DataLocation.EXTERNAL:
+        if tensor.data_location == TensorProto.EXTERNAL:
             _load(tensor, self._path)
 
 
 def _load(tensor: TensorProto, path: str) -> None:
     """Take a constant's bytes from the file beside the model that holds them."""
-    from onnx.external_data_helper import load_external_data_for_tensor
-
     folder = external.folder_of(path)
     location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
     file = external.resolve(folder, location)
@@ -177,8 +172,6 @@ def _drop_unread(main: GraphProto, read: set[str]) -> None:
 
 
 def _value(tensor: Tensor, path: str) -> ValueInfoProto:
-    from onnx import TensorProto, helper
-
     element = element_type(tensor.dtype)
     if element == TensorProto.UNDEFINED or tensor.shape is None or not tensor.sized:
         raise ModelError(

@@ -11,7 +11,9 @@ they are there twice even so, so that only those nodes are put into a branch for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from memsched.base.frozen import FrozenValue
 from memsched.formats.module import Module
@@ -20,16 +22,11 @@ from memsched.formats.onnx.free_names import FreeNames
 from memsched.formats.onnx.standard import IrVersion, Opset
 from memsched.formats.onnx.structure import graphs_of, op_type
 from memsched.formats.onnx.types import element_type
+from memsched.formats.onnx.worth import SMALL_BLOCK
 from memsched.graph.model import Tensor
 from memsched.ops.table import families
 
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
-
 __all__ = ["best_nodes", "branched", "in_branches"]
-
-_WORTH: Final = 4 << 20
-"""Bytes of a block from which a branch is tried."""
 
 _GAIN: Final = 0.95
 """Share of what the file takes as it is that it may take at most with a branch, as estimated."""
@@ -56,14 +53,12 @@ def in_branches(module: Module, written: bytes) -> tuple[bytes, ...]:
     Returns:
         Nothing where no block is large, or the file cannot say it.
     """
-    from onnx import ModelProto
-
     model = ModelProto.FromString(written)
     versions = {one.domain: one.version for one in model.opset_import}
     if model.ir_version < IrVersion.FREE_INITIALIZERS or versions.get("", 0) < Opset.SEQUENCES:
         return ()
     tensors = {one.name: one for one in module.graphs[0].tensors}
-    if _ValueFlow.of(model.graph, tensors).block < _WORTH:
+    if _ValueFlow.of(model.graph, tensors).block < SMALL_BLOCK:
         return ()
     whole = (0, len(model.graph.node))
     spans = [span for span in dict.fromkeys((best_nodes(model.graph, tensors), whole)) if span is not None]
@@ -222,8 +217,6 @@ def branched(written: bytes, tensors: Mapping[str, Tensor], span: tuple[int, int
         span: The first node, and the one after the last.
         constants: Let it have the constants that they read, too: outside, kernels may find them to be none.
     """
-    from onnx import ModelProto
-
     model = ModelProto.FromString(written)
     graph = model.graph
     start, end = span[0] + _hoist(graph, span), span[1]
@@ -264,8 +257,6 @@ def _hoist(graph: GraphProto, span: tuple[int, int]) -> int:
 
 def _value(name: str, tensor: Tensor | None, known: ValueInfoProto | None) -> ValueInfoProto | None:
     """Return the type of a value that leaves the branch, with the shape that the file guarantees."""
-    from onnx import helper
-
     kind = 0 if tensor is None else element_type(tensor.dtype)
     if tensor is not None and tensor.shape is not None and kind in _FILLED:
         shape = tensor.shape_in_file()
@@ -280,8 +271,6 @@ def _value(name: str, tensor: Tensor | None, known: ValueInfoProto | None) -> Va
 
 def _move(model: ModelProto, span: tuple[int, int], leaving: Sequence[ValueInfoProto], *, constants: bool) -> None:
     """Put nodes into a branch that the values ``leaving`` leave."""
-    from onnx import GraphProto, helper
-
     graph, (start, end) = model.graph, span
     free = FreeNames(_names(graph)).new
     inner, before, after = list(graph.node[start:end]), list(graph.node[:start]), list(graph.node[end:])
@@ -329,8 +318,6 @@ def _own(
     graph: GraphProto, branch: GraphProto, nodes: Sequence[NodeProto], free: Callable[[str], str]
 ) -> dict[str, str]:
     """Let a branch compute its own of the large constants that its nodes read; return the names of these there."""
-    from onnx import helper
-
     read = {name for node in nodes for name in _read(node)} - {value.name for value in graph.input}
     found = {}
     for one in graph.initializer:
@@ -366,8 +353,6 @@ def _share(graph: GraphProto, branch: GraphProto, alone: set[str], made: set[str
 
 def _fill(body: GraphProto, value: ValueInfoProto, free: Callable[[str], str]) -> None:
     """Add a small value of a type to a branch that is never taken."""
-    from onnx import helper
-
     declared, shape = value.type.tensor_type, free(f"{value.name}_shape")
     rank = len(declared.shape.dim)
     small = helper.make_tensor(shape, 7, [rank], [1] * rank)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from onnx import ModelProto, TensorProto
+from onnx import ModelProto, TensorProto, version_converter
 
 from memsched.formats.onnx.nodes import opset
+from memsched.formats.onnx.standard import Opset
 
-__all__ = ["LEAST_OPSET", "raised"]
-
-LEAST_OPSET: Final = 13
-"""Loops over sequences need this version of the operator set."""
+__all__ = ["raised"]
 
 
 def raised(model: ModelProto) -> ModelProto:
     """Return a model in an operator set that has loops over sequences; as it is where it can't be translated."""
-    from onnx import version_converter
-
-    if opset(model) >= LEAST_OPSET or any(one.data_location == TensorProto.EXTERNAL for one in model.graph.initializer):
+    outside = any(one.data_location == TensorProto.EXTERNAL for one in model.graph.initializer)
+    if outside or opset(model) >= Opset.LOOPS_OVER_SEQUENCES:
         return model
     try:
-        return version_converter.convert_version(model, LEAST_OPSET)
+        return version_converter.convert_version(model, Opset.LOOPS_OVER_SEQUENCES)
     except Exception:  # the converter raises whatever its C++ does
         return model

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import NodeProto, TensorProto, TypeProto
 
 from memsched.base.errors import ModelError
+from memsched.base.frozen import FrozenValue
+from memsched.base.units import LONGEST
+from memsched.formats.onnx.attributes import MOST_ENTRIES
 from memsched.formats.onnx.structure import Scope, domain_of, values_of
 from memsched.ops.table import FROM_NUMBERS, families
 
-if TYPE_CHECKING:
-    from onnx import NodeProto, TensorProto, TypeProto
-
 __all__ = ["check_ranks"]
-
-_MOST: Final = 1 << 24
-"""Elements that an operand may have: more than any shape, and than what a shape is picked from by indices."""
 
 _RANKED: Final[Mapping[str, Sequence[int]]] = {
     "ConstantOfShape": (0,),
@@ -40,13 +39,15 @@ _GROWING: Final = FROM_NUMBERS | families("expansion", "pad", "repetition", "res
 _SELECTING: Final = families("selection")
 """Operators of which only the first input's values come out: ends of slices are often the largest number there is."""
 
-_NOTHING: Final = (0, 0)
-
 _WHOLE: Final = frozenset({6, 7, 12, 13})
 """int32, int64, uint32, uint64."""
 
-_FEW: Final = 64
-"""Elements of a constant whose values are looked at."""
+
+class _LargestSource(FrozenValue, frozen=True):
+    """What a value may follow from: the largest dimension, and the largest value."""
+
+    dimension: int = 0
+    value: int = 0
 
 
 def check_ranks(scopes: Sequence[Scope]) -> None:
@@ -64,22 +65,22 @@ def check_ranks(scopes: Sequence[Scope]) -> None:
             if node.op_type in _MEASURES:
                 continue
             read = node.input[:1] if node.op_type in _SELECTING else node.input
-            longest = max((reached.get(name, _NOTHING)[0] for name in read), default=0)
-            largest = max((reached.get(name, _NOTHING)[1] for name in read), default=0)
+            longest = max((reached.get(name, _LargestSource()).dimension for name in read), default=0)
+            largest = max((reached.get(name, _LargestSource()).value for name in read), default=0)
             if node.op_type in _GROWING:
-                longest = max([longest, *(reached.get(name, _NOTHING)[1] for name in node.input)])
+                longest = max([longest, *(reached.get(name, _LargestSource()).value for name in node.input)])
             for name in node.output if longest or largest else ():
-                declared = reached.get(name, _NOTHING)
-                reached[name] = (max(longest, declared[0]), max(largest, declared[1]))
+                declared = reached.get(name, _LargestSource())
+                reached[name] = _LargestSource(max(longest, declared.dimension), max(largest, declared.value))
 
 
-def _check(node: NodeProto, reached: Mapping[str, tuple[int, int]]) -> None:
+def _check(node: NodeProto, reached: Mapping[str, _LargestSource]) -> None:
     if domain_of(node):
         return
     for position in _RANKED.get(node.op_type, ()):
         operand = node.input[position] if position < len(node.input) else ""
-        length = reached.get(operand, _NOTHING)[0]
-        if length > _MOST:
+        length = reached.get(operand, _LargestSource()).dimension
+        if length > LONGEST:
             name = node.name or next((output for output in node.output if output), node.op_type)
             raise ModelError(
                 f"op '{name}' ({node.op_type}) takes its number of dimensions from '{operand}', which could have "
@@ -88,19 +89,17 @@ def _check(node: NodeProto, reached: Mapping[str, tuple[int, int]]) -> None:
             )
 
 
-def _declared(scopes: Sequence[Scope]) -> dict[str, tuple[int, int]]:
-    """Return, for names declared with a number beyond `_MOST`, the largest dimension and the largest value."""
-    from onnx import TypeProto
-
-    found: dict[str, tuple[int, int]] = {}
+def _declared(scopes: Sequence[Scope]) -> dict[str, _LargestSource]:
+    """Return, for names declared with a number beyond `LONGEST`, the largest dimension and the largest value."""
+    found: dict[str, _LargestSource] = {}
     for scope in scopes:
         graph = scope.graph
         # Large models have few types.
-        long = any(_longest(TypeProto.FromString(written)) > _MOST for written in scope.types)
+        long = any(_longest(TypeProto.FromString(written)) > LONGEST for written in scope.types)
         for value in values_of(graph) if long else ():
             longest = _longest(value.type)
-            if longest > _MOST:
-                found[value.name] = (longest, 0)
+            if longest > LONGEST:
+                found[value.name] = _LargestSource(longest)
         for tensor in graph.initializer:
             _add(found, tensor.name, tensor)
         for node in graph.node if "Constant" in scope.operators else ():
@@ -115,11 +114,11 @@ def _longest(declared: TypeProto) -> int:
     return max([dim.dim_value for dim in declared.tensor_type.shape.dim], default=0)
 
 
-def _add(found: dict[str, tuple[int, int]], name: str, tensor: TensorProto) -> None:
+def _add(found: dict[str, _LargestSource], name: str, tensor: TensorProto) -> None:
     longest = max(tensor.dims, default=0)
     largest = _largest_value(tensor) if tensor.data_type in _WHOLE else 0
-    if longest > _MOST or largest > _MOST:
-        found[name] = (longest, largest)
+    if longest > LONGEST or largest > LONGEST:
+        found[name] = _LargestSource(longest, largest)
 
 
 def _largest_value(tensor: TensorProto) -> int:
@@ -127,9 +126,9 @@ def _largest_value(tensor: TensorProto) -> int:
     width = 4 if tensor.data_type in {6, 12} else 8
     raw = tensor.raw_data
     if raw:
-        if len(raw) > _FEW * width:
+        if len(raw) > MOST_ENTRIES * width:
             return 0
         values = [int.from_bytes(raw[at : at + width], "little", signed=True) for at in range(0, len(raw), width)]
         return max(values, default=0)
     listed = (*tensor.int64_data, *tensor.int32_data, *tensor.uint64_data)
-    return max(listed, default=0) if len(listed) <= _FEW else 0
+    return max(listed, default=0) if len(listed) <= MOST_ENTRIES else 0

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+
+from onnx import ModelProto
 
 from memsched.base.errors import MemschedError, ModelError
+from memsched.base.shown import ROWS_SHOWN
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.onnx import checks, ranks
 from memsched.formats.onnx import external as onnx_external
@@ -23,13 +25,7 @@ from memsched.formats.onnx.types import tensor_bytes
 from memsched.graph import dag
 from memsched.search.heap import give_back
 
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
 __all__ = ["parse", "read"]
-
-_NAMED: Final = 5
-"""Notes name this many values and count the rest."""
 
 
 def read(data: bytes, path: str, options: LoadOptions | None = None) -> Module:
@@ -161,8 +157,6 @@ def _where(path: str) -> str:
 
 
 def _parse(data: bytes) -> ModelProto:
-    from onnx import ModelProto
-
     if not data:
         raise ModelError("the file is empty", code="empty-file")
     try:
@@ -180,8 +174,6 @@ def _parse(data: bytes) -> ModelProto:
 
 def _compact(model: ModelProto) -> ModelProto:
     """Return a copy that no longer holds the memory of the removed weights."""
-    from onnx import ModelProto
-
     compact: ModelProto = ModelProto.FromString(model.SerializeToString())
     return compact
 
@@ -205,5 +197,5 @@ def _notes(scopes: Sequence[Scope], built: onnx_graphs.ParsedGraphs) -> list[str
 
 
 def _list(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    more = f" and {len(names) - ROWS_SHOWN} more" if len(names) > ROWS_SHOWN else ""
+    return ", ".join(names[:ROWS_SHOWN]) + more

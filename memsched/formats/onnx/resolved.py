@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onnx import ModelProto, NodeProto
+from onnx import ModelProto, NodeProto, TensorProto
 
 __all__ = ["infer"]
 
@@ -28,8 +26,6 @@ def infer(model: ModelProto, nodes: Sequence[NodeProto]) -> dict[str, tuple[int,
         model: What is known of the model, with constants without values for inputs.
         nodes: Its nodes as the file has them.
     """
-    from onnx import ModelProto, TensorProto
-
     if len(nodes) > _MOST_NODES:
         return {}
     asked = ModelProto()

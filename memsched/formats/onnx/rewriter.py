@@ -7,7 +7,9 @@ copy of the origin's node with other tensors and, where they differ, other attri
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from memsched.base.errors import InternalError, ModelError
 from memsched.formats.module import Module
@@ -23,9 +25,6 @@ from memsched.formats.onnx.writer import drop_unread, list_initializers, native_
 from memsched.graph.dialect import AddWords, Attributes, Dialect, Pads, SteppedWords
 from memsched.graph.model import AttributeValue, Graph, Op
 from memsched.ops.table import families
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
 
 __all__ = ["COPY_ATTRIBUTE", "dialect", "serialize", "serialize_scaled"]
 
@@ -199,8 +198,6 @@ def _state_shapes(model: ModelProto, before: Graph, after: Graph) -> None:
 
     Where a dimension is open, a copy's shape is what the file says of its original, if anything.
     """
-    from onnx import TensorProto, helper
-
     from memsched.formats.onnx.types import element_type
 
     main = model.graph

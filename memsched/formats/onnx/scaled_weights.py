@@ -11,32 +11,25 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, defs, numpy_helper
 
 from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.computed import ComputedConstants, NoValueError
 from memsched.formats.onnx.free_names import FreeNames
-from memsched.formats.onnx.standard import IrVersion
+from memsched.formats.onnx.standard import Axes, IrVersion
 from memsched.formats.onnx.structure import Scope, analyse
 from memsched.formats.onnx.writer import drop_unread, list_initializers
 from memsched.ops.table import families
 
-if TYPE_CHECKING:
-    import numpy as np
-    from onnx import GraphProto, ModelProto, NodeProto
-
-    Array = np.ndarray[Any, np.dtype[Any]]
-
 __all__ = ["scale_weights"]
 
-_EPSILON: Final = 1e-5
-"""What a BatchNormalization adds to variances that states nothing else."""
+Array = np.ndarray[Any, np.dtype[Any]]
 
-_STATISTICS: Final = 4
-"""What one is told by channel: scale, shift, mean and variance."""
-
-_IMAGE_AXES: Final = 4
-"""Axes that weights have at least which ONNX Runtime multiplies by a product, or adds a sum to: those of images."""
+_STATISTICS: Final = ("scale", "shift", "mean", "variance")
+"""What a BatchNormalization is told by channel."""
 
 _FORMS: Final = families("transpose", "view") | {"Constant", "ConstantOfShape"}
 """Operators that compute constants without arithmetic, which might round otherwise than the runtime's."""
@@ -179,13 +172,11 @@ class _Scales:
 
     def _scaled(self, pair: _Pair) -> tuple[Array, Array | None] | None:
         """Return the weights and the bias of both; None where the runtime would not do so, or values are unknown."""
-        import numpy as np
-
         node, scale = self._node(pair.convolution), self._node(pair.scale)
         own = [self._value(name) for name in node.input[1:]]
         given = [self._value(name) for name in scale.input[1:]]
         values = [value for value in (*own, *given) if value is not None and value.dtype == np.float32]
-        if len(values) < len(own) + len(given) or not 0 < len(own) < 3 or values[0].ndim < _IMAGE_AXES - 1:
+        if len(values) < len(own) + len(given) or not 0 < len(own) < 3 or values[0].ndim < min(Axes.SPATIAL):
             return None
         weights, bias = values[0], values[1] if len(own) > 1 else None
         if bias is not None and bias.shape != weights.shape[:1]:
@@ -225,8 +216,6 @@ class _Scales:
 
     def _write(self, gone: set[int]) -> None:
         """Store what was made, and leave out nodes."""
-        from onnx import numpy_helper
-
         if gone:
             left = [node for number, node in enumerate(self._nodes) if number not in gone]
             del self._graph.node[:]
@@ -236,16 +225,15 @@ class _Scales:
 
 
 def _epsilon(node: NodeProto) -> float:
-    return next((one.f for one in node.attribute if one.name == "epsilon"), _EPSILON)
+    unstated: float = defs.get_schema("BatchNormalization").attributes["epsilon"].default_value.f
+    return next((one.f for one in node.attribute if one.name == "epsilon"), unstated)
 
 
 def _normalised(
     weights: Array, bias: Array | None, given: Sequence[Array], epsilon: float
 ) -> tuple[Array, Array] | None:
     """Return weights and bias with a normalization in them: ``given`` is its scale, shift, mean and variance."""
-    import numpy as np
-
-    if len(given) != _STATISTICS or any(value.shape != weights.shape[:1] for value in given):
+    if len(given) != len(_STATISTICS) or any(value.shape != weights.shape[:1] for value in given):
         return None
     scale, shift, mean, variance = given
     factor = scale / np.sqrt(variance + np.float32(epsilon))
@@ -258,7 +246,8 @@ def _by_channel(kind: str, weights: Array, bias: Array | None, value: Array) -> 
     channels, axes = weights.shape[0], weights.ndim
     lead = value.ndim - (axes - 1)
     by_channel = lead in {0, 1} and value.shape == (1,) * lead + (channels,) + (1,) * (axes - 2)
-    if axes < _IMAGE_AXES or not (by_channel or (kind == "Mul" and value.ndim == 0)):
+    # ONNX Runtime multiplies and adds to weights of images and volumes alone.
+    if axes <= min(Axes.SPATIAL) or not (by_channel or (kind == "Mul" and value.ndim == 0)):
         return None
     factor = value.reshape(-1)
     if kind == "Add":

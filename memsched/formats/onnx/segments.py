@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import onnx
+from onnx import FunctionProto, ModelProto, NodeProto
 
 from memsched.base.errors import InternalError, ModelError
 from memsched.formats.module import Module
@@ -12,12 +15,7 @@ from memsched.formats.onnx.standard import IrVersion
 from memsched.formats.onnx.structure import analyse, domain_of, graphs_of, initializers, sparse_name
 from memsched.formats.onnx.value_types import ValueTypes
 from memsched.formats.onnx.writer import list_initializers, set_metadata
-from memsched.formats.segment import check_fit
-
-if TYPE_CHECKING:
-    from onnx import FunctionProto, ModelProto, NodeProto
-
-    from memsched.formats.segment import Segment
+from memsched.formats.segment import Segment, check_fit
 
 __all__ = ["OnnxCutter", "annotate_stages"]
 
@@ -90,8 +88,6 @@ class OnnxCutter:
 
     def _shell(self, nodes: Sequence[NodeProto]) -> ModelProto:
         """Return a model of ``nodes`` with the functions and operator sets that they need, its graph else empty."""
-        from onnx import ModelProto
-
         whole, model = self._model, ModelProto()
         for name in ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string"):
             if whole.HasField(name):
@@ -163,8 +159,6 @@ def _all_nodes(nodes: Sequence[NodeProto]) -> Iterator[NodeProto]:
 
 def annotate_stages(module: Module, stages: Sequence[int]) -> bytes:
     """Return what `memsched.formats.segments.annotate_stages` returns."""
-    import onnx
-
     native: OnnxNative = module.native
     if len(stages) != len(native.nodes[0]):
         raise InternalError("the stages to be written do not name one for each op", code="op-count")

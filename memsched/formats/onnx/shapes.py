@@ -11,9 +11,12 @@ import itertools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import GraphProto, ModelProto, ValueInfoProto, shape_inference
 
 from memsched.base.errors import ModelError
+from memsched.base.shown import ROWS_SHOWN
 from memsched.formats.module import LoadOptions, ObservedSizes
 from memsched.formats.onnx import branches, folding, loops, observed, resolved, symbolic
 from memsched.formats.onnx.inference_copy import DEFERRED, defer, inference_copy
@@ -28,9 +31,6 @@ from memsched.formats.onnx.structure import (
 )
 from memsched.formats.onnx.types import SHAPE_ELEMENTS, ValueType, element_name, merge, value_type
 
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, ValueInfoProto
-
 __all__ = ["Shapes", "infer"]
 
 OF_ONE_RUN: Final = "sizes that nothing in the file tells are those of one run on"
@@ -39,7 +39,6 @@ _ROUNDS: Final = 16
 _MOST_NODES: Final = 1_000_000
 """Nodes whose outputs are inferred in all rounds together, where `_ROUNDS` take fewer: every layer may want some."""
 
-_NAMED: Final = 5
 _CLASH: Final = "Inferred shape and existing shape differ"
 _ELEMENT_CLASH: Final = re.compile(r"Inferred elem type differs from existing elem type: \((\d+)\) vs \((\d+)\)")
 _REASON: Final = re.compile(r"\(op_type:([^,()]*)(?:, node name: ([^)]*))?\): (?:\[\w+\] ?)?([^\n]*)")
@@ -204,8 +203,6 @@ class _Inference:
 
     def run(self) -> None:
         """Run ONNX's inference; where it finds contradictions, the operators win over the declarations."""
-        from onnx import shape_inference
-
         try:
             self.model = shape_inference.infer_shapes(self.model, strict_mode=True)
         except Exception as error:  # the native code raises several types of its own
@@ -359,8 +356,6 @@ class _Inference:
 
     def _settle(self) -> None:
         """Remove the declared shapes that contradict what follows from the operators alone."""
-        from onnx import ModelProto, shape_inference
-
         bare = ModelProto()
         bare.CopyFrom(self.model)
         for scope in graphs_like(bare.graph, self.scopes):
@@ -423,8 +418,8 @@ def _shown(value: ValueType) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(f"'{name}'" for name in names[:_NAMED]) + more
+    more = f" and {len(names) - ROWS_SHOWN} more" if len(names) > ROWS_SHOWN else ""
+    return ", ".join(f"'{name}'" for name in names[:ROWS_SHOWN]) + more
 
 
 def _enough(value: ValueType | None) -> bool:

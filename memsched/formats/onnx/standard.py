@@ -1,11 +1,11 @@
-"""Numbers of the ONNX standard: element types, kinds of attributes, and the versions since which something holds."""
+"""Numbers of the ONNX standard: element types, and the versions since which something holds."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["AttributeKind", "DataLocation", "ElementType", "IrVersion", "Opset"]
+__all__ = ["Axes", "ElementType", "IrVersion", "Opset"]
 
 
 class ElementType(IntEnum):
@@ -18,25 +18,24 @@ class ElementType(IntEnum):
     FLOAT16 = 10
 
 
-class AttributeKind(IntEnum):
-    """Those of AttributeProto.AttributeType that are read."""
-
-    FLOAT = 1
-    INT = 2
-    STRING = 3
-    FLOATS = 6
-    INTS = 7
-    STRINGS = 8
-
-
-class DataLocation:
-    """Those of TensorProto.DataLocation that are told apart.
+class Axes:
+    """Axes of values as operators take them.
 
     Attributes:
-        EXTERNAL: The data is in a file of its own.
+        ROWS: The first axis behind texts or images and their channels.
+        PLANE: Rows and columns of images.
+        SPATIAL: How many there are where there are rows: of signals, images and volumes.
+        HEADED: How many there are where heads have one of their own.
+        FLAT: How many there are where heads and texts share one.
+        TOKENS_FIRST: From [texts, heads, tokens, depth] to [texts, tokens, heads, depth], and back.
     """
 
-    EXTERNAL: Final = 1
+    ROWS: Final = 2
+    PLANE: Final = (2, 3)
+    SPATIAL: Final = (3, 4, 5)
+    TOKENS_FIRST: Final = (0, 2, 1, 3)
+    HEADED: Final = len(TOKENS_FIRST)
+    FLAT: Final = HEADED - 1
 
 
 class Opset:
@@ -49,6 +48,7 @@ class Opset:
         PAD_INPUTS: Pad takes its widths as inputs.
         SEQUENCES: There are sequences.
         SOFTMAX_AXIS: A Softmax works along one axis, not along all from it on.
+        LOOPS_OVER_SEQUENCES: Loops carry sequences.
         UNSQUEEZE_INPUTS: Unsqueeze and Squeeze take their axes as inputs.
         REDUCE_INPUTS: All reductions take their axes as inputs, as ReduceSum did before.
         GELU: There is a Gelu.
@@ -60,6 +60,7 @@ class Opset:
     PAD_INPUTS: Final = 11
     SEQUENCES: Final = 11
     SOFTMAX_AXIS: Final = 13
+    LOOPS_OVER_SEQUENCES: Final = 13
     UNSQUEEZE_INPUTS: Final = 13
     REDUCE_INPUTS: Final = 18
     GELU: Final = 20

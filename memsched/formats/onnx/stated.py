@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from onnx import GraphProto, TypeProto, ValueInfoProto
 
 from memsched.base.errors import ModelError, UsageError
 from memsched.base.suggestions import did_you_mean
@@ -12,16 +13,11 @@ from memsched.formats.module import LoadOptions
 from memsched.formats.onnx.structure import Scope, values_of
 from memsched.formats.onnx.types import ValueType, element_bits, is_element, is_symbol, length_of, value_type
 
-if TYPE_CHECKING:
-    from onnx import GraphProto, ValueInfoProto
-
 __all__ = ["Statements", "declare", "is_settled", "write_shape"]
 
 
 def is_settled(written: bytes) -> bool:
     """Return whether a declared type, as a file holds it, is a tensor's of a known element with all dimensions."""
-    from onnx import TypeProto
-
     declared = TypeProto.FromString(written).tensor_type
     return is_element(declared.elem_type) and all(dim.dim_value > 0 for dim in declared.shape.dim)
 

@@ -7,10 +7,9 @@ import io
 import logging
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from onnx import ModelProto
+from onnx import ModelProto
 
 __all__ = ["LONGEST_VECTOR", "MOST_NODES", "infer"]
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import GraphProto, ModelProto, NodeProto, helper
 
 from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.structure import DEFAULT_DOMAINS
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
 
 __all__ = ["OWN", "take_for_twins"]
 
@@ -36,7 +35,6 @@ class _Twin(FrozenValue, frozen=True):
 
 _ALIKE: Final = _Twin("Relu")
 _LAST: Final = ("channels_last",)
-_PAIR: Final = (0, 3)
 _WINDOW: Final = ("auto_pad", "ceil_mode", "dilations", "group", "kernel_shape", "pads", "strides")
 
 _TWINS: Final[Mapping[str, _Twin]] = {
@@ -46,8 +44,8 @@ _TWINS: Final[Mapping[str, _Twin]] = {
     "FusedConv": _Twin("Conv", (0, 1), _WINDOW),
     "FusedGemm": _Twin("Gemm", (0, 1), ("transA", "transB"), since=11),
     "FusedMatMul": _Twin("MatMul", (0, 1), lacks=("transA", "transB", "transBatchA", "transBatchB")),
-    "QLinearAdd": _Twin("Add", _PAIR, since=7),
-    "QLinearMul": _Twin("Mul", _PAIR, since=7),
+    "QLinearAdd": _Twin("Add", (0, 3), since=7),
+    "QLinearMul": _Twin("Mul", (0, 3), since=7),
     "QLinearAveragePool": _Twin("AveragePool", (0,), _WINDOW, _LAST, since=10),
     "QLinearConcat": _Twin("Concat", slice(2, None, 3), ("axis",), since=4),
     "QLinearGlobalAveragePool": _Twin("GlobalAveragePool", lacks=_LAST),
@@ -69,8 +67,6 @@ def take_for_twins(model: ModelProto, graphs: Sequence[GraphProto]) -> None:
 
 def _replace(node: NodeProto, twin: _Twin, version: int) -> None:
     """Make a node its twin in place, where it has one of these shapes in this version of ONNX's operators."""
-    from onnx import helper
-
     numbers = {attribute.name: attribute.i for attribute in node.attribute}
     other = any(numbers.get(name) for name in twin.lacks)
     if other or version < twin.since or len(node.output) != 1:

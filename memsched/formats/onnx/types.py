@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from memsched.base.errors import ModelError
 from memsched.base.frozen import FrozenValue
-from memsched.base.units import LARGEST
+from memsched.base.units import LARGEST, MOST_DIGITS
 from memsched.formats.onnx.standard import ElementType
 
 if TYPE_CHECKING:
@@ -120,10 +120,6 @@ def _dim(dim: Any) -> int | str:
     return value
 
 
-_MOST_DIGITS: Final = 18
-"""Digits of a number in a dimension's name; longer ones are no lengths."""
-
-
 def is_symbol(name: str) -> bool:
     """Return whether a dimension's name stands for one length; exporters write "?" for each that they do not know."""
     # protobuf gives bytes where a damaged file's name is no UTF-8.
@@ -140,7 +136,7 @@ def length_of(name: object, known: Mapping[str, int]) -> int | None:
     total = 0
     for part in name.split("+") if "+" in name else ():
         word = part.strip()
-        if word not in known and not (word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS):
+        if word not in known and not (word.isascii() and word.isdigit() and len(word) <= MOST_DIGITS):
             return None
         total += known[word] if word in known else int(word)
     return total or None

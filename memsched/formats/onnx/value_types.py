@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+from onnx import GraphProto, ModelProto, TypeProto, ValueInfoProto, shape_inference
 
 from memsched.base.errors import ModelError
 from memsched.formats.module import LoadOptions, Module
@@ -12,9 +13,6 @@ from memsched.formats.onnx import light as onnx_light
 from memsched.formats.onnx.native import OnnxNative
 from memsched.formats.onnx.structure import analyse
 from memsched.formats.onnx.types import ValueType, element_type
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, TypeProto, ValueInfoProto
 
 __all__ = ["ValueTypes"]
 
@@ -67,8 +65,6 @@ class ValueTypes:
 
     def known(self, name: str) -> ValueInfoProto | None:
         """Return what is known of a computed value; None when it is nothing."""
-        from onnx import ValueInfoProto
-
         found = self._inferred[0].get(name, ValueType())
         if found.kind not in {"tensor", "strings"}:
             kept = self._other(name)
@@ -105,8 +101,6 @@ class ValueTypes:
     @cached_property
     def _others(self) -> dict[str, TypeProto]:
         """The types of all values in ONNX's own words, as far as its inference finds them."""
-        from onnx import shape_inference
-
         light = self._inferred[1]
         try:
             light = shape_inference.infer_shapes(light)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+from onnx import GraphProto, ModelProto, helper
 
 from memsched.base.errors import InternalError, ModelError
 from memsched.formats.module import Module
 from memsched.formats.onnx.native import OnnxNative
 from memsched.formats.onnx.standard import IrVersion
 from memsched.formats.onnx.structure import Scope, analyse
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto
 
 __all__ = ["drop_unread", "list_initializers", "native_order", "serialize", "set_metadata"]
 
@@ -89,8 +87,6 @@ def drop_unread(model: ModelProto, scopes: Sequence[Scope], names: Collection[st
 
 def list_initializers(graph: GraphProto) -> None:
     """List initializers as inputs in place, as the first versions of the format demand."""
-    from onnx import helper
-
     listed = {value.name for value in graph.input}
     for tensor in graph.initializer:
         if tensor.name not in listed:

@@ -14,6 +14,8 @@ from typing import Literal
 
 from memsched.base.errors import InternalError, ModelError
 from memsched.base.frozen import FrozenValue
+from memsched.base.units import LARGEST_INT32
+from memsched.formats.tflite.file_numbers import FileNumbers
 
 __all__ = [
     "Blob",
@@ -40,10 +42,6 @@ _CODES: Mapping[str, tuple[str, int]] = {
     "int64": ("q", 8),
     "uint64": ("Q", 8),
 }
-_FRONT_ALIGNMENT = 64
-_BLOB_ALIGNMENT = 16
-_ROOT = 8
-_MOST_BYTES = (1 << 31) - 1
 
 
 class OldObject(FrozenValue, frozen=True):
@@ -127,11 +125,11 @@ def assemble(root: TableItem, old: bytes) -> tuple[bytes, int]:
     """
     items = _parents_first(root)
     places: dict[int, int] = {}
-    end = _ROOT
+    end = FileNumbers.ROOT
     for item in items:
         places[id(item)], end = _place(item, end)
-    shift = -(-end // _FRONT_ALIGNMENT) * _FRONT_ALIGNMENT
-    if shift + len(old) > _MOST_BYTES:
+    shift = -(-end // FileNumbers.ALIGNMENT) * FileNumbers.ALIGNMENT
+    if shift + len(old) > LARGEST_INT32:
         raise ModelError("it is too large to be rewritten as one flatbuffer (2 GB)", code="too-large")
     front = bytearray(shift)
     struct.pack_into("<I4s", front, 0, places[id(root)], b"TFL3")
@@ -180,7 +178,7 @@ def _place(item: Item, end: int) -> tuple[int, int]:
         place = _up(end + 4, max(width, 4)) - 4
         return place, place + 4 + width * len(item.values)
     if isinstance(item, Blob):
-        place = _up(end + 4, _BLOB_ALIGNMENT) - 4
+        place = _up(end + 4, FileNumbers.BLOB_ALIGNMENT) - 4
         return place, place + 4 + len(item.data)
     if isinstance(item, Text):
         place = _up(end, 4)

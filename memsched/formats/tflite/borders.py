@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from memsched.formats.borders import find_borders
 from memsched.formats.module import Module
-from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel
+from memsched.formats.tflite.quantization import quantization_of
 from memsched.formats.tflite.reader import TfliteNative
-from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
 from memsched.graph.border import Borders, BorderStep, BorderTensor, Interface
 from memsched.graph.model import Op
 
@@ -109,24 +108,16 @@ def _scale(model: FileModel, number: int) -> tuple[float, int] | None:
     """Return the scale and the zero point of a tensor of the main subgraph; None where it has none, or several."""
     if number < 0:
         return None
-    tensor = FlatbufferTable(FlatFile(model.data), model.subgraphs[0].tensors[number].table)
-    table = tensor.table(TensorSlot.QUANTIZATION)
-    scales = None if table is None else table.vector(QuantizationSlot.SCALE, 4)
-    if table is None or scales is None or scales.count != 1:
+    scales, zeros = quantization_of(model, model.subgraphs[0].tensors[number])
+    if len(scales) != 1 or not 0 < scales[0] < math.inf:
         return None
-    file = FlatFile(model.data)
-    points = table.vector(QuantizationSlot.ZERO_POINT, 8)
-    zero = file.array("q", 8, points.start, points.count)[0] if points is not None and points.count else 0
-    scale = float(file.array("f", 4, scales.start, scales.count)[0])
-    return (scale, int(zero)) if 0 < scale < math.inf else None
+    return scales[0], zeros[0] if zeros else 0
 
 
 def quantisation_of(model: FileModel, number: int) -> tuple[str, tuple[float, int] | None] | None:
     """Return a tensor's type, and its scale and zero point, None where it has none; None where it has several."""
     tensor = model.subgraphs[0].tensors[number]
-    table = FlatbufferTable(FlatFile(model.data), tensor.table).table(TensorSlot.QUANTIZATION)
-    scales = None if table is None else table.vector(QuantizationSlot.SCALE, 4)
-    if scales is None or not scales.count:
+    if not quantization_of(model, tensor)[0]:
         return tensor.dtype, None
     found = _scale(model, number)
     return None if found is None else (tensor.dtype, found)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from memsched.base.errors import InternalError, ModelError
-from memsched.formats.tflite.assembly import Item, Numbers, Scalar, TableItem, Text
+from memsched.formats.tflite.assembly import Item, Numbers, Scalar, Text
 from memsched.formats.tflite.flatbuffer import FlatbufferTable
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
-from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot, element_types, type_code
-from memsched.formats.tflite.tables import copied
+from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot, element_types
+from memsched.formats.tflite.tables import copied, new_tensor
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import AttributeValue, Op
 from memsched.ops.ranges import ConstantParts
@@ -56,30 +56,15 @@ class TfliteConstants:
         """Return the index of a tensor of int32."""
         key = ("integers", *values, "of", *shape)
         if key not in self._made:
-            item = TableItem(
-                {
-                    TensorSlot.SHAPE: Numbers("int32", shape),
-                    TensorSlot.TYPE: Scalar("int8", type_code("int32")),
-                    TensorSlot.BUFFER: self._buffer(struct.pack(f"<{len(values)}i", *values)),
-                    TensorSlot.NAME: Text(f"memsched/numbers{len(self._made)}".encode()),
-                }
-            )
-            self._made[key] = self._add_tensor(item)
+            buffer = self._buffer(struct.pack(f"<{len(values)}i", *values))
+            self._made[key] = self._add_tensor(new_tensor("int32", shape, f"memsched/numbers{len(self._made)}", buffer))
         return self._made[key]
 
     def truth(self) -> int:
         """Return the index of a tensor that holds True alone."""
         key = ("truth",)
         if key not in self._made:
-            item = TableItem(
-                {
-                    TensorSlot.SHAPE: Numbers("int32", (1,)),
-                    TensorSlot.TYPE: Scalar("int8", type_code("bool")),
-                    TensorSlot.BUFFER: self._buffer(b"\x01"),
-                    TensorSlot.NAME: Text(b"memsched/true"),
-                }
-            )
-            self._made[key] = self._add_tensor(item)
+            self._made[key] = self._add_tensor(new_tensor("bool", (1,), "memsched/true", self._buffer(b"\x01")))
         return self._made[key]
 
     def of_type(self, tensor: int, shape: Sequence[int], data: bytes) -> int:
@@ -88,7 +73,7 @@ class TfliteConstants:
         if key not in self._made:
             fields: dict[int, Scalar | Item] = {
                 TensorSlot.SHAPE: Numbers("int32", shape),
-                TensorSlot.BUFFER: self._buffer(data),
+                TensorSlot.BUFFER: Scalar("uint32", self._buffer(data)),
                 TensorSlot.NAME: Text(f"memsched/values{len(self._made)}".encode()),
             }
             without = (TensorSlot.IS_VARIABLE, TensorSlot.SPARSITY, TensorSlot.SHAPE_SIGNATURE)
@@ -162,7 +147,7 @@ class TfliteConstants:
             shape = [spans[axis][1] - spans[axis][0] if axis in spans else n for axis, n in enumerate(given.shape)]
             fields: dict[int, Scalar | Item] = {
                 TensorSlot.SHAPE: Numbers("int32", shape),
-                TensorSlot.BUFFER: self._buffer(self._cut_bytes(tensor, spans)),
+                TensorSlot.BUFFER: Scalar("uint32", self._buffer(self._cut_bytes(tensor, spans))),
                 TensorSlot.NAME: Text(f"{given.name}/part{len(self._made)}".encode()),
             }
             quantization = table.table(TensorSlot.QUANTIZATION)
@@ -190,12 +175,12 @@ class TfliteConstants:
 
     def _quantization(self, table: FlatbufferTable, spans: Mapping[int, tuple[int, int]]) -> Item:
         """Return the quantisation of a part: what is stated per channel is cut along with the channels."""
-        axis = table.number(QuantizationSlot.AXIS, "int32")
+        axis = table.number(QuantizationSlot.QUANTIZED_DIMENSION, "int32")
         if axis not in spans:
             return copied(table, "QuantizationParameters", {})
         begin, end = spans[axis]
         fields: dict[int, Scalar | Item] = {}
-        kinds = {QuantizationSlot.MINIMUM: "f", QuantizationSlot.MAXIMUM: "f", QuantizationSlot.SCALE: "f"}
+        kinds = {QuantizationSlot.MIN: "f", QuantizationSlot.MAX: "f", QuantizationSlot.SCALE: "f"}
         for slot, code in {**kinds, QuantizationSlot.ZERO_POINT: "q"}.items():
             width = struct.calcsize(code)
             vector = table.vector(slot, width)
@@ -205,8 +190,8 @@ class TfliteConstants:
                 fields[slot] = Numbers("int64" if code == "q" else "float32", values)
         return copied(table, "QuantizationParameters", fields)
 
-    def _buffer(self, data: bytes) -> Scalar:
-        if data in self.buffers:
-            return Scalar("uint32", len(self._model.buffers) + self.buffers.index(data))
-        self.buffers.append(data)
-        return Scalar("uint32", len(self._model.buffers) + len(self.buffers) - 1)
+    def _buffer(self, data: bytes) -> int:
+        """Return the index of the buffer with these contents, which is added where there is none."""
+        if data not in self.buffers:
+            self.buffers.append(data)
+        return len(self._model.buffers) + self.buffers.index(data)

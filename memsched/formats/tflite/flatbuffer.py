@@ -27,8 +27,8 @@ _READERS = {
         "float32": "<f",
     }.items()
 }
-_ARRAY_CODES = {"int32": "i", "int64": "q", "uint32": "I"}
-_WIDTHS = {"int32": 4, "int64": 8, "uint32": 4}
+_ARRAY_CODES = {"int32": "i", "int64": "q", "uint32": "I", "float32": "f"}
+_WIDTHS = {"int32": 4, "int64": 8, "uint32": 4, "float32": 4}
 
 
 class FlatFile:
@@ -146,7 +146,7 @@ class FlatbufferTable:
         return Vector(target + 4, count)
 
     def numbers(self, slot: int, kind: str = "int32") -> tuple[int, ...]:
-        """Return a vector of integers; empty when absent."""
+        """Return a vector of numbers; empty when absent."""
         target = self.target(slot)
         if target is None:
             return ()

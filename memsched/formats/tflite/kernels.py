@@ -8,9 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from memsched.formats.module import Module
-from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileTensor
-from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
+from memsched.formats.tflite.quantization import quantization_of
 from memsched.graph import fixed_point
 from memsched.graph.kernel import LARGEST_FLOAT, KernelRefusal, LayerKernel, NoKernelError
 
@@ -84,14 +83,10 @@ class _TfliteLayer:
         return types.pop()
 
     def _quantisation(self, tensor: FileTensor) -> tuple[tuple[float, ...], tuple[int, ...]]:
-        file = FlatFile(self._model.data)
-        table = FlatbufferTable(file, tensor.table).table(TensorSlot.QUANTIZATION)
-        scales = None if table is None else table.vector(QuantizationSlot.SCALE, 4)
-        if table is None or scales is None or not scales.count:
+        scales, zeros = quantization_of(self._model, tensor)
+        if not scales:
             raise NoKernelError(f"tensor '{tensor.name}' has no scale")
-        points = table.vector(QuantizationSlot.ZERO_POINT, 8)
-        zeros = file.array("q", 8, points.start, points.count) if points is not None and points.count else (0,)
-        return tuple(file.array("f", 4, scales.start, scales.count)), tuple(int(one) for one in zeros)
+        return scales, zeros or (0,)
 
     def _scale(self, tensor: FileTensor) -> Scale:
         scales, zeros = self._quantisation(tensor)

@@ -20,14 +20,12 @@ from memsched.formats.tflite.constants import TfliteConstants, zero_point
 from memsched.formats.tflite.flatbuffer import FlatbufferTable
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
 from memsched.formats.tflite.options import with_changes
-from memsched.formats.tflite.package import number_of
 from memsched.formats.tflite.schema import (
     OperatorSlot,
     SubgraphSlot,
     TensorSlot,
-    type_code,
 )
-from memsched.formats.tflite.tables import copied
+from memsched.formats.tflite.tables import copied, new_operator, new_tensor
 from memsched.graph.loop import Loop, LoopRead, LoopStep
 
 __all__ = ["LoopSource", "loop_subgraphs", "tile_subgraph"]
@@ -229,9 +227,9 @@ class _SubgraphBuilder:
             OperatorSlot.INPUTS: Numbers("int32", inputs),
             OperatorSlot.OUTPUTS: Numbers("int32", [made]),
         }
-        options = table.table(OperatorSlot.OPTIONS)
+        options = table.table(OperatorSlot.BUILTIN_OPTIONS)
         if "padding" in operator.attributes and options is not None and window is None:
-            fields[OperatorSlot.OPTIONS] = with_changes(operator.type, options, {"padding": "VALID"})
+            fields[OperatorSlot.BUILTIN_OPTIONS] = with_changes(operator.type, options, {"padding": "VALID"})
         self._operators.append(copied(table, "Operator", fields))
         return made
 
@@ -368,16 +366,7 @@ class _SubgraphBuilder:
         return len(self._tensors) - 1
 
     def _number(self, name: str, shape: Sequence[int], dtype: str) -> int:
-        return self._add(
-            TableItem(
-                {
-                    TensorSlot.SHAPE: Numbers("int32", shape),
-                    TensorSlot.TYPE: Scalar("int8", type_code(dtype)),
-                    TensorSlot.BUFFER: Scalar("uint32", 0),
-                    TensorSlot.NAME: Text(f"memsched/{name}{len(self._tensors)}".encode()),
-                }
-            )
-        )
+        return self._add(new_tensor(dtype, shape, f"memsched/{name}{len(self._tensors)}"))
 
     def _like(self, tensor: int, shape: Sequence[int], name: str) -> int:
         """Add a tensor of the type and the quantisation of a tensor of the loop."""
@@ -415,15 +404,8 @@ class _SubgraphBuilder:
         self._operators.append(copied(table, "Operator", fields))
 
     def _operator(self, kind: str, dtype: str, inputs: Sequence[int], output: int) -> None:
-        fields: dict[int, Scalar | Item] = {
-            OperatorSlot.OPCODE_INDEX: Scalar("uint32", self._source.code(kind, dtype)),
-            OperatorSlot.INPUTS: Numbers("int32", inputs),
-            OperatorSlot.OUTPUTS: Numbers("int32", [output]),
-        }
-        if kind == "ADD":
-            fields[OperatorSlot.OPTIONS_TYPE] = Scalar("uint8", number_of("BuiltinOptions", "AddOptions"))
-            fields[OperatorSlot.OPTIONS] = TableItem({})
-        self._operators.append(TableItem(fields))
+        options = ("AddOptions", TableItem({})) if kind == "ADD" else None
+        self._operators.append(new_operator(self._source.code(kind, dtype), inputs, [output], options))
 
     def _subgraph(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> TableItem:
         return TableItem(

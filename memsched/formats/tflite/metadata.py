@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from memsched.base.errors import ModelError
+from memsched.formats.tflite.file_numbers import FileNumbers
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.formats.tflite.schema import BufferSlot, ModelSlot, OperatorSlot
@@ -35,10 +36,6 @@ OFFLINE_PLAN = "OfflineMemoryAllocation"
 
 Edges = tuple[tuple[int, int], ...]
 
-_VERSION = 1
-_PLAN_HEADER = 12
-_ALIGNMENT = 64
-
 
 def control_dependencies(model: FileModel) -> tuple[Edges, ...] | None:
     """Return per subgraph the pairs (before, after) of operators that the file asks to keep in order.
@@ -50,7 +47,7 @@ def control_dependencies(model: FileModel) -> tuple[Edges, ...] | None:
         return None
     numbers = _varints(model.contents(buffer))
     try:
-        if next(numbers) != _VERSION or next(numbers) != len(model.subgraphs):
+        if next(numbers) != FileNumbers.DEPENDENCIES_VERSION or next(numbers) != len(model.subgraphs):
             return None
         found = []
         for subgraph in model.subgraphs:
@@ -73,7 +70,7 @@ def is_chain(edges: Edges, operators: int) -> bool:
 
 def encode_control_dependencies(subgraphs: Sequence[Edges]) -> bytes:
     """Return the entry that states ``subgraphs``, one tuple of pairs for each."""
-    encoded = bytearray(_varint(_VERSION) + _varint(len(subgraphs)))
+    encoded = bytearray(_varint(FileNumbers.DEPENDENCIES_VERSION) + _varint(len(subgraphs)))
     for edges in subgraphs:
         encoded += _varint(len(edges))
         for before, after in edges:
@@ -128,8 +125,8 @@ def clear_offline_plan(model: FileModel, data: bytearray) -> None:
                 action="remove that entry",
                 code="plan-is-a-tensor",
             )
-        offsets = max(0, buffer.size - _PLAN_HEADER) // 4
-        start = buffer.start + _PLAN_HEADER
+        offsets = max(0, buffer.size - FileNumbers.PLAN_HEADER) // 4
+        start = buffer.start + FileNumbers.PLAN_HEADER
         data[start : start + 4 * offsets] = b"\xff" * (4 * offsets)
 
 
@@ -197,7 +194,7 @@ class _Front:
         # A vtable of one field, padded to 8 bytes, and its table (4 + 4 bytes).
         self._buffer = _up(self._name + 4 + len(self._text) + 1, 4) + 8
         self._data = _up(self._buffer + 8 + 4, 16)
-        self.size = _up(self._data + len(payload), _ALIGNMENT)
+        self.size = _up(self._data + len(payload), FileNumbers.ALIGNMENT)
 
     def build(self, data: bytes) -> bytes:
         """Return the bytes; ``data`` is the old file, whose root's fields are carried over."""

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from memsched.base.errors import ModelError
 from memsched.base.frozen import FrozenValue
+from memsched.base.units import MOST_BYTES
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile, Vector
 from memsched.formats.tflite.options import attributes, subgraph_references
 from memsched.formats.tflite.schema import (
@@ -28,7 +29,6 @@ from memsched.graph.model import AttributeValue
 
 __all__ = ["FileBuffer", "FileModel", "FileOperator", "FileSubgraph", "FileTensor", "parse"]
 
-_LARGEST_SIZE = 1 << 60
 _LARGEST_RANK = 64
 
 
@@ -233,7 +233,7 @@ def _tensor(number: int, table: FlatbufferTable, buffers: tuple[FileBuffer, ...]
             code="open-size",
         )
     size = (math.prod(shape) * bits + 7) // 8
-    if size > _LARGEST_SIZE:
+    if size > MOST_BYTES:
         raise ModelError(
             f"tensor {number} '{name}' has shape {list(shape)}: {size} bytes cannot be meant", code="absurd-size"
         )

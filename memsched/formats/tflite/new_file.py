@@ -200,7 +200,7 @@ class _NewFile:
         }
         if table.place(SubgraphSlot.NAME) is not None:
             fields[SubgraphSlot.NAME] = Text(table.text(SubgraphSlot.NAME).encode())
-        return copied(table, "SubGraph", fields, without=(SubgraphSlot.DEBUG_METADATA,))
+        return copied(table, "SubGraph", fields, without=(SubgraphSlot.DEBUG_METADATA_INDEX,))
 
     def _tensor(self, part: NewSubgraph, tensor: int, place: Mapping[int, int]) -> Item:
         source, table = self._source, self._source.tensors[part.source][tensor]
@@ -248,7 +248,7 @@ class _NewFile:
         }
         if operator.intermediates:
             fields[OperatorSlot.INTERMEDIATES] = Numbers("int32", [place[one] for one in operator.intermediates])
-        without = {OperatorSlot.DEBUG_METADATA}
+        without = {OperatorSlot.DEBUG_METADATA_INDEX}
         start = table.number(OperatorSlot.LARGE_CUSTOM_OPTIONS_OFFSET, "uint64")
         if start > 1:
             size = table.number(OperatorSlot.LARGE_CUSTOM_OPTIONS_SIZE, "uint64")
@@ -274,8 +274,10 @@ class _NewFile:
                 changed[one.slot] = Numbers("int32", [self._subgraph.get(old, -1) for old in options.numbers(one.slot)])
             else:
                 changed[one.slot] = Scalar("int32", self._subgraph.get(options.number(one.slot, one.kind), -1))
-        first = slot == OperatorSlot.OPTIONS
-        number = table.number(OperatorSlot.OPTIONS_TYPE if first else OperatorSlot.OPTIONS_2_TYPE, "uint8")
+        first = slot == OperatorSlot.BUILTIN_OPTIONS
+        number = table.number(
+            OperatorSlot.BUILTIN_OPTIONS_TYPE if first else OperatorSlot.BUILTIN_OPTIONS_2_TYPE, "uint8"
+        )
         name = members("BuiltinOptions" if first else "BuiltinOptions2").get(number) if number else None
         if name is None:
             raise ModelError(f"the options of a {kind} are of a kind of a later schema ({number})", code="later-schema")

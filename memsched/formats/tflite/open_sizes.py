@@ -29,17 +29,15 @@ from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.formats.tflite.operator_codes import OperatorCodes
 from memsched.formats.tflite.options import STRIDED_SLICE_MASKS, with_masks
-from memsched.formats.tflite.package import field, number_of
+from memsched.formats.tflite.package import field
 from memsched.formats.tflite.reader import TfliteNative
 from memsched.formats.tflite.schema import (
     BufferSlot,
     ModelSlot,
-    OperatorSlot,
     SubgraphSlot,
     TensorSlot,
-    type_code,
 )
-from memsched.formats.tflite.tables import copied, moved_root
+from memsched.formats.tflite.tables import copied, moved_root, new_operator, new_tensor
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op
 from memsched.ops.table import SHAPED, families
@@ -201,16 +199,7 @@ class _GuardWriter:
 
     def _gather(self, source: int, shape: Sequence[int], axes: int, like: int) -> None:
         """Compare the first ``axes`` of ``source`` with ``shape``."""
-        positions = self._add(
-            TableItem(
-                {
-                    TensorSlot.SHAPE: Numbers("int32", [*shape[:axes], 0]),
-                    TensorSlot.TYPE: Scalar("int8", type_code("int32")),
-                    TensorSlot.BUFFER: Scalar("uint32", 0),
-                    TensorSlot.NAME: Text(f"memsched/positions{len(self._tensors)}".encode()),
-                }
-            )
-        )
+        positions = self._add(new_tensor("int32", [*shape[:axes], 0], f"memsched/positions{len(self._tensors)}"))
         made = self._like(like, [*shape[:axes], 0, *shape[axes + 1 :]], ())
         names = ("axis", "batch_dims")
         options = TableItem({field("GatherOptions", name).slot: Scalar("int32", axes) for name in names})
@@ -230,17 +219,7 @@ class _GuardWriter:
 
     def _operator(self, kind: str, table: str, options: Item, inputs: Sequence[int], made: int) -> None:
         dtype = self._main.tensors[inputs[0]].dtype if inputs[0] < len(self._main.tensors) else "int8"
-        self._guards.append(
-            TableItem(
-                {
-                    OperatorSlot.OPCODE_INDEX: Scalar("uint32", self._codes.number(kind, dtype)),
-                    OperatorSlot.INPUTS: Numbers("int32", inputs),
-                    OperatorSlot.OUTPUTS: Numbers("int32", [made]),
-                    OperatorSlot.OPTIONS_TYPE: Scalar("uint8", number_of("BuiltinOptions", table)),
-                    OperatorSlot.OPTIONS: options,
-                }
-            )
-        )
+        self._guards.append(new_operator(self._codes.number(kind, dtype), inputs, [made], (table, options)))
 
     def _like(self, number: int, shape: Sequence[int], signature: Sequence[int]) -> int:
         """Add a tensor of the type and the quantisation of an input."""

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from memsched.formats.tflite.assembly import Item, OldObject, Scalar, TableItem
+from memsched.formats.tflite.file_numbers import FileNumbers
 from memsched.formats.tflite.flatbuffer import FlatbufferTable
 from memsched.formats.tflite.package import number_of
 from memsched.formats.tflite.schema import ModelSlot, OperatorCodeSlot
 
 __all__ = ["OperatorCodes"]
-
-_LAST_OLD_CODE: Final = 127
-"""What the field for codes of 8 bits says of later operators."""
 
 # The first version of each operator that takes a type; version 1 takes float32, uint8, int32 and int64.
 _VERSIONS: Final[Mapping[str, Mapping[str, int]]] = {
@@ -66,7 +64,7 @@ class OperatorCodes:
             self.items.append(
                 TableItem(
                     {
-                        OperatorCodeSlot.DEPRECATED_BUILTIN_CODE: Scalar("int8", min(code, _LAST_OLD_CODE)),
+                        OperatorCodeSlot.DEPRECATED_BUILTIN_CODE: Scalar("int8", min(code, FileNumbers.LAST_OLD_CODE)),
                         OperatorCodeSlot.VERSION: Scalar("int32", version),
                         OperatorCodeSlot.BUILTIN_CODE: Scalar("int32", code),
                     }

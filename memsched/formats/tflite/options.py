@@ -137,7 +137,9 @@ _SUBGRAPHS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 @cache
 def options_slot(table: str) -> int:
     """Return the slot of an operator's options that are a table of that name."""
-    return OperatorSlot.OPTIONS if table in members("BuiltinOptions").values() else OperatorSlot.OPTIONS_2
+    return (
+        OperatorSlot.BUILTIN_OPTIONS if table in members("BuiltinOptions").values() else OperatorSlot.BUILTIN_OPTIONS_2
+    )
 
 
 def subgraph_fields(kind: str) -> tuple[int, tuple[Field, ...]]:

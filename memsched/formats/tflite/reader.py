@@ -11,15 +11,15 @@ from typing import Final
 
 from memsched.base.errors import GraphError, ModelError, UsageError
 from memsched.base.frozen import FrozenValue
+from memsched.base.shown import ROWS_SHOWN
 from memsched.base.suggestions import did_you_mean
 from memsched.formats.module import Body, LoadOptions, Module
 from memsched.formats.staging import describe
 from memsched.formats.tflite import metadata, state
-from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor, parse
 from memsched.formats.tflite.options import CONSTANT_INPUTS
 from memsched.formats.tflite.own_tensors import own_tensors
-from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
+from memsched.formats.tflite.quantization import quantization_of
 from memsched.graph import dag
 from memsched.graph.effects import Effects
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
@@ -32,7 +32,6 @@ COMPUTES_SHAPES: Final = ", and it computes shapes, so that it may take far more
 UNUSED: Final = "no operator refers to"
 """Parts of notes that tell them from others."""
 
-_NAMES_SHOWN = 5
 _INDEXED = frozenset(CONSTANT_INPUTS) | families("expansion", "reshape")
 """Operators whose constants are indices and lengths: their values are attributes, their shapes say nothing."""
 
@@ -326,17 +325,10 @@ def _constants_say(
     if floats and dtypes & {"int4", "int8", "uint8"}:
         found["hybrid"] = True
         found["weights_bits"] = 4 if "int4" in dtypes else 8
-        if operator.type == "CONV_2D" and len(set(_scales(model, subgraph.tensors[operator.inputs[1]]))) > 1:
+        scales, _ = quantization_of(model, subgraph.tensors[operator.inputs[1]])
+        if operator.type == "CONV_2D" and len(set(scales)) > 1:
             found["scales_differ"] = True
     return found
-
-
-def _scales(model: FileModel, tensor: FileTensor) -> tuple[float, ...]:
-    """Return the scales of a quantised tensor, one or one per channel; empty where it has none."""
-    file = FlatFile(model.data)
-    table = FlatbufferTable(file, tensor.table).table(TensorSlot.QUANTIZATION)
-    vector = None if table is None else table.vector(QuantizationSlot.SCALE, 4)
-    return () if vector is None else file.array("f", 4, vector.start, vector.count)
 
 
 def _computed_say(
@@ -419,8 +411,8 @@ def _dead(subgraph: FileSubgraph, constants: Sequence[bool]) -> list[int]:
 
 
 def _list(names: Sequence[str]) -> str:
-    shown = ", ".join(f"'{name}'" for name in names[:_NAMES_SHOWN])
-    return shown if len(names) <= _NAMES_SHOWN else f"{shown} and {len(names) - _NAMES_SHOWN} more"
+    shown = ", ".join(f"'{name}'" for name in names[:ROWS_SHOWN])
+    return shown if len(names) <= ROWS_SHOWN else f"{shown} and {len(names) - ROWS_SHOWN} more"
 
 
 def _check_options(graph: Graph, options: LoadOptions) -> None:

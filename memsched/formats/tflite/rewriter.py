@@ -48,9 +48,8 @@ from memsched.formats.tflite.schema import (
     QuantizationSlot,
     SubgraphSlot,
     TensorSlot,
-    type_code,
 )
-from memsched.formats.tflite.tables import copied, moved_root
+from memsched.formats.tflite.tables import copied, moved_root, new_operator, new_tensor, options_fields
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.loop import Loop
 from memsched.graph.model import AttributeValue, Graph, Op
@@ -343,18 +342,15 @@ class GraphRewriter:
             axis = op.attributes["axis"]
             if not isinstance(axis, int):
                 raise InternalError(f"op '{op.name}' has no axis", code="bad-helper")
-            fields[OperatorSlot.OPTIONS_TYPE] = Scalar("uint8", number_of("BuiltinOptions", "ConcatenationOptions"))
-            slot = field("ConcatenationOptions", "axis").slot
-            fields[OperatorSlot.OPTIONS] = TableItem({slot: Scalar("int32", axis)})
+            stated = TableItem({field("ConcatenationOptions", "axis").slot: Scalar("int32", axis)})
+            fields |= options_fields("ConcatenationOptions", stated)
             inputs = self._constants.around(op, inputs, self._like.get(inputs[0], inputs[0]))
         if op.type == "ADD":
             slot, activation = field("AddOptions", ACTIVATION).slot, str(op.attributes[ACTIVATION])
-            fields[OperatorSlot.OPTIONS_TYPE] = Scalar("uint8", number_of("BuiltinOptions", "AddOptions"))
             said = Scalar("int8", number_of("ActivationFunctionType", activation))
-            fields[OperatorSlot.OPTIONS] = TableItem({slot: said})
+            fields |= options_fields("AddOptions", TableItem({slot: said}))
         if op.type == "STRIDED_SLICE":
-            fields[OperatorSlot.OPTIONS_TYPE] = Scalar("uint8", number_of("BuiltinOptions", "StridedSliceOptions"))
-            fields[OperatorSlot.OPTIONS] = with_masks(None, op.attributes)
+            fields |= options_fields("StridedSliceOptions", with_masks(None, op.attributes))
         for name, _ in CONSTANT_INPUTS.get(op.type, ()):
             value = op.attributes[name]
             if not isinstance(value, tuple):
@@ -364,8 +360,7 @@ class GraphRewriter:
         if op.type == "RESHAPE":
             # Stated in the options: a constant would be one more tensor.
             shape = Numbers("int32", self._graph.tensors[op.outputs[0]].shape or ())
-            fields[OperatorSlot.OPTIONS_TYPE] = Scalar("uint8", number_of("BuiltinOptions", "ReshapeOptions"))
-            fields[OperatorSlot.OPTIONS] = TableItem({field("ReshapeOptions", "new_shape").slot: shape})
+            fields |= options_fields("ReshapeOptions", TableItem({field("ReshapeOptions", "new_shape").slot: shape}))
         fields[OperatorSlot.INPUTS] = Numbers("int32", inputs)
         return TableItem(fields)
 
@@ -382,15 +377,9 @@ class GraphRewriter:
         first = self._subgraph_count + len(self._bodies)
         self._bodies += loop_subgraphs(self._loop_source, loop, shape, loop.names[loop.output])
         condition, body = (field("WhileOptions", name).slot for name in ("cond_subgraph_index", "body_subgraph_index"))
-        return TableItem(
-            {
-                OperatorSlot.OPCODE_INDEX: Scalar("uint32", self._codes.number(op.type, "int32")),
-                OperatorSlot.INPUTS: Numbers("int32", [self._constants.integers((0,), (1,)), *read]),
-                OperatorSlot.OUTPUTS: Numbers("int32", made),
-                OperatorSlot.OPTIONS_TYPE: Scalar("uint8", number_of("BuiltinOptions", "WhileOptions")),
-                OperatorSlot.OPTIONS: TableItem({condition: Scalar("int32", first), body: Scalar("int32", first + 1)}),
-            }
-        )
+        code, inputs = self._codes.number(op.type, "int32"), [self._constants.integers((0,), (1,)), *read]
+        options = TableItem({condition: Scalar("int32", first), body: Scalar("int32", first + 1)})
+        return new_operator(code, inputs, made, ("WhileOptions", options))
 
     def _if(self, op: Op, loop: Loop, tile: int) -> Item:
         """Return the operator of one tile, and add the body that all tiles share."""
@@ -401,29 +390,14 @@ class GraphRewriter:
         counter = self._constants.integers((tile * len(shape),), (1,))
         inputs = [self._constants.truth(), counter, *(self._read(op, tensor) for tensor in op.inputs)]
         bodies = (field("IfOptions", name).slot for name in ("then_subgraph_index", "else_subgraph_index"))
-        return TableItem(
-            {
-                OperatorSlot.OPCODE_INDEX: Scalar("uint32", self._codes.number(op.type, "bool")),
-                OperatorSlot.INPUTS: Numbers("int32", inputs),
-                OperatorSlot.OUTPUTS: Numbers("int32", [self._place(op.outputs[0], like=self._all[name])]),
-                OperatorSlot.OPTIONS_TYPE: Scalar("uint8", number_of("BuiltinOptions", "IfOptions")),
-                OperatorSlot.OPTIONS: TableItem({slot: Scalar("int32", self._shared[name]) for slot in bodies}),
-            }
-        )
+        code, made = self._codes.number(op.type, "bool"), self._place(op.outputs[0], like=self._all[name])
+        options = TableItem({slot: Scalar("int32", self._shared[name]) for slot in bodies})
+        return new_operator(code, inputs, [made], ("IfOptions", options))
 
     def _number(self, tensor: int) -> int:
         """Add a tensor of numbers that are not quantised."""
         value = self._graph.tensors[tensor]
-        self._index[value.name] = self._add_tensor(
-            TableItem(
-                {
-                    TensorSlot.SHAPE: Numbers("int32", value.shape or ()),
-                    TensorSlot.TYPE: Scalar("int8", type_code(value.dtype)),
-                    TensorSlot.BUFFER: Scalar("uint32", 0),
-                    TensorSlot.NAME: Text(value.name.encode()),
-                }
-            )
-        )
+        self._index[value.name] = self._add_tensor(new_tensor(value.dtype, value.shape or (), value.name))
         return self._index[value.name]
 
     def _read(self, op: Op, tensor: int) -> int:
@@ -486,11 +460,11 @@ class GraphRewriter:
 
 def _with_options(op: Op, table: FlatbufferTable, changes: Mapping[str, str | int]) -> dict[int, Scalar | Item]:
     """Return a piece's options with what is not as in its origin; nothing if all is."""
-    options = table.table(OperatorSlot.OPTIONS)
+    options = table.table(OperatorSlot.BUILTIN_OPTIONS)
     if not changes:
         return {}
     if op.type == "STRIDED_SLICE":
-        return {OperatorSlot.OPTIONS: with_masks(options, op.attributes)}
+        return {OperatorSlot.BUILTIN_OPTIONS: with_masks(options, op.attributes)}
     if options is None:
         raise InternalError(f"op '{op.name}' has no options to change", code="attribute-unchangeable")
-    return {OperatorSlot.OPTIONS: with_changes(op.type, options, changes)}
+    return {OperatorSlot.BUILTIN_OPTIONS: with_changes(op.type, options, changes)}

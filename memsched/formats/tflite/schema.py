@@ -13,7 +13,14 @@ from typing import Final
 
 from memsched.formats.tflite.package import field, members, table
 
-__all__ = ["BufferSlot", "MetadataSlot", "ModelSlot", "OperatorCodeSlot", "OperatorSlot", "QuantizationSlot"]
+__all__ = [
+    "BufferSlot",
+    "MetadataSlot",
+    "ModelSlot",
+    "OperatorCodeSlot",
+    "OperatorSlot",
+    "QuantizationSlot",
+]
 __all__ += [
     "SubgraphSlot",
     "TensorSlot",
@@ -28,123 +35,36 @@ _CUSTOM: Final = "CUSTOM"
 _UNSIZED: Final = frozenset({"STRING", "RESOURCE", "VARIANT"})
 
 
-class _Slot:
-    """The slot of a field, which is looked up when it is first needed."""
-
-    def __init__(self, table_name: str, field_name: str) -> None:
-        self._table, self._field = table_name, field_name
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: object, owner: type) -> int:
-        slot = field(self._table, self._field).slot
-        # From now on the class has the number itself: files have a hundred thousand fields.
-        setattr(owner, self._name, slot)
-        return slot
-
-
 class _Slots:
-    """How many slots a table has, looked up when it is first needed."""
+    """The slots of a table's fields, by their names in the schema in capitals.
+
+    Attributes:
+        COUNT: How many slots the table has.
+    """
 
     def __init__(self, table_name: str) -> None:
         self._table = table_name
 
-    def __get__(self, instance: object, owner: type) -> int:
-        return table(self._table).slots
+    def __getattr__(self, name: str) -> int:
+        """Look a slot up when it is first needed."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        slot = table(self._table).slots if name == "COUNT" else field(self._table, name.lower()).slot
+        # From now on the number itself is there: files have a hundred thousand fields.
+        setattr(self, name, slot)
+        return slot
 
 
-class ModelSlot:
-    """Slots of the table Model."""
+BufferSlot: Final = _Slots("Buffer")
+"""Offset and size state bytes of the file outside the flatbuffer."""
 
-    VERSION = _Slot("Model", "version")
-    OPERATOR_CODES = _Slot("Model", "operator_codes")
-    SUBGRAPHS = _Slot("Model", "subgraphs")
-    DESCRIPTION = _Slot("Model", "description")
-    BUFFERS = _Slot("Model", "buffers")
-    METADATA = _Slot("Model", "metadata")
-    SIGNATURE_DEFS = _Slot("Model", "signature_defs")
-    EXTERNAL_BUFFER_GROUPS = _Slot("Model", "external_buffer_groups")
-    EXTERNAL_BUFFERS = _Slot("Model", "external_buffers")
-    COUNT = _Slots("Model")
-
-
-class SubgraphSlot:
-    """Slots of the table SubGraph."""
-
-    TENSORS = _Slot("SubGraph", "tensors")
-    INPUTS = _Slot("SubGraph", "inputs")
-    OUTPUTS = _Slot("SubGraph", "outputs")
-    OPERATORS = _Slot("SubGraph", "operators")
-    NAME = _Slot("SubGraph", "name")
-    DEBUG_METADATA = _Slot("SubGraph", "debug_metadata_index")
-
-
-class TensorSlot:
-    """Slots of the table Tensor."""
-
-    SHAPE = _Slot("Tensor", "shape")
-    TYPE = _Slot("Tensor", "type")
-    BUFFER = _Slot("Tensor", "buffer")
-    NAME = _Slot("Tensor", "name")
-    QUANTIZATION = _Slot("Tensor", "quantization")
-    IS_VARIABLE = _Slot("Tensor", "is_variable")
-    SPARSITY = _Slot("Tensor", "sparsity")
-    SHAPE_SIGNATURE = _Slot("Tensor", "shape_signature")
-    EXTERNAL_BUFFER = _Slot("Tensor", "external_buffer")
-
-
-class QuantizationSlot:
-    """Slots of the table QuantizationParameters."""
-
-    MINIMUM = _Slot("QuantizationParameters", "min")
-    MAXIMUM = _Slot("QuantizationParameters", "max")
-    SCALE = _Slot("QuantizationParameters", "scale")
-    ZERO_POINT = _Slot("QuantizationParameters", "zero_point")
-    DETAILS_TYPE = _Slot("QuantizationParameters", "details_type")
-    DETAILS = _Slot("QuantizationParameters", "details")
-    AXIS = _Slot("QuantizationParameters", "quantized_dimension")
-
-
-class OperatorSlot:
-    """Slots of the table Operator."""
-
-    OPCODE_INDEX = _Slot("Operator", "opcode_index")
-    INPUTS = _Slot("Operator", "inputs")
-    OUTPUTS = _Slot("Operator", "outputs")
-    OPTIONS_TYPE = _Slot("Operator", "builtin_options_type")
-    OPTIONS = _Slot("Operator", "builtin_options")
-    CUSTOM_OPTIONS = _Slot("Operator", "custom_options")
-    INTERMEDIATES = _Slot("Operator", "intermediates")
-    LARGE_CUSTOM_OPTIONS_OFFSET = _Slot("Operator", "large_custom_options_offset")
-    LARGE_CUSTOM_OPTIONS_SIZE = _Slot("Operator", "large_custom_options_size")
-    OPTIONS_2_TYPE = _Slot("Operator", "builtin_options_2_type")
-    OPTIONS_2 = _Slot("Operator", "builtin_options_2")
-    DEBUG_METADATA = _Slot("Operator", "debug_metadata_index")
-
-
-class OperatorCodeSlot:
-    """Slots of the table OperatorCode."""
-
-    DEPRECATED_BUILTIN_CODE = _Slot("OperatorCode", "deprecated_builtin_code")
-    CUSTOM_CODE = _Slot("OperatorCode", "custom_code")
-    VERSION = _Slot("OperatorCode", "version")
-    BUILTIN_CODE = _Slot("OperatorCode", "builtin_code")
-
-
-class BufferSlot:
-    """Slots of the table Buffer; offset and size state bytes of the file outside the flatbuffer."""
-
-    DATA = _Slot("Buffer", "data")
-    OFFSET = _Slot("Buffer", "offset")
-    SIZE = _Slot("Buffer", "size")
-
-
-class MetadataSlot:
-    """Slots of the table Metadata."""
-
-    NAME = _Slot("Metadata", "name")
-    BUFFER = _Slot("Metadata", "buffer")
+MetadataSlot: Final = _Slots("Metadata")
+ModelSlot: Final = _Slots("Model")
+OperatorCodeSlot: Final = _Slots("OperatorCode")
+OperatorSlot: Final = _Slots("Operator")
+QuantizationSlot: Final = _Slots("QuantizationParameters")
+SubgraphSlot: Final = _Slots("SubGraph")
+TensorSlot: Final = _Slots("Tensor")
 
 
 @cache

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from memsched.base.errors import ModelError
 from memsched.formats.tflite import package
-from memsched.formats.tflite.assembly import Item, OldObject, Scalar, TableItem
+from memsched.formats.tflite.assembly import Item, Numbers, OldObject, Scalar, TableItem, Text
 from memsched.formats.tflite.flatbuffer import FlatbufferTable
 from memsched.formats.tflite.metadata import move_absolute_offsets
 from memsched.formats.tflite.model import FileModel
+from memsched.formats.tflite.schema import OperatorSlot, TensorSlot, type_code
 
-__all__ = ["copied", "moved_root"]
+__all__ = ["copied", "moved_root", "new_operator", "new_tensor", "options_fields"]
 
 _PLACES = ("Operator", "LargeCustomOptionsOffset")
 """The field of a table copied here that states a place in the file."""
@@ -37,6 +38,40 @@ def copied(
             )
         found[slot] = _place(table, slot) if slot == moved else _field(table, schema.fields[slot])
     return TableItem({**found, **fields})
+
+
+def new_tensor(dtype: str, shape: Sequence[int], name: str, buffer: int = 0) -> TableItem:
+    """Return a tensor that is not quantised; ``buffer``: the index of what it holds, by default of nothing."""
+    return TableItem(
+        {
+            TensorSlot.SHAPE: Numbers("int32", shape),
+            TensorSlot.TYPE: Scalar("int8", type_code(dtype)),
+            TensorSlot.BUFFER: Scalar("uint32", buffer),
+            TensorSlot.NAME: Text(name.encode()),
+        }
+    )
+
+
+def new_operator(
+    code: int, inputs: Sequence[int], outputs: Sequence[int], options: tuple[str, Item] | None = None
+) -> TableItem:
+    """Return an operator of the code with that index; ``options``: the name of their table, and that."""
+    return TableItem(
+        {
+            OperatorSlot.OPCODE_INDEX: Scalar("uint32", code),
+            OperatorSlot.INPUTS: Numbers("int32", inputs),
+            OperatorSlot.OUTPUTS: Numbers("int32", outputs),
+            **({} if options is None else options_fields(*options)),
+        }
+    )
+
+
+def options_fields(table: str, options: Item) -> dict[int, Scalar | Item]:
+    """Return the fields of an operator that say which table its options are, and that."""
+    return {
+        OperatorSlot.BUILTIN_OPTIONS_TYPE: Scalar("uint8", package.number_of("BuiltinOptions", table)),
+        OperatorSlot.BUILTIN_OPTIONS: options,
+    }
 
 
 def _field(table: FlatbufferTable, field: package.Field) -> Scalar | Item:

@@ -164,6 +164,7 @@ class BatchOptionsSection(Section, frozen=True, kw_only=True):
     reassociate: bool = False
     fuse: bool = False
     branch: bool = False
+    opening: bool = False
     io: bool = False
     memory_limit: Positive | None
 

@@ -249,8 +249,8 @@ class RematSection(Section, frozen=True, kw_only=True):
         extra_bytes_moved: Bytes that the repetitions read and write, constants left out.
         extra_work_percent: Multiply-accumulates and bytes moved together, each byte counted as one, in percent of the
             same for every op once.
-        status: optimal: no order and no repetitions have this peak with less extra work. least_for_order: none with
-            this order of first executions do. least_for_groups: none that execute certain groups of ops as one do.
+        status: optimal: no order and no repetitions have this peak with less extra work. least_for_groups: none that
+            execute certain groups of ops as one do.
             feasible: less extra work may do.
         extra_work_bound_percent: Less extra work than this is proven impossible at this peak, for what the proof names;
             0 where nothing is proven.
@@ -272,7 +272,7 @@ class RematSection(Section, frozen=True, kw_only=True):
     extra_macs_percent: Amount
     extra_bytes_moved: Count
     extra_work_percent: Amount
-    status: Literal["optimal", "least_for_order", "least_for_groups", "feasible"]
+    status: Literal["optimal", "least_for_groups", "feasible"]
     extra_work_bound_percent: Amount
     proof: str
     lower_bound_bytes: Count

@@ -17,6 +17,7 @@ from memsched.lowering.apply import apply_target
 from memsched.rewrites.algebra.apply import applied, drafted, identities
 from memsched.rewrites.algebra.draft import AlgebraDraft
 from memsched.search.limits import Limits
+from memsched.search.pace import MachinePace
 from memsched.search.run import Run
 from memsched.solve.schedule.portfolio import schedule_graph
 from memsched.targets.model import Target
@@ -27,9 +28,6 @@ _KINDS: Final[tuple[IdentityKind, ...]] = ("merge", "shift", "cross", "late", "s
 
 _ORDER_EFFORT: Final = 0.2
 """Work for the order of one graph on the way, as `Limits.effort`."""
-
-_WORK_PER_OP: Final = 1e-4
-"""What a limit of work is charged for each op of a graph that is judged."""
 
 _MOST_ROUNDS: Final = 8
 """Times that identities of the same kinds are looked for again in what they led to."""
@@ -109,7 +107,7 @@ class AlgebraSearch:
         lowered = apply_target(draft.graph, self._target)
         limits = Limits(None, seed=self._run.limits.seed, effort=_ORDER_EFFORT)
         schedule = schedule_graph(lowered, self._run.again(limits).quiet()).schedule
-        self._run.spend(len(draft.graph.ops) * _WORK_PER_OP)
+        self._run.spend(len(draft.graph.ops) * MachinePace.OP_SECONDS)
         self.judged += 1
         return _JudgedDraft(draft, way, schedule, lowered)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from memsched.base.frozen import FrozenValue
-from memsched.graph.dag import ancestor_bitsets, descendant_bitsets, members
+from memsched.graph.dag import MOST_FOR_BITSETS, ancestor_bitsets, descendant_bitsets, members
 from memsched.graph.dialect import Dialect
 from memsched.graph.liveness import Storage, evaluate, match_in_place
 from memsched.graph.model import Graph
@@ -28,23 +28,19 @@ __all__ = [
 MACS_PER_BYTE: Final = 1
 """What a byte read or written counts as, in multiply-accumulates."""
 
-Scope = Literal["all", "order", "groups", ""]
-CostStatus = Literal["optimal", "least_for_order", "least_for_groups", "feasible"]
+Scope = Literal["all", "groups", ""]
+CostStatus = Literal["optimal", "least_for_groups", "feasible"]
 
 PROOFS: Final[dict[Scope, str]] = {
     "all": "all orders and all repetitions",
-    "order": "this order of first executions, with two executions per op or as many as here",
     "groups": "sequences that execute groups of ops as one",
     "": "",
 }
 _STATUSES: Final[dict[Scope, CostStatus]] = {
     "all": "optimal",
-    "order": "least_for_order",
     "groups": "least_for_groups",
     "": "feasible",
 }
-
-_MOST_OPS_FOR_BOUND: Final = 20_000
 
 
 class GraphWork(FrozenValue, frozen=True):
@@ -83,8 +79,8 @@ class RematPoint(FrozenValue, frozen=True):
         extra_bytes: Bytes that the repetitions read and write.
         sequence: Indices of ops, each at least once; without repetition the order that was given.
         cost_bound: No sequence of the kind that ``scope`` names meets ``peak`` at a lower cost.
-        scope: What ``cost_bound`` holds for: all orders and repetitions; those with this order of first executions;
-            those that execute certain groups of ops as one; "" where nothing was proven.
+        scope: What ``cost_bound`` holds for: all orders and repetitions; those that execute certain groups of ops as
+            one; "" where nothing was proven.
         method: What found the sequence.
     """
 
@@ -145,7 +141,7 @@ def least_peak(graph: Graph, repeat: Sequence[bool]) -> int:
     sizes = storage.sizes
     count = len(storage.reads)
     live = [storage.variables] * count
-    if count <= _MOST_OPS_FOR_BOUND:
+    if count <= MOST_FOR_BITSETS:
         before, after = ancestor_bitsets(storage.preds), descendant_bitsets(storage.succs)
         for buffer, creator in enumerate(storage.creator):
             if creator >= 0 and repeat[creator]:

@@ -58,7 +58,6 @@ def tree_schedule(
     limits: Limits | None = None,
     order: Sequence[int] | None = None,
     width_limit: int | None = None,
-    custom: bool = False,
 ) -> AnnotatedSchedule:
     """Return a schedule with repetitions by balanced separators of a tree decomposition (claims 1 to 6 and 11).
 
@@ -70,9 +69,8 @@ def tree_schedule(
         limits: Its time limit ends the search early; the same figures come out otherwise.
         order: The best order without repetition, where one is known; otherwise the best cheap one.
         width_limit: Decompositions of this width or more are not used (claim 5); then nothing is repeated.
-        custom: Permit repeating operators of domains that are not the format's own.
     """
-    return _best(graph, _tree_methods, budget, limits, order, width_limit, custom)
+    return _best(graph, _tree_methods, budget, limits, order, width_limit)
 
 
 def path_schedule(
@@ -82,7 +80,6 @@ def path_schedule(
     limits: Limits | None = None,
     order: Sequence[int] | None = None,
     width_limit: int | None = None,
-    custom: bool = False,
 ) -> AnnotatedSchedule:
     """Return a schedule with repetitions by a path decomposition with a long spine (claims 7 to 10).
 
@@ -92,7 +89,7 @@ def path_schedule(
     Args:
         budget: See `tree_schedule`, as for the other arguments.
     """
-    return _best(graph, _path_methods, budget, limits, order, width_limit, custom)
+    return _best(graph, _path_methods, budget, limits, order, width_limit)
 
 
 def execution_costs(graph: Graph) -> list[int]:
@@ -107,7 +104,6 @@ def _best(
     limits: Limits | None,
     order: Sequence[int] | None,
     width_limit: int | None,
-    custom: bool,
 ) -> AnnotatedSchedule:
     deadline = Run(limits or Limits()).deadline()
     storage = Storage.of(graph)
@@ -115,7 +111,7 @@ def _best(
         order = min((make(storage) for make in ORDERS.values()), key=lambda found: evaluate(storage, found).peak)
     if not graph.ops or (budget is not None and evaluate(storage, order).peak <= budget):
         return annotate(graph, order)
-    search = _DecompositionSearch(graph, storage, order, budget, deadline, custom)
+    search = _DecompositionSearch(graph, storage, order, budget, deadline)
     found = list(methods(storage.preds, search.size, order, width_limit))
     search.visits = 3 * search.share
     for method in found:
@@ -139,14 +135,13 @@ class _DecompositionSearch:
         order: Sequence[int],
         budget: int | None,
         deadline: float,
-        custom: bool,
-    ) -> None:
+        ) -> None:
         self.graph = graph
         self.storage = storage
         self.order = order
         self.budget = budget
         self.deadline = deadline
-        self.once = [not again for again in repeatable(graph, custom)]
+        self.once = [not again for again in repeatable(graph)]
         self.cost = execution_costs(graph)
         self.size = _held_bytes(graph, storage)
         self.share = max(_VISITS * len(graph.ops), _LEAST_VISITS)

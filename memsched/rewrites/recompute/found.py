@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 
 from memsched.base.frozen import FrozenValue
@@ -20,12 +19,10 @@ class RematResult(FrozenValue, frozen=True):
     """What a search found.
 
     Attributes:
-        best: The point that was requested; the order without repetition where nothing better was found, and the least
-            peak within the permitted work where the budget was not met.
+        best: The point of least peak within the permitted work.
         frontier: Falling peaks with rising cost; the first is the order without repetition.
         lower_bound: Bytes below which no order and no repetition brings the peak.
         total: The cost of executing every op once.
-        met: Whether the budget was met; True where there was none.
         finished: The search ended before its time was up.
         settled: Over all orders and repetitions nothing better exists within the permitted work.
         judged: How many sequences were judged.
@@ -35,18 +32,9 @@ class RematResult(FrozenValue, frozen=True):
     frontier: tuple[RematPoint, ...]
     lower_bound: int
     total: int
-    met: bool
     finished: bool
     settled: bool = False
     judged: int = 0
-
-    def within(self, budget: int) -> RematPoint | None:
-        """Return the cheapest known point whose peak is ``budget`` bytes at most."""
-        return min((p for p in self.frontier if p.peak <= budget), key=lambda p: (p.cost, p.peak), default=None)
-
-    def at_most(self, extra: float) -> RematPoint:
-        """Return the known point of least peak whose extra work is at most ``extra`` of all work."""
-        return min((p for p in self.frontier if p.cost <= extra * self.total), key=lambda p: (p.peak, p.cost))
 
 
 class PointFrontier:
@@ -57,14 +45,13 @@ class PointFrontier:
 
     Args:
         first: Without repetition.
-        budget: Bytes; None: the least peak is sought.
         most: Cost that is permitted.
         most_macs: Multiply-accumulates that are permitted; points with more are not kept.
     """
 
-    def __init__(self, first: RematPoint, budget: int | None, most: float, most_macs: float = math.inf) -> None:
+    def __init__(self, first: RematPoint, most: float, most_macs: float) -> None:
         self._points = [first]
-        self._budget, self._most, self._most_macs = budget, most, most_macs
+        self._most, self._most_macs = most, most_macs
         self.left_out = False
 
     def __iter__(self) -> Iterator[RematPoint]:
@@ -88,19 +75,15 @@ class PointFrontier:
         self._points = list(points)
 
     def best(self) -> RematPoint:
-        """Return the cheapest point that meets the budget, or that of the least peak within the permitted work."""
+        """Return the point of the least peak within the permitted work."""
         within = [point for point in self._points if point.cost <= self._most]
-        met = [point for point in within if self._budget is not None and point.peak <= self._budget]
-        if met:
-            return min(met, key=lambda one: (one.cost, one.peak))
         return min(within, key=lambda one: (one.peak, one.cost))
 
 
-def untried(graph: Graph, order: tuple[int, ...], target: Target, budget: int | None, custom: bool) -> RematResult:
+def untried(graph: Graph, order: tuple[int, ...], target: Target) -> RematResult:
     """Return what is known without a search; see `memsched.rewrites.recompute.search.search`."""
     lowered = apply_target(graph, target)
     peak = evaluate(Storage.of(lowered), order).peak
     point = RematPoint(peak, 0, 0, 0, order, method="no repetition")
-    bound = least_peak(lowered, repeatable(graph, custom))
-    met = budget is None or peak <= budget
-    return RematResult(point, (point,), bound, work_of(graph).total, met, finished=False)
+    bound = least_peak(lowered, repeatable(graph))
+    return RematResult(point, (point,), bound, work_of(graph).total, finished=False)

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Final
 
 from memsched.base.frozen import FrozenValue
-from memsched.rewrites.recompute.separator import shrink
+from memsched.rewrites.recompute.separator import CANDIDATES, shrink
 
 __all__ = ["PathDecomposition", "path_decomposition", "path_separators"]
-
-_CANDIDATES: Final = 4
 
 
 class PathDecomposition(FrozenValue, frozen=True):
@@ -127,7 +124,7 @@ def path_separators(
     usable = [number for number, (_, left, right) in enumerate(cuts) if max(left, right) <= largest and number != half]
     usable.sort(key=lambda number: (cost(cuts[number][0]), len(cuts[number][0]), abs(number - half), number))
     found: dict[tuple[int, ...], None] = {}
-    for number in (half, *usable[:_CANDIDATES]):
+    for number in (half, *usable[:CANDIDATES]):
         bag, left, right = cuts[number]
         limit = max(left, right, 1) if number == half else max(largest, 1)
         for order in (bag, bag[::-1], sorted(bag, key=lambda node: (-cost((node,)), node))):

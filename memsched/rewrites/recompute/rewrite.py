@@ -35,18 +35,14 @@ class RematGraph(FrozenValue, frozen=True):
     extra_bytes: int
 
 
-def repeatable(graph: Graph, custom: bool = False) -> tuple[bool, ...]:
-    """Return per op whether executing it again gives the same values and has no other effect.
-
-    Args:
-        custom: Permit operators of domains that are not the format's own.
-    """
+def repeatable(graph: Graph) -> tuple[bool, ...]:
+    """Return per op whether executing it again gives the same values and has no other effect."""
     tied = {op for pair in graph.dependencies for op in pair}
     states = set(graph.variables)
     return tuple(
         bool(op.outputs)
         and number not in tied
-        and op.effects.repeatable(custom=custom)
+        and op.effects.repeatable()
         and not states & {*op.inputs, *op.outputs}
         # An output of a graph has one name, and one op that makes it.
         and not any(tensor in graph.outputs for tensor in op.outputs)

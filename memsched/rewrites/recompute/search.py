@@ -1,10 +1,9 @@
-"""Sequences with repetitions for a model: least extra work under a budget of memory, or least peak for some work.
+"""Sequences with repetitions for a model: the least peak for some work, and what less work leads to.
 
 Small graphs are searched in full, over all orders and all repetitions, and graphs whose groups are few over those. For
 the others, and where that takes too long, the greedy comes first, from several orders and for a ladder of budgets; its
-best result is improved by the local search, by CP-SAT where the graph is small enough, and by the local search again.
-All that any of them finds is judged by liveness of the rewritten graph and kept on one frontier, so what is found for
-a small budget serves every larger.
+best result is improved by the local search. All that any of them finds is judged by liveness of the rewritten graph and
+kept on one frontier, so what is found for a small budget serves every larger.
 """
 
 from __future__ import annotations
@@ -19,25 +18,20 @@ from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
 from memsched.rewrites.recompute.cost import RematPoint, judge, least_peak, work_of
-from memsched.rewrites.recompute.cpsat import least_cost
 from memsched.rewrites.recompute.found import PointFrontier, RematResult, untried
-from memsched.rewrites.recompute.gaps import dropping_cost
 from memsched.rewrites.recompute.greedy import GreedyResult, reduce_to
 from memsched.rewrites.recompute.holding import Game, TooLargeError, relaxed
 from memsched.rewrites.recompute.local import improve
-from memsched.rewrites.recompute.nodes import Nodes
 from memsched.rewrites.recompute.rewrite import rematerialise, repeatable
 from memsched.rewrites.recompute.settle import BudgetProofs, settle
 from memsched.rewrites.recompute.trace import Tracer
+from memsched.search.pace import MachinePace
 from memsched.search.run import Run
 from memsched.solve.fusion.iterate import fuse
 from memsched.solve.schedule.orders import ORDERS
 from memsched.targets.model import Target
 
-__all__ = ["MOST_EXTRA", "SMALL", "RematPoint", "RematResult", "search"]
-
-MOST_EXTRA: Final = 0.2
-"""Extra work permitted where no budget is given, as a part of the work of executing every op once."""
+__all__ = ["SMALL", "RematPoint", "RematResult", "search"]
 
 _LADDER: Final = (0.97, 0.95, 0.925, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3)
 """Budgets that the frontier is sought for, as parts of the peak without repetition."""
@@ -51,51 +45,35 @@ _SEARCHED: Final = 32
 _GROUPED: Final = 200
 """Ops of a graph at most whose groups are looked at."""
 
-_MOVES: Final = 60_000
 _GROUPING_WORK: Final = 400_000
-"""The effort of a full search and of finding groups, which do not depend on the machine's speed."""
+"""The effort of finding groups, which does not depend on the machine's speed."""
 
 _LADDER_STEPS: Final = 2_000_000
 _LOWERING_STEPS: Final = 1_500_000
-_LOCAL_STEPS: Final = 4_000_000
-"""Steps to execute, in all budgets of the ladder together and in a round of local search, that lowers the peak or the
-work: the effort, which does not depend on the machine's speed."""
+"""Steps to execute, in all budgets of the ladder together and in a round of local search: the effort, which does not
+depend on the machine's speed."""
 
 _LADDER_SHARE: Final = 0.35
 _LOWERING_SHARE: Final = 0.3
-_LOCAL_SHARE: Final = 0.45
 """Largest share of the time left, so that the other methods have their turn even where there is little."""
 
 _SETTLED_SHARE: Final = 0.3
 """Share of a limit of work for one full search, which settles small graphs with less."""
 
-_ROUNDS: Final = 5
 _DECOMPOSED_OPS: Final = 600
 """Ops of the largest graph whose schedules by decomposition are tried: they seldom win, and take long."""
 
 _DECOMPOSED_SHARE: Final = 0.1
-_GAPS_SHARE: Final = 0.1
-_CPSAT_SHARE: Final = 0.6
-"""Largest share of the time left; they count their effort themselves."""
-
 _DECOMPOSED_SECONDS: Final = 10.0
 """Decomposing a graph takes a second or two that are not divided up: not begun where less than this is left, or where
 there is a limit of less work."""
 
-_STEPS_PER_SECOND: Final = 400_000
-"""Steps that an idle machine executes in a second, of the greedy and of local search."""
 
 _LOCAL_EFFORT: Final = 0.1
 """Share of the limit of work for one local search."""
 
-_MOVES_PER_SECOND: Final = 60_000
-"""Moves that an idle machine looks at in a second, in a full search."""
-
 _DECOMPOSING: Final = 2.0
 """Work of both schedules by decomposition, as `Limits.effort`, about: it is not counted in detail."""
-
-_MOST_NODES: Final = 400
-"""Nodes that CP-SAT is given at most: the model grows with their square of copies, and larger ones find nothing."""
 
 
 def search(
@@ -105,12 +83,9 @@ def search(
     dialect: Dialect,
     run: Run,
     *,
-    budget: int | None = None,
-    most_extra: float | None = None,
+    most_extra: float,
     most_macs: float = math.inf,
-    custom: bool = False,
     known: Sequence[RematPoint] = (),
-    enough: Callable[[RematPoint], bool] | None = None,
 ) -> RematResult:
     """Return sequences of the ops of ``graph`` with repetitions.
 
@@ -118,21 +93,14 @@ def search(
         graph: Not lowered.
         order: The best order without repetitions, as ops of ``graph``.
         run: When to end, with what there is; told the peak of the best point whenever it or its cost changes.
-        budget: Bytes that the peak may have: then the least extra work that meets it is sought. None: the least peak.
         most_extra: Extra work permitted, as a part of the work of executing every op once, both in multiply-accumulates
-            plus `cost.MACS_PER_BYTE` for each byte moved. None: `MOST_EXTRA` without a budget, no limit with one.
+            plus `cost.MACS_PER_BYTE` for each byte moved.
         most_macs: Multiply-accumulates that repetitions may add, however few bytes they move.
-        custom: Permit repeating operators of domains that are not the format's own.
         known: What an earlier search of the same ops found.
-        enough: Called with each better point; True ends the search, unless the graph is small.
     """
     if ((run.late() and len(graph.ops) > SMALL) or run.stop()) and not known:
-        return untried(graph, tuple(order), target, budget, custom)
-    one = _FrontierSearch(graph, order, target, dialect, run, custom, enough)
-    if most_extra is None and budget is None:
-        most_extra = MOST_EXTRA
-    one.aim(budget, math.inf if most_extra is None else most_extra * one.total, most_macs, known)
-    return one.run()
+        return untried(graph, tuple(order), target)
+    return _FrontierSearch(graph, order, target, dialect, run, most_extra, most_macs, known).run()
 
 
 class _FrontierSearch:
@@ -143,43 +111,35 @@ class _FrontierSearch:
         target: Target,
         dialect: Dialect,
         run: Run,
-        custom: bool,
-        enough: Callable[[RematPoint], bool] | None,
+        most_extra: float,
+        most_macs: float,
+        known: Sequence[RematPoint],
     ) -> None:
         self._graph, self._target, self._dialect, self._limits = graph, target, dialect, run.limits
         self._order = tuple(order)
-        self._custom = custom
-        self._enough = enough or (lambda _: False)
-        self._had_enough = False
-        self._run = dataclasses.replace(run, stop=lambda: self._had_enough or run.stop())
+        self._run = run
         given = Storage.of(apply_target(graph, target))
         work = work_of(graph)
         self.total = work.total
+        self._most = most_extra * self.total
         peak = evaluate(given, self._order).peak
-        self._given = RematPoint(peak, 0, 0, 0, self._order, method="no repetition")
-        self._frontier = PointFrontier(self._given, None, math.inf)
+        first = RematPoint(peak, 0, 0, 0, self._order, method="no repetition")
+        self._frontier = PointFrontier(first, self._most, most_macs)
+        for point in known:
+            self._frontier.keep(point)
         # Numbered as executed: all below works on these numbers, and `_offer` turns them back.
         self._ordered = rematerialise(graph, self._order, dialect).graph
         lowered = apply_target(self._ordered, target)
-        may = repeatable(self._ordered, custom)
+        may = repeatable(self._ordered)
         costs = tuple(work.cost(op) for op in self._order)
         self._tracer = Tracer(lowered, costs, may)
         self._lowered = lowered
         self.lower_bound = least_peak(lowered, may)
         self._judged = 0
-        self._budget: int | None = None
-        self._most: float = math.inf
         self._cut = False
         self._counted = 0
         self._of_all = BudgetProofs(self.lower_bound)
         self._of_groups = BudgetProofs(self.lower_bound)
-
-    def aim(self, budget: int | None, most: float, most_macs: float, known: Sequence[RematPoint]) -> None:
-        """Set what is sought and permitted, beside what is known."""
-        self._budget, self._most = budget, most
-        self._frontier = PointFrontier(self._given, budget, most, most_macs)
-        for point in known:
-            self._frontier.keep(point)
 
     # The frontier --------------------------------------------------------------------------------------------------
 
@@ -193,7 +153,6 @@ class _FrontierSearch:
         after = self._best()
         if after is not before:
             self._run.tell("rematerialisation", after.peak, None)
-            self._had_enough = self._had_enough or (self._tracer.count > SMALL and self._enough(after))
         return point
 
     def _best(self) -> RematPoint:
@@ -215,21 +174,16 @@ class _FrontierSearch:
             if not self._done():
                 self._decomposed()
             if not self._done():
-                if self._budget is not None:
-                    self._focus(self._budget)
-                else:
-                    self._lower()
+                self._lower()
         self._frontier.replace([self._with_proof(point) for point in self._frontier])
-        best = self._best()
-        met = self._budget is None or best.peak <= self._budget
-        frontier = tuple(self._frontier)
-        ended_early = self._cut or self._run.over()
-        finished = settled or not ended_early or (self._had_enough and not best.cost)
-        return RematResult(best, frontier, self.lower_bound, self.total, met, finished, settled, self._judged)
+        finished = settled or not (self._cut or self._run.over())
+        return RematResult(
+            self._best(), tuple(self._frontier), self.lower_bound, self.total, finished, settled, self._judged
+        )
 
     def _settle(self) -> bool:
         """Search a small graph in full, or else its groups; return whether nothing better exists."""
-        if self._met_for_nothing() or self._frontier.first.peak <= self.lower_bound:
+        if self._frontier.first.peak <= self.lower_bound:
             return True
         if self._tracer.count > _GROUPED:
             return False
@@ -257,13 +211,12 @@ class _FrontierSearch:
             game,
             self._frontier.first,
             self.lower_bound,
-            budget=self._budget,
             most_cost=self._most,
-            most_moves=_MOVES if left is None else min(_MOVES, int(left * _MOVES_PER_SECOND)),
+            most_moves=int(min(1.0, math.inf if left is None else left) * MachinePace.MOVES),
             offer=self._offer,
             stop=self._run.stop if self._tracer.count <= SMALL else self._run.over,
         )
-        self._run.spend(game.moves / _MOVES_PER_SECOND)
+        self._run.spend(game.moves / MachinePace.MOVES)
         return proofs
 
     def _with_proof(self, point: RematPoint) -> RematPoint:
@@ -291,7 +244,7 @@ class _FrontierSearch:
 
     def _count(self) -> None:
         """Count the steps that were executed since this was asked last."""
-        self._run.spend((self._tracer.steps - self._counted) / _STEPS_PER_SECOND)
+        self._run.spend((self._tracer.steps - self._counted) / MachinePace.EXECUTIONS)
         self._counted = self._tracer.steps
 
     def _steps(self, most: int, share: float) -> int:
@@ -300,18 +253,11 @@ class _FrontierSearch:
         left = self._run.effort()
         if left is None:
             return most
-        return min(most, int(min(left, share * (self._limits.effort or 0.0)) * _STEPS_PER_SECOND))
-
-    def _met_for_nothing(self) -> bool:
-        best = self._best()
-        return self._budget is not None and best.peak <= self._budget and not best.cost
+        return min(most, int(min(left, share * (self._limits.effort or 0.0)) * MachinePace.EXECUTIONS))
 
     def _done(self) -> bool:
-        best = self._best()
         self._count()
-        if self._met_for_nothing():
-            return True
-        return self._run.over() or best.peak <= self.lower_bound
+        return self._run.over() or self._best().peak <= self.lower_bound
 
     def _starts(self) -> Iterator[tuple[int, ...]]:
         """Yield the order given and the cheap ones, each once."""
@@ -323,21 +269,10 @@ class _FrontierSearch:
         starts = list(self._starts())
         steps = self._steps(_LADDER_STEPS, _LADDER_SHARE)
         over = self._ending(_LADDER_SHARE, steps)
-        if self._budget is not None:
-            # First the requested budget: later points can only be better.
-            if self._frontier.first.peak > self._budget:
-                self._greedy(starts[0], self._budget, self._ending(1.0, steps))
-            for start in starts[1:]:
-                if not self._done() and not over():
-                    self._greedy(start, self._budget, over)
-            starts = starts[:1]
-        self._ladder(starts, over)
-
-    def _ladder(self, starts: Sequence[tuple[int, ...]], over: Callable[[], bool]) -> None:
         base = self._frontier.first.peak
         failed: set[int] = set()
         for rung in (int(base * part) for part in _LADDER):
-            if rung < self.lower_bound or (self._budget is not None and rung <= self._budget):
+            if rung < self.lower_bound:
                 continue
             if len(failed) == len(starts) or over():
                 break
@@ -381,34 +316,16 @@ class _FrontierSearch:
 
         for schedule in (tree_schedule, path_schedule):
             over = self._ending(_DECOMPOSED_SHARE)
-            limits = self._part(_DECOMPOSED_SHARE).limits
+            run = self._run
+            timed = run.limits.time_limit is not None
+            part = run.anew(_DECOMPOSED_SHARE * run.remaining()) if timed else run.within(_DECOMPOSED_SHARE)
             whole = tuple(range(self._tracer.count))
-            found = schedule(self._lowered, budget=self._budget, limits=limits, order=whole, custom=self._custom)
+            found = schedule(self._lowered, limits=part.limits, order=whole)
             over()
             self._offer(found.sequence, schedule.__name__.replace("_", " "))
 
-    def _focus(self, budget: int) -> None:
-        """Lower the extra work at one budget."""
-        for again in range(_ROUNDS):
-            before = self._best()
-            self._improve(budget, _LOCAL_STEPS, _LOCAL_SHARE, again)
-            if again and self._best() is before:
-                return
-            if self._done():
-                return
-            if self._best().peak <= budget:
-                self._exact(budget)
-            if self._done():
-                return
-
-    def _part(self, share: float) -> Run:
-        """Return a run that begins now, of this share of the time left."""
-        if self._limits.time_limit is None:
-            return self._run.within(share).quiet()
-        return self._run.anew(share * self._run.remaining()).quiet()
-
-    def _improve(self, budget: int, steps: int, share: float, seed: int = 0) -> RematPoint:
-        steps = self._steps(steps, _LOCAL_EFFORT)
+    def _improve(self, budget: int, seed: int) -> None:
+        steps = self._steps(_LOWERING_STEPS, _LOCAL_EFFORT)
         point = self._best()
         start = self._numbered(point)
         # Where the rewritten graph needs more than the tracer says, the budget is less here.
@@ -420,67 +337,14 @@ class _FrontierSearch:
             seed=self._limits.seed + seed,
             most_steps=steps,
             most_cost=None if self._most == math.inf else int(self._most),
-            stop=self._ending(share),
+            stop=self._ending(_LOWERING_SHARE),
             on_point=lambda reached: self._told(reached, aim),
         )
-        return self._offer(found.sequence, "local search")
+        self._offer(found.sequence, "local search")
 
     def _told(self, reached: GreedyResult, aim: int) -> None:
         if reached.peak <= aim:
             self._offer(reached.sequence, "local search")
-
-    def _exact(self, budget: int) -> None:
-        """Give the best sequence at a budget to CP-SAT, with the first executions as they are there."""
-        point = self._best()
-        sequence = self._numbered(point).sequence
-        first = tuple(dict.fromkeys(sequence))
-        ordered = rematerialise(self._ordered, first, self._dialect).graph
-        lowered = apply_target(ordered, self._target)
-        costs = tuple(self._tracer.costs[op] for op in first)
-        tracer = Tracer(lowered, costs, repeatable(ordered, self._custom))
-        groups: Sequence[Sequence[int]] | None = None
-        nodes = Nodes(tracer, [(op,) for op in range(tracer.count)])
-        bound = dropping_cost(nodes, budget, self._part(_GAPS_SHARE)) if self._is_exact(ordered) else 0
-        self._prove(point, bound, budget)
-        if point.cost <= bound:
-            return
-        if nodes.count > _MOST_NODES:
-            groups = fuse(Storage.of(lowered)).tasks.members
-            if len(groups) > _MOST_NODES:
-                return
-        place = {op: number for number, op in enumerate(first)}
-        over = self._ending(_CPSAT_SHARE)
-        result = least_cost(
-            tracer,
-            budget,
-            self._part(_CPSAT_SHARE),
-            groups=groups,
-            hint=[place[op] for op in sequence],
-            most_cost=point.cost,
-        )
-        if result.status in {"feasible", "unknown"}:
-            over()
-        if result.sequence is not None:
-            found = self._offer([first[op] for op in result.sequence], "CP-SAT")
-            if found.peak <= budget and found.cost < point.cost:
-                point = found
-        if groups is None and tuple(dict.fromkeys(self._numbered(point).sequence)) == first:
-            self._prove(point, max(bound, result.cost_bound), budget)
-
-    def _is_exact(self, ordered: Graph) -> bool:
-        """Whether copies share no more memory than their ops, so that what is proven of these holds for those."""
-        return relaxed(ordered, self._target) == apply_target(ordered, self._target)
-
-    def _prove(self, point: RematPoint, least: int, budget: int) -> None:
-        """Note what is proven of the cost of a point that meets the budget, in its order of first executions."""
-        if not least:
-            return
-        points = list(self._frontier)
-        for place, known in enumerate(points):
-            if known.sequence == point.sequence and known.peak <= budget:
-                bound = min(known.cost, max(least, known.cost_bound))
-                points[place] = dataclasses.replace(known, cost_bound=bound, scope="order")
-        self._frontier.replace(points)
 
     def _lower(self) -> None:
         """Lower the peak within the permitted work: budgets a little below the best, smaller steps when they fail."""
@@ -490,6 +354,6 @@ class _FrontierSearch:
             before = self._best().peak
             aim = max(self.lower_bound, int(before * (1 - step)))
             seed += 1
-            self._improve(aim, _LOWERING_STEPS, _LOWERING_SHARE, seed)
+            self._improve(aim, seed)
             if self._best().peak > aim:
                 step /= 2

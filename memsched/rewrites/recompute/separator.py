@@ -23,7 +23,8 @@ _MIN_FILL_NODES: Final = 3000
 _BAGS_AROUND: Final = 2
 """How far from the middle of the tree separators are looked for, in bags."""
 
-_CANDIDATES: Final = 4
+CANDIDATES: Final = 4
+"""Separators that a graph is divided at in turn, the cheapest ones."""
 
 
 class TreeDecomposition(FrozenValue, frozen=True):
@@ -199,7 +200,7 @@ def tree_separators(
     for part, left in restricted.around(_BAGS_AROUND):
         if left <= largest:
             pool.setdefault(part, largest)
-    ranked = sorted(pool, key=lambda part: (cost(part), len(part), part))[:_CANDIDATES]
+    ranked = sorted(pool, key=lambda part: (cost(part), len(part), part))[:CANDIDATES]
     for part in dict.fromkeys((half, *ranked)):
         for order in (part, part[::-1], sorted(part, key=lambda node: (-cost((node,)), node))):
             smaller = shrink(order, nodes, neighbours, max(pool[part], 1))

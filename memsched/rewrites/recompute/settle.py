@@ -40,7 +40,6 @@ def settle(
     known: RematPoint,
     lower_bound: int,
     *,
-    budget: int | None,
     most_cost: float,
     most_moves: int,
     offer: Callable[[Sequence[int], str], RematPoint],
@@ -48,24 +47,16 @@ def settle(
 ) -> BudgetProofs:
     """Search all orders and repetitions, as far as the effort goes.
 
-    With a budget the least extra work that meets it is sought first, and then what less memory costs; without one, or
-    where none meets it, the least extra work of each peak, from the order without repetition down.
+    That is the least extra work of each peak, from the order without repetition down.
 
     Args:
         known: The order without repetition.
         lower_bound: Bytes that are proven needed.
-        budget: Bytes that the peak may have; None for the least peak.
         most_cost: Extra work permitted.
         most_moves: Effort.
         offer: Judges a sequence of ops.
     """
     run = _BudgetSweep(game, BudgetProofs(lower_bound), most_cost, game.moves + most_moves, offer, stop)
-    if budget is not None and budget < known.peak:
-        met = run.meet(budget)
-        if met is not None:
-            run.proven.settled = met.peak <= budget and met.cost <= run.proven.least(budget)
-            run.descend(met.peak)
-            return run.proven
     run.proven.settled = run.descend(known.peak)
     return run.proven
 
@@ -78,11 +69,6 @@ class _BudgetSweep:
     end: int
     offer: Callable[[Sequence[int], str], RematPoint]
     stop: Callable[[], bool]
-
-    def meet(self, budget: int) -> RematPoint | None:
-        """Return the cheapest sequence for a budget; None without one, which ``proven`` then may say."""
-        found = self._answer(budget)
-        return None if found.sequence is None else self._judged(found.sequence)
 
     def descend(self, peak: int) -> bool:
         """Find what each peak below costs, down to the least; return whether that was possible in full."""

@@ -175,9 +175,9 @@ class Tracer:
             return [bytes_ + workspace[op] for bytes_, op in zip(footprints, sequence, strict=True)]
         return footprints
 
-    def needed(self, sequence: Sequence[int], *, firsts: bool = False) -> list[int]:
+    def needed(self, sequence: Sequence[int]) -> list[int]:
         """Return ``sequence`` without executions whose values nothing reads; see `Readers.needed`."""
-        return self._readers.needed(sequence, firsts=firsts)
+        return self._readers.needed(sequence)
 
     def cost(self, sequence: Sequence[int]) -> int:
         """Return what the repetitions cost."""

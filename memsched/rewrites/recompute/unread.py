@@ -42,14 +42,13 @@ class Readers(FrozenValue, frozen=True):
         ends = tuple(op not in read or not stays.isdisjoint(made.outputs) for op, made in enumerate(graph.ops))
         return Readers(tuple(reads), ends)
 
-    def needed(self, sequence: Sequence[int], *, firsts: bool = False) -> list[int]:
+    def needed(self, sequence: Sequence[int]) -> list[int]:
         """Return ``sequence`` without the executions whose outputs nothing reads, be they the first of an op or others.
 
         Each op is left once at least: of what is executed for itself the first execution is.
 
         Args:
             sequence: Every op at least once and after its inputs.
-            firsts: Keep the first execution of every op, read or not.
         """
         ends, reads = self.ends, self.operands
         latest = [-1] * len(reads)
@@ -57,7 +56,7 @@ class Readers(FrozenValue, frozen=True):
         wanted = [False] * len(sequence)
         for step, op in enumerate(sequence):
             sources.append([latest[source] for source in reads[op]])
-            if (firsts or ends[op]) and latest[op] < 0:
+            if ends[op] and latest[op] < 0:
                 wanted[step] = True
             latest[op] = step
         # Backwards: an execution is needed when one that is needed reads it.

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from memsched.base.frozen import FrozenValue
+from memsched.core.library import Core
 from memsched.graph.dialect import Attributes, Dialect
 from memsched.graph.model import Graph, Op, Region, Tensor
 from memsched.lowering.apply import NIBBLES, Workspaces
@@ -25,8 +26,6 @@ from memsched.targets.model import Target
 
 __all__ = ["CompiledPieces", "PieceFigures", "WrittenFigures", "compiled_pieces", "without_kept"]
 
-_MOST_AXES = 8
-_MOST_INPUTS = 60
 _DONE, _REFUSED, _MISSING, _FOREIGN, _NO_MEMORY = range(5)
 
 
@@ -120,7 +119,7 @@ class CompiledPieces:
         self._handle: int | None = core.memsched_pieces_new(_array(self._words.of_graph()))
         if self._handle is None:
             raise MemoryError
-        most = 7 + 2 * _MOST_AXES + len(graph.ops)
+        most = 7 + 2 * Core.MOST_AXES + len(graph.ops)
         self._found = (ctypes.c_int64 * most)()
 
     def __del__(self) -> None:
@@ -229,7 +228,7 @@ class _CoreWords:
         given = set(self._graph.inputs) if target.inputs != "arena" else set()
         for number, tensor in enumerate(self._graph.tensors):
             shape = tensor.shape or ()
-            shape = shape if len(shape) <= _MOST_AXES else ()
+            shape = shape if len(shape) <= Core.MOST_AXES else ()
             words += [
                 tensor.size,
                 int(tensor.external or number in given),
@@ -257,7 +256,7 @@ class _CoreWords:
             or tensors[-1].external
         ):
             raise _NoWordsError
-        if len(op.inputs) > _MOST_INPUTS or any(position not in geometry.operands for position in op.positions):
+        if len(op.inputs) > Core.MOST_INPUTS or any(position not in geometry.operands for position in op.positions):
             raise _NoWordsError
         view, joins = self._views(op)
         axis = op.attributes.get("axis")
@@ -332,7 +331,7 @@ class _CoreWords:
         """Return what the kernel of a run needs during its step, and what it keeps, bytes."""
         if not self._target.kernels_keep_memory:
             return 0, 0
-        shapes = [_lengths(region) for region in (*run.reads, run.computed)]
+        shapes = [region.lengths for region in (*run.reads, run.computed)]
         if run.padding:
             shapes[0] = tuple(size + sum(pads) for size, pads in zip(shapes[0], run.padding, strict=True))
         key = number, tuple(shapes)
@@ -355,7 +354,7 @@ def without_kept(attributes: Attributes) -> Attributes:
 
 
 def _plain(tensor: Tensor) -> bool:
-    return tensor.sized and tensor.shape is not None and len(tensor.shape) <= _MOST_AXES
+    return tensor.sized and tensor.shape is not None and len(tensor.shape) <= Core.MOST_AXES
 
 
 def _computes(op: Op) -> bool:
@@ -399,10 +398,6 @@ def _product(sizes: Sequence[int]) -> int:
     for size in sizes:
         product *= size
     return product
-
-
-def _lengths(region: Region) -> tuple[int, ...]:
-    return tuple(stop - start for start, stop in region.ranges)
 
 
 def _part(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -18,7 +18,7 @@ from memsched.base.frozen import FrozenValue
 from memsched.core.library import library
 from memsched.graph.dialect import Dialect
 from memsched.graph.liveness import Storage, evaluate
-from memsched.graph.model import Graph, Op, Region, Tensor
+from memsched.graph.model import Graph, Op, Tensor
 from memsched.graph.parts import readers_of
 from memsched.lowering.apply import apply_target
 from memsched.lowering.litert_kernels import lasting_bytes
@@ -293,15 +293,15 @@ class Intervals:
         for piece in pieces.pieces:
             for run in piece.ops:
                 op = graph.ops[run.op]
-                made = unit[op.outputs[0]] * _elements(run.computed)
+                made = unit[op.outputs[0]] * math.prod(run.computed.lengths)
                 read = sum(
-                    unit[tensor] * _elements(region)
+                    unit[tensor] * math.prod(region.lengths)
                     for tensor, region in dict(zip(op.inputs, run.reads, strict=True)).items()
                     if tensor not in given
                 )
                 both = max(made, read) if op.type in self._sharing else made + read
                 largest = max(largest, before + both)
-            before += sum(unit[tensor] * _elements(region) for tensor, region in piece.output.items())
+            before += sum(unit[tensor] * math.prod(region.lengths) for tensor, region in piece.output.items())
         return int(largest)
 
     def _local_group(self, interval: Interval) -> _LocalGroup:
@@ -381,10 +381,6 @@ class Intervals:
             overwrite_inputs=self.target.overwrite_inputs if given else True,
             outputs_own=self.target.outputs_own and results,
         )
-
-
-def _elements(region: Region) -> int:
-    return math.prod(stop - start for start, stop in region.ranges)
 
 
 def looks_at_one(geometry: Geometry | Refusal) -> bool:

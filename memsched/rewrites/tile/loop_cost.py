@@ -15,6 +15,7 @@ from memsched.rewrites.tile.join_levels import join_levels
 from memsched.rewrites.tile.loop import LoopGroup
 
 __all__ = [
+    "ADDED",
     "MOST_ROWS",
     "LoopCost",
     "added_ops",
@@ -28,33 +29,57 @@ __all__ = [
     "rows_ahead",
 ]
 
-_OPS_AROUND = 5
-"""Ops that a loop adds to its graph: the input's padding, the output's memory in three steps, and the loop itself."""
-
-_OPS_OF_CONDITION = 2
-"""The comparison; the tensors that both subgraphs are handed take about as much as another op."""
-
-_OPS_OF_BODY = 5
-"""Slices of two tables of begins and of the padded input, what lays a tile into the output, and the next count."""
-
-_OPS_OF_SHARED_BODY = 3
-"""The input's padding, and in the body slices of a table of begins and of the padded input."""
-
-_OPS_OF_INNER_PADDING = 3
-"""The padding of what the body takes of the input, a slice of that, and one of a table of begins."""
-
-_OPS_OF_WINDOW = 3
-"""A slice of a whole input, one of what is made of that, and one of a table of begins."""
-
-_OPS_OF_SIDE_OUTPUT = 4
-"""The output's memory in three steps, and what lays a part of it there."""
-
-_OPS_OF_MASK = 3
-"""A slice of the mask, the masking, and at times a slice of a table of begins."""
-
-
 MOST_ROWS: Final = 4096
 """Bytes of rows that are joined to an input: they are constants, which the file holds."""
+
+
+class _AddedOps(FrozenValue, frozen=True):
+    """Ops, or what else is named, that a loop adds to a file: how `memsched.graph.dialect` has formats write it.
+
+    Attributes:
+        around: The input's padding, the output's memory in three steps, and the loop itself.
+        condition: The comparison; the tensors that both subgraphs are handed take about as much as another op.
+        body: Slices of two tables of begins and of the padded input, what lays a tile into the output, and the next
+            count.
+        shared_body: The input's padding, and in the body slices of a table of begins and of the padded input.
+        inner_padding: The padding of what the body takes of the input, a slice of that, and one of a table of begins.
+        window: A slice of a whole input, one of what is made of that, and one of a table of begins.
+        side_output: The output's memory in three steps, and what lays a part of it there.
+        mask: A slice of the mask, the masking, and at times a slice of a table of begins.
+        least: What each form of a loop adds at least.
+        counters: Small buffers: the count, before and after, and where slices begin.
+        constants: Of a slice or a padding, at most.
+        rounded: Lists of structures that are rounded up to the alignment, which can take up that much of all this.
+    """
+
+    around: int
+    condition: int
+    body: int
+    shared_body: int
+    inner_padding: int
+    window: int
+    side_output: int
+    mask: int
+    least: int
+    counters: int
+    constants: int
+    rounded: int
+
+
+ADDED: Final = _AddedOps(
+    around=5,
+    condition=2,
+    body=5,
+    shared_body=3,
+    inner_padding=3,
+    window=3,
+    side_output=4,
+    mask=3,
+    least=6,
+    counters=4,
+    constants=4,
+    rounded=4,
+)
 
 
 class LoopCost(FrozenValue, frozen=True):
@@ -269,18 +294,16 @@ def added_ops(loop: Loop, *, unrolled: bool = False, most_joined: int | None = N
         most_joined: Tensors that one op joins.
     """
     reads = [read for step in loop.steps for read in step.reads]
-    windows = _OPS_OF_WINDOW * sum(read.window is not None for read in reads)
+    windows = ADDED.window * sum(read.window is not None for read in reads)
     crops = windows + sum(read.window is None and read.sizes != loop.parts[read.tensor].sizes for read in reads)
-    inside = (
-        crops + _OPS_OF_MASK * len(loop.masked) + len(loop.side_inputs) + _OPS_OF_SIDE_OUTPUT * len(loop.side_outputs)
-    )
+    inside = crops + ADDED.mask * len(loop.masked) + len(loop.side_inputs) + ADDED.side_output * len(loop.side_outputs)
     if loop.inner_pads:
-        inside += _OPS_OF_INNER_PADDING
+        inside += ADDED.inner_padding
     if not any(map(any, loop.pads)):
         inside -= 1
     if unrolled:
-        return _OPS_OF_SHARED_BODY + inside + loop.count + _joins(loop, most_joined)
-    return _OPS_AROUND + _OPS_OF_CONDITION + _OPS_OF_BODY + inside
+        return ADDED.shared_body + inside + loop.count + _joins(loop, most_joined)
+    return ADDED.around + ADDED.condition + ADDED.body + inside
 
 
 def _joins(loop: Loop, most_joined: int | None) -> int:

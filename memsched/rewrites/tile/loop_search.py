@@ -25,6 +25,7 @@ from memsched.ops.rules import Refusal
 from memsched.rewrites.tile.local import GroupCost, Intervals
 from memsched.rewrites.tile.loop import LoopGroup, plan_loop
 from memsched.rewrites.tile.loop_cost import (
+    ADDED,
     LoopCost,
     added_ops,
     after_step,
@@ -50,12 +51,10 @@ from memsched.rewrites.tile.loop_ways import (
     tiles_of,
     ways_to,
 )
+from memsched.search.pace import MachinePace
 from memsched.targets.model import Target
 
 __all__ = ["LoopPoint", "LoopSearch"]
-
-_WORK_PER_SECOND = 3_000
-"""Forms of loops that an idle machine judges in a second."""
 
 _COSTS_PER_FORM = 700
 """Ways of intervals that are looked through for one level in as much time."""
@@ -71,9 +70,6 @@ _LOWEST_LEVEL = 0.25
 
 _LEAST_OF_USE = 0.5
 """Share of that peak down to which loops are of use together with other ways."""
-
-_COUNTERS = 4
-"""Small buffers of a loop: its counter, before and after, and where slices begin."""
 
 
 class LoopPoint(FrozenValue, frozen=True):
@@ -135,7 +131,7 @@ class LoopSearch:
     @property
     def effort(self) -> float:
         """The work done so far, about as much as an idle machine does in so many seconds."""
-        return self._work / _WORK_PER_SECOND
+        return self._work / MachinePace.LOOPS
 
     def refusals(self) -> Iterator[tuple[int, str]]:
         """Yield the ops that no known loop holds, with a reason: their own, or that of a group that begins there."""
@@ -399,7 +395,7 @@ class LoopSearch:
         def most(begin: int, block: int) -> int:
             # What is read again after the loop, or is the caller's, lies beside its padded copy.
             beside = 0 if dies or not (copied or begin > size) else self._up(size)
-            looping = beside + aside + block + inner + _COUNTERS * self._alignment
+            looping = beside + aside + block + inner + ADDED.counters * self._alignment
             # Where it may not lie over the input, the copy lies beside it while it is made.
             copying = read + self._up(size) + self._up(begin) if begin > size and not over_input(begin) else 0
             return max(looping, copying)

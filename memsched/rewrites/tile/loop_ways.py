@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 RANK: Final = 4
-AXES: Final = (1, 2)
+AXES: Final = tuple(range(1, RANK - 1))
 """Rows and columns of an image, which has `RANK` axes."""
 
 LONGEST: Final = 40

@@ -250,13 +250,13 @@ class _GraphWriter:
     def _write(self, run: OpPiece, reads: Sequence[_HolderTensor], extents: Region, number: int) -> _HolderTensor:
         op = self._given.ops[run.op]
         tensor = op.outputs[0]
-        made = self._new(tensor, _shape(extents), f"#{number}")
+        made = self._new(tensor, extents.lengths, f"#{number}")
         geometry = self._geometry(run.op)
         work, attributes = run.macs, run.attributes
         if extents != run.computed:
-            attributes = {**attributes, **shape_attributes(op.type, op.attributes, _shape(extents))}
+            attributes = {**attributes, **shape_attributes(op.type, op.attributes, extents.lengths)}
         if op.macs and extents != run.computed:
-            work = max(work, op.macs * math.prod(_shape(extents)) // math.prod(geometry.shape))
+            work = max(work, op.macs * math.prod(extents.lengths) // math.prod(geometry.shape))
         # Piece by piece this is written very often: replace() would take several times as long.
         self._ops.append(
             Op(
@@ -295,14 +295,14 @@ class _GraphWriter:
             origin = [start for start, _ in held.region.ranges]
             starts = [start - base for (start, _), base in zip(region.ranges, origin, strict=True)]
             ends = [stop - base for (_, stop), base in zip(region.ranges, origin, strict=True)]
-            made = self._new(tensor, _shape(region), f"#{number}.slice")
-            attributes = self._dialect.slice_attributes(_shape(held.region), starts, ends)
+            made = self._new(tensor, region.lengths, f"#{number}.slice")
+            attributes = self._dialect.slice_attributes(held.region.lengths, starts, ends)
             self._help(self._dialect.slice_type, (held.tensor,), made, attributes)
             slices[key] = _HolderTensor(made, region, True)
         return slices[key]
 
     def _pad(self, tensor: int, held: _HolderTensor, pads: Sequence[tuple[int, int]], number: int) -> _HolderTensor:
-        shape = [size + before + after for size, (before, after) in zip(_shape(held.region), pads, strict=True)]
+        shape = [size + before + after for size, (before, after) in zip(held.region.lengths, pads, strict=True)]
         made = self._new(tensor, shape, f"#{number}.padded")
         self._help(self._dialect.pad_type, (held.tensor,), made, self._dialect.pad_attributes(pads))
         return _HolderTensor(made, held.region, True)
@@ -340,7 +340,7 @@ class _GraphWriter:
         return _HolderTensor(self._concat(tensor, [part.tensor for part in row], axis, region, suffix), region, True)
 
     def _concat(self, tensor: int, parts: Sequence[int], axis: int, region: Region, suffix: str) -> int:
-        made = self._new(tensor, _shape(region), suffix)
+        made = self._new(tensor, region.lengths, suffix)
         self._help(self._dialect.concat_type, parts, made, self._dialect.concat_attributes(axis))
         return made
 
@@ -380,10 +380,6 @@ def _left_behind(pieces: Sequence[Piece]) -> list[dict[int, Region]]:
         later = {tensor: region for tensor, region in result[-1].items() if tensor not in piece.needed}
         result.append({**later, **piece.kept})
     return result[::-1]
-
-
-def _shape(region: Region) -> tuple[int, ...]:
-    return tuple(stop - start for start, stop in region.ranges)
 
 
 def _looks_at_one(rule: object) -> bool:

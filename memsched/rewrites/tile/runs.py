@@ -102,7 +102,7 @@ class _Words(FrozenValue, frozen=True):
         value, geometry, op = self.value, self.geometry, self.number
         computed = needed.computed(wanted)
         reads = tuple(one.region for one in needed.inputs if one.region is not None)
-        shape = tuple(stop - start for start, stop in computed.ranges)
+        shape = computed.lengths
         if _drops_all_ones(value) and any(size == 1 < given for size, given in zip(shape, geometry.shape, strict=True)):
             raise RefusedError(
                 f"op '{value.name}' ({value.type}): of a piece of one row it would drop that axis, too", "drops-axis"
@@ -178,7 +178,7 @@ def _is_whole(geometry: Geometry, axis: int, wanted: Region, read: Region) -> bo
 
 def _macs(geometry: Geometry, macs: int, needed: PieceNeeds, computed: Region) -> int:
     """Return the work of a piece, including what it computes beyond the part that is needed."""
-    size = math.prod(stop - start for start, stop in computed.ranges)
+    size = math.prod(computed.lengths)
     return max(needed.macs, macs * size // math.prod(geometry.shape))
 
 

@@ -16,7 +16,8 @@ from memsched.lowering.prices import Prices
 from memsched.rewrites.tile.ground import TilingGround
 from memsched.rewrites.tile.local import Group, GroupCost, Intervals
 from memsched.rewrites.tile.points import FrontierPoint, TilingPoints
-from memsched.rewrites.tile.trail import WORK_PER_SECOND, TilingTrail
+from memsched.rewrites.tile.trail import TilingTrail
+from memsched.search.pace import MachinePace
 from memsched.search.run import Run
 from memsched.targets.model import Target
 
@@ -73,7 +74,7 @@ class TilingSearch:
     @property
     def work(self) -> float:
         """What was done so far, about as much as an idle machine does in so many seconds."""
-        return self._work / WORK_PER_SECOND
+        return self._work / MachinePace.PIECES
 
     @property
     def _work(self) -> int:
@@ -93,7 +94,7 @@ class TilingSearch:
         if self._asked.stop():
             return self.exhausted
         self._begin()
-        most = until * WORK_PER_SECOND
+        most = until * MachinePace.PIECES
         while self._takes_turn():
             trail = self._trails[self._turn]
             if trail.run(min(self._until, trail.work + most - self._work)):
@@ -170,7 +171,7 @@ class TilingSearch:
         if self._turn not in going or self._trails[self._turn].work >= self._until:
             self._turn = min(going, key=lambda number: self._trails[number].work)
             most = max(trail.work for trail in self._trails)
-            self._until = math.inf if len(going) == 1 else most + _TURN * WORK_PER_SECOND
+            self._until = math.inf if len(going) == 1 else most + _TURN * MachinePace.PIECES
         return True
 
     def _tell(self) -> None:

@@ -21,10 +21,10 @@ from memsched.rewrites.tile.pieces import TilingGroup
 from memsched.rewrites.tile.points import FrontierPoint, TilingPoints
 from memsched.search.run import Run
 
-__all__ = ["WORK_PER_SECOND", "TilingTrail"]
+__all__ = ["TilingTrail"]
 
 _LONGEST = 48
-_LONGEST_OF_ALL = 96
+_LONGEST_OF_ALL = 2 * _LONGEST
 """Ops in a group that look at more than single elements: in longer groups halos grow, and pieces cost too much. Longer
 ones are tried where nothing else is left, as for a tensor that is kept over several cells.
 """
@@ -40,9 +40,6 @@ _LITTLE = 1 / 16
 
 _STEPS_AT_ONCE = 4
 """Steps at the peak that intervals are looked for around at a time."""
-
-WORK_PER_SECOND = 20_000
-"""Ops of pieces that an idle machine judges in a second."""
 
 _WORK_BESIDE = 10
 """The fixed cost of judging a way of cutting, in ops of pieces."""
@@ -66,7 +63,7 @@ class TilingTrail:
         told: Called whenever the best point is another one.
 
     Attributes:
-        work: Ops of pieces judged so far, about `WORK_PER_SECOND` a second.
+        work: Ops of pieces judged so far, `MachinePace.PIECES` a second.
         best: The point of least requirement so far.
     """
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.base.errors import ModelError, VerificationError
+from memsched.base.shown import LONGEST_REASON
 from memsched.runtimes.child import temporary_folder
 from memsched.runtimes.devices.measured import ClusterRun, DeviceRun, PassTimes, ThrottledRun
 from memsched.runtimes.devices.program import CALLER, ArrayAssembly, DeviceProgram, Send, Throttle
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["ClusterRunError", "run_cluster", "run_each", "time_cluster"]
 
 _WORKER: Final = "memsched.runtimes.devices.worker"
-_LOG_CHARACTERS: Final = 300
 
 
 class ClusterRunError(VerificationError):
@@ -189,7 +189,7 @@ class _Team:
         self._throttles, self._passes, self._each = throttles, passes, each
         self._folder, self._programs, self._model = folder, programs, model
         self._runtime, self._patience = runtime, patience
-        self._token = secrets.token_bytes(32)
+        self._token = secrets.token_bytes()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._control: list[Channel] = []
         self._briefings: list[threading.Thread] = []
@@ -376,7 +376,7 @@ class _Team:
 
     def _death(self, device: int, code: int) -> str:
         end = Death(code, self._folder / f"device_{device}" / "log")
-        said = " ".join(end.last_words().split())[-_LOG_CHARACTERS:]
+        said = " ".join(end.last_words().split())[-LONGEST_REASON:]
         return f"its process {end.how()}{f': {said}' if said else ''}"
 
 

@@ -10,11 +10,13 @@ on the loopback interface, and each begins with the run's secret: no other progr
 
 from __future__ import annotations
 
+import secrets
 import socket
 import struct
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from mmap import PAGESIZE
 from typing import Any, Final
 
 import numpy as np
@@ -37,14 +39,12 @@ __all__ = [
 ]
 
 HOST: Final = "127.0.0.1"
-TOKEN_BYTES: Final = 32
 
 _HEADER: Final = struct.Struct("!IIQd")
 HEADER_BYTES: Final = _HEADER.size
-_HELLO: Final = struct.Struct(f"!{TOKEN_BYTES}si")
+_TOKEN_BYTES: Final = secrets.DEFAULT_ENTROPY
+_HELLO: Final = struct.Struct(f"!{_TOKEN_BYTES}si")
 _GREETING_SECONDS: Final = 5.0
-_LEAST_CHUNK: Final = 4096
-"""Bytes from which parts of an array are sent where they lie; smaller ones are copied together first."""
 _CHUNK_SECONDS: Final = 1e-3
 _SHORTEST_SLEEP: Final = 2e-4
 """The seconds of what a paced link takes at one time, and the fewest that are worth a sleep."""
@@ -115,7 +115,7 @@ class LinkPace:
     def __init__(self, bandwidth: float) -> None:
         self._rate, self._free, self._step = bandwidth, 0.0, -1
         self._lock = threading.Condition()
-        self.chunk = max(_LEAST_CHUNK, int(bandwidth * _CHUNK_SECONDS))
+        self.chunk = max(PAGESIZE, int(bandwidth * _CHUNK_SECONDS))
 
     def begin(self, step: int, moment: float) -> None:
         """Begin a step: its first byte passes after ``moment``."""
@@ -182,7 +182,7 @@ def receive_array(connection: socket.socket, array: np.ndarray[Any, Any], pace: 
         LostError: The connection is closed before it is full.
     """
     first, stretch = _stretches(array)
-    if first and stretch < _LEAST_CHUNK:
+    if first and stretch < PAGESIZE:
         received = np.empty(array.shape, array.dtype)
         came = receive_into(connection, _bytes_of(received), pace)
         array[...] = received
@@ -224,7 +224,7 @@ def receive_into(connection: socket.socket, view: memoryview, pace: LinkPace | N
 def elements_of(array: np.ndarray[Any, Any]) -> Iterator[memoryview]:
     """Yield an array's bytes, row-major, without a copy where its contiguous stretches are not tiny."""
     first, stretch = _stretches(array)
-    if first and stretch < _LEAST_CHUNK:
+    if first and stretch < PAGESIZE:
         array, first = np.ascontiguousarray(array), 0
     for index in np.ndindex(array.shape[:first]):
         yield _bytes_of(_at(array, index))

@@ -17,8 +17,7 @@ from memsched.runtimes.child import TIMEOUT, temporary_folder
 from memsched.runtimes.interpreter import InterpreterComparison, InterpreterMemory
 from memsched.runtimes.litert.interpreter import InterpreterOpener
 from memsched.runtimes.measure import PROCESSES, Measured, SteadyRule, measure, race_two
-from memsched.runtimes.race import RaceRule
-from memsched.runtimes.slowdown import most_times
+from memsched.runtimes.race import RaceRule, most_times
 
 __all__ = ["DefaultInterpreter"]
 
@@ -30,7 +29,7 @@ _TURNS: Final = RaceRule(rounds=9, most=25, least=3, turn=0.05)
 _MOST_SECONDS: Final = 20.0
 """Taking turns."""
 
-_MOST_PROCESSES: Final = 7
+_MOST_PROCESSES: Final = 2 * PROCESSES + 1
 
 
 class DefaultInterpreter:

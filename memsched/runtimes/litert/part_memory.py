@@ -7,8 +7,7 @@ from memsched.formats.tflite.reader import read
 from memsched.graph.liveness import evaluate
 from memsched.graph.model import Schedule
 from memsched.runtimes.litert.requirement import required_bytes
-from memsched.runtimes.runtime import AS_TOLD
-from memsched.runtimes.target_rules import TargetRules
+from memsched.runtimes.runtime import AS_TOLD, Runtime
 from memsched.solve.allocate.arena import allocate
 from memsched.targets.load import load_target
 
@@ -19,7 +18,7 @@ def part_bytes(data: bytes) -> int:
     """Return the bytes of its arenas, in which the inputs lie once more, and of the outputs that are copied out."""
     target = load_target("litert")
     module = read(data, "a part", LoadOptions())
-    lowered = TargetRules(target, AS_TOLD).lower(module)[0]
+    lowered = Runtime(target, AS_TOLD).lower(module)[0]
     order = tuple(range(len(lowered.graph.ops)))
     profile = evaluate(lowered.storage, order)
     in_place = profile.in_place(lowered.storage, order)

@@ -12,11 +12,9 @@ import bisect
 from collections.abc import Sequence
 
 from memsched.base.frozen import FrozenValue
+from memsched.lowering.litert_kernels import ALIGNMENT
 
-__all__ = ["ALIGNMENT", "MOST_REQUESTS", "LiteRtRequest", "arena_bytes"]
-
-ALIGNMENT = 64
-"""Bytes to which every offset is aligned; sizes are not rounded up."""
+__all__ = ["MOST_REQUESTS", "LiteRtRequest", "arena_bytes"]
 
 MOST_REQUESTS = 5_000
 """Buffers up to which the planner is repeated: each looks at all before it."""

@@ -11,7 +11,10 @@ import ctypes
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
+
 from memsched.base.frozen import FrozenValue
+from memsched.lowering.litert_kernels import ALIGNMENT
 
 __all__ = ["Probe", "probe"]
 
@@ -20,9 +23,6 @@ _GET_PLAN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctype
 _GET_NODE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_void_p)
 )
-
-_LEAST_ON_HEAP = 64
-"""Bytes of a tensor on the heap that is worth counting: the arenas' alignment costs as much."""
 
 _TENSOR_STRIDES = range(104, 161, 8)
 
@@ -177,8 +177,6 @@ def _fits(tensor: _TfLiteTensor, sizes: tuple[int, ...]) -> bool:
 
 def _sizes(detail: Any) -> tuple[int, ...]:
     """Return the bytes that a tensor may have by what Python shows: 4-bit types look like bytes; text like anything."""
-    import numpy as np
-
     kind = np.dtype(detail["dtype"])
     if kind.kind in "OSU":
         return ()
@@ -188,7 +186,7 @@ def _sizes(detail: Any) -> tuple[int, ...]:
 
 def _span(tensors: list[_TfLiteTensor]) -> int | None:
     heap = [tensor.bytes for tensor in tensors if tensor.allocation_type == _AllocationType.HEAP and tensor.data]
-    total = sum(size for size in heap if size >= _LEAST_ON_HEAP)
+    total = sum(size for size in heap if size >= ALIGNMENT)
     for arena in (_AllocationType.ARENA, _AllocationType.PERSISTENT_ARENA):
         inside = [tensor for tensor in tensors if tensor.allocation_type == arena and tensor.data and tensor.bytes]
         if inside:

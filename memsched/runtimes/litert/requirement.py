@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from memsched.graph.model import Allocation, Graph, Schedule
-from memsched.lowering.litert_kernels import is_lasting, lasting_sizes, own_memory
-from memsched.runtimes.litert.planner import ALIGNMENT, MOST_REQUESTS, LiteRtRequest, arena_bytes
+from memsched.lowering.litert_kernels import ALIGNMENT, is_lasting, lasting_sizes, own_memory
+from memsched.runtimes.litert.planner import MOST_REQUESTS, LiteRtRequest, arena_bytes
 
 __all__ = ["required_bytes"]
 

@@ -51,7 +51,7 @@ def resize(data: bytes, shapes: Mapping[str, Sequence[int]]) -> bytes:
     request = {"model": data, "shapes": {str(inputs[name]): list(shape) for name, shape in wanted.items()}}
     result = run_in_child(f"{__name__}:shapes_at", request, TIMEOUT)
     if not result.ok:
-        problem = f"LiteRT cannot resize the model: {' '.join((result.reason or '').split())[:300]}"
+        problem = f"LiteRT cannot resize the model: {result.reason[:300]}"
         raise UsageError(problem, code="not-resizable", location=said)
     return _restated(model, {int(tensor): tuple(shape) for tensor, shape in result.value.items()}, said)
 

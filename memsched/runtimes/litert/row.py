@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from memsched.runtimes.inputs import random_values
 from memsched.runtimes.litert.draws import draw_mismatch, with_same_seeds
-from memsched.runtimes.litert.session import opened
+from memsched.runtimes.litert.session import input_kinds, opened, run_on
 from memsched.runtimes.row import RowPair, RunError, Values, result
 from memsched.runtimes.special import Special, judged, mixed_inputs, tried
 from memsched.runtimes.values import INTEGER_BOUNDS, INVOKES
@@ -89,8 +91,6 @@ def _load(model: bytes, mode: str, names: Mapping[int, str], number: int) -> _In
 def _run_loaded(
     loaded: Sequence[_Interpreter], request: Mapping[str, Any], bound: int
 ) -> tuple[list[Values], list[Values]]:
-    import numpy as np
-
     expected: list[Values] = []
     found: list[Values] = []
     for run in range(request["runs"]):
@@ -132,20 +132,11 @@ class _Interpreter:
         Args:
             special: What is to be among them.
         """
-        import numpy as np
-
-        values = {}
-        details = self._interpreter.get_input_details()
-        for detail in details:
-            dtype = "S4" if np.dtype(detail["dtype"]).kind in "OSU" else detail["dtype"]
-            quantized = detail["quantization"][0] != 0
-            values[self._name(detail)] = random_values(dtype, detail["shape"], rng, full_range=quantized, high=bound)
-        if special is None:
-            return values
-        grid = [one["quantization"][0] != 0 for one in details]
-        return dict(
-            zip(values, mixed_inputs(list(values.values()), special, rng, [True] * len(grid), grid), strict=True)
-        )
+        kinds = input_kinds(self._interpreter)
+        drawn = [random_values(dtype, shape, rng, full_range=grid, high=bound) for dtype, shape, grid in kinds]
+        if special is not None:
+            drawn = mixed_inputs(drawn, special, rng, [True] * len(kinds), [grid for _, _, grid in kinds])
+        return dict(zip(map(self._name, self._interpreter.get_input_details()), drawn, strict=True))
 
     def invoke(self, values: Values) -> Values:
         """Run once; the inputs take the shapes of the values that are given."""
@@ -158,13 +149,8 @@ class _Interpreter:
                 changed = True
         if changed:
             self._interpreter.allocate_tensors()
-        for detail in details:
-            self._interpreter.set_tensor(detail["index"], values[self._name(detail)])
-        self._interpreter.invoke()
-        return {
-            self._name(detail): self._interpreter.get_tensor(detail["index"])
-            for detail in self._interpreter.get_output_details()
-        }
+        made = run_on(self._interpreter, [values[self._name(detail)] for detail in details])
+        return dict(zip(map(self._name, self._interpreter.get_output_details()), made, strict=True))
 
     def _name(self, detail: Mapping[str, Any]) -> str:
         return self._names.get(detail["index"], detail["name"])

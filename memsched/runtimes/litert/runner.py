@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from memsched.formats.module import LoadOptions, Module
+from memsched.formats.module import Module
 from memsched.graph.border import Border
 from memsched.graph.model import Graph
-from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.package import LITERT
+from memsched.runtimes.runner import VerifyRequest
 from memsched.runtimes.tflite_runner import TfliteRunner, VerifyFiles
 from memsched.runtimes.values import OtherSize, RunnerName, Verification
 
@@ -28,10 +28,6 @@ class LiteRtRunner(TfliteRunner):
     parts: Final = "memsched.runtimes.litert.parts:LiteRtParts"
     package: Final = LITERT
     elsewhere = "; --runtime tflm asks TensorFlow Lite Micro"
-
-    def installed(self) -> str:
-        """Return the runtime's name and version; see `Runner.installed`."""
-        return LITERT.require()
 
     def part_bytes(self, module: Module, graph: Graph, data: Callable[[], bytes]) -> int:
         """Return what a part of a model takes beside its inputs; see `RowRunner.part_bytes`."""
@@ -53,25 +49,15 @@ class LiteRtRunner(TfliteRunner):
 
         parse(data)
 
-    def verify(
-        self,
-        module: Module,
-        data: bytes,
-        written: ModelBytes,
-        options: LoadOptions,
-        *,
-        seed: int,
-        tolerance: float,
-        predicted: tuple[int, int] | None,
-    ) -> Verification:
+    def verify(self, asked: VerifyRequest) -> Verification:
         """Compare both models; see `Runner.verify`."""
-        del module, options
-        found = self.verify_files(data, written.model, seed=seed, tolerance=tolerance, borders=written.borders)
-        before, after = predicted or (None, None)
-        found = replace(found, predicted_peak_before_bytes=before, predicted_peak_after_bytes=after)
-        if not found.runs or written.unchanged:
+        before, after, borders = asked.data, asked.written.model, asked.written.borders
+        found = self.verify_files(before, after, seed=asked.seed, tolerance=asked.tolerance, borders=borders)
+        first, second = asked.predicted or (None, None)
+        found = replace(found, predicted_peak_before_bytes=first, predicted_peak_after_bytes=second)
+        if not found.runs or asked.written.unchanged:
             return found
-        sizes, notes = self.other_sizes(data, written.model, seed=seed, tolerance=tolerance, borders=written.borders)
+        sizes, notes = self.other_sizes(before, after, seed=asked.seed, tolerance=asked.tolerance, borders=borders)
         return replace(found, other_sizes=sizes, notes=(*found.notes, *notes))
 
     def other_sizes(

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from memsched.formats.module import LoadOptions, Module
+from memsched.formats.module import Module
 from memsched.formats.tflite.open_sizes import with_guards
 from memsched.graph.model import Allocation
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.litert.requirement import required_bytes
 from memsched.runtimes.output import ModelBytes
-from memsched.runtimes.runtime import Opening, OrderInFile, Requirement, RuntimeTraits, SearchAllowance
-from memsched.runtimes.target_rules import TargetRules
-from memsched.search.run import Run
+from memsched.runtimes.runtime import (
+    Opening,
+    OrderedFile,
+    OrderInFile,
+    Requirement,
+    Runtime,
+    RuntimeTraits,
+    SearchAllowance,
+)
 from memsched.targets.model import Target
 
 __all__ = ["LiteRt"]
@@ -22,7 +28,7 @@ _NAME = "litert"
 """The target for interpreters with the default delegate."""
 
 
-class LiteRt(TargetRules, frozen=True):
+class LiteRt(Runtime, frozen=True):
     """Requires what its own planner lays, kernels' temporaries included, without delegates."""
 
     @staticmethod
@@ -62,19 +68,8 @@ class LiteRt(TargetRules, frozen=True):
         del module, lowered, allowance
         return Requirement(required_bytes(plans[0].graph, plans[0].schedule, allocation))
 
-    def finish(
-        self,
-        module: Module,
-        written: ModelBytes,
-        plans: Sequence[GraphPlan],
-        options: LoadOptions,
-        run: Run,
-        *,
-        plan: bool | None,
-        given: Module | None,
-    ) -> tuple[ModelBytes, None]:
+    def finish(self, file: OrderedFile) -> tuple[ModelBytes, None]:
         """Return the file with operators that refuse sizes for which it does not hold; see `Runtime.finish`."""
-        del plans, options, run, plan
-        if given is None:
-            return written, None
-        return replace(written, model=with_guards(given, module, written.model)), None
+        if file.given is None:
+            return file.written, None
+        return replace(file.written, model=with_guards(file.given, file.module, file.written.model)), None

@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from memsched.base.frozen import FrozenValue
+from memsched.runtimes.borders import BorderFormulas, InputKind
+from memsched.runtimes.compare import compare, relative_error, vary
+from memsched.runtimes.inputs import DRAWS, Draw, random_values
 from memsched.runtimes.litert.answers import CompareRequest, ModeAnswer, ModeAnswers
 from memsched.runtimes.litert.draws import with_same_seeds
+from memsched.runtimes.litert.probe import probe
 from memsched.runtimes.values import INTEGER_BOUNDS, INVOKES
 
-if TYPE_CHECKING:
-    from memsched.runtimes.borders import BorderFormulas, InputKind
-    from memsched.runtimes.inputs import Draw
-
-__all__ = ["MODES", "drawn_type", "one_line", "opened", "run"]
+__all__ = ["MODES", "input_kinds", "one_line", "opened", "run", "run_on"]
 
 MODES: Final = ("plain", "default")
 """Without delegates, and with those that LiteRT applies by itself."""
@@ -62,8 +63,6 @@ def _load(model: bytes, mode: str) -> Any:
 
 
 def _compare_models(request: CompareRequest, mode: str) -> ModeAnswer:
-    from memsched.runtimes.compare import compare, relative_error
-
     try:
         expected, drawn = _run_as_given(request, mode)
     except (ValueError, RuntimeError) as error:
@@ -87,9 +86,6 @@ def _compare_models(request: CompareRequest, mode: str) -> ModeAnswer:
 
 def _run_as_given(request: CompareRequest, mode: str) -> tuple[list[Any], _InputRange]:
     """Return the outputs of the model as given, with inputs on which it runs, and on which they vary where any do."""
-    from memsched.runtimes.compare import vary
-    from memsched.runtimes.inputs import DRAWS
-
     drawn = _InputRange(_USUAL_RANGE)
     try:
         first = _run_all(request, request.before, mode, drawn)
@@ -107,8 +103,6 @@ def _run_as_given(request: CompareRequest, mode: str) -> tuple[list[Any], _Input
 
 def _run_all(request: CompareRequest, model: bytes, mode: str, drawn: _InputRange) -> list[list[Any]]:
     """Load a model anew, so that no state is left from before, and return its outputs run by run."""
-    import numpy as np
-
     interpreter, _ = _load(model, mode)
     seeds = [np.random.SeedSequence([request.seed, number]) for number in range(request.runs)]
     return [_outputs(interpreter, seed, drawn, _Ends.of(request, model)) for seed in seeds]
@@ -122,14 +116,10 @@ class _Ends(FrozenValue, frozen=True):
 
     @staticmethod
     def of(request: CompareRequest, model: bytes) -> _Ends:
-        from memsched.runtimes.borders import BorderFormulas
-
         return _Ends(BorderFormulas(request.borders), model is request.after)
 
     def values(self, own: Sequence[InputKind], rng: Any, drawn: _InputRange) -> list[Any]:
         """Return random inputs for a model, ``own`` being what it takes."""
-        from memsched.runtimes.inputs import random_values
-
         kinds = self.formulas.given(own)
         values = [
             self.formulas.on_grid(
@@ -150,33 +140,32 @@ def _flat(runs: Sequence[Sequence[Any]]) -> list[Any]:
 
 def _outputs(interpreter: Any, seed: Any, drawn: _InputRange, ends: _Ends) -> list[Any]:
     """Reset the state, run a few times in a row and return all outputs of all runs."""
-    import numpy as np
-
     rng = np.random.default_rng(seed)
     interpreter.reset_all_variables()
     found = []
     for _ in range(INVOKES):
-        details = interpreter.get_input_details()
-        own = [(drawn_type(one["dtype"]), one["shape"], one["quantization"][0] != 0) for one in details]
-        for detail, values in zip(details, ends.values(own, rng, drawn), strict=True):
-            interpreter.set_tensor(detail["index"], values)
-        interpreter.invoke()
-        found += ends.outputs([interpreter.get_tensor(one["index"]) for one in interpreter.get_output_details()])
+        values = ends.values(input_kinds(interpreter), rng, drawn)
+        found += ends.outputs(run_on(interpreter, values))
     return found
 
 
-def drawn_type(dtype: Any) -> Any:
-    """Return the type of which values are drawn for an input of ``dtype``."""
-    import numpy as np
+def input_kinds(interpreter: Any) -> list[InputKind]:
+    """Return per input the type of which values are drawn, the shape, and whether it is quantised."""
+    return [
+        ("S4" if np.dtype(one["dtype"]).kind in "OSU" else one["dtype"], one["shape"], one["quantization"][0] != 0)
+        for one in interpreter.get_input_details()
+    ]
 
-    return "S4" if np.dtype(dtype).kind in "OSU" else dtype
+
+def run_on(interpreter: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Run once; return the outputs."""
+    for detail, values in zip(interpreter.get_input_details(), inputs, strict=True):
+        interpreter.set_tensor(detail["index"], values)
+    interpreter.invoke()
+    return [interpreter.get_tensor(one["index"]) for one in interpreter.get_output_details()]
 
 
 def _probed(answer: ModeAnswer, request: CompareRequest, mode: str, drawn: _InputRange) -> ModeAnswer:
-    import numpy as np
-
-    from memsched.runtimes.litert.probe import probe
-
     seen = []
     for model in (request.before, request.after):
         interpreter, operators = _load(model, mode)

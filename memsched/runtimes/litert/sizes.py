@@ -7,20 +7,21 @@ wrong then, and only then.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from memsched.base.frozen import FrozenValue
+from memsched.base.shown import LISTED_REASON
 from memsched.runtimes.borders import BorderFormulas
 from memsched.runtimes.compare import compare, relative_error
 from memsched.runtimes.inputs import random_values
 from memsched.runtimes.litert.answers import SizesAnswer, SizesRequest
 from memsched.runtimes.litert.draws import with_same_seeds
-from memsched.runtimes.litert.session import MODES, drawn_type, one_line, opened
-from memsched.runtimes.other_sizes import candidate_sizes
-from memsched.runtimes.values import INTEGER_BOUNDS, LISTED_REASON, short_reason
+from memsched.runtimes.litert.session import MODES, input_kinds, one_line, opened, run_on
+from memsched.runtimes.values import INTEGER_BOUNDS, candidate_sizes, short_reason
 
 __all__ = ["execute"]
 
@@ -119,14 +120,11 @@ class _ResizedModels:
         return None
 
     def _drawn(self, shapes: Sequence[Sequence[int]], bound: int) -> list[Any]:
-        import numpy as np
-
         rng = np.random.default_rng(self._request.seed)
-        details = opened(self._request.before, "plain").get_input_details()
-        kinds = [(drawn_type(one["dtype"]), one["quantization"][0] != 0) for one in details]
+        kinds = input_kinds(opened(self._request.before, "plain"))
         return [
             self._formulas.on_grid(place, random_values(dtype, shape, rng, full_range=quantized, high=bound))
-            for place, ((dtype, quantized), shape) in enumerate(zip(kinds, shapes, strict=True))
+            for place, ((dtype, _, quantized), shape) in enumerate(zip(kinds, shapes, strict=True))
         ]
 
     def _outcome(self, inputs: Sequence[Any], expected: Mapping[str, Sequence[Any]]) -> tuple[str, str | None]:
@@ -169,17 +167,10 @@ def _outputs(model: bytes, mode: str, inputs: Sequence[Any]) -> list[Any]:
     interpreter = opened(model, mode)
     _resize(interpreter, inputs, strict=False)
     interpreter.allocate_tensors()
-    for detail, values in _filled(interpreter, inputs):
-        interpreter.set_tensor(detail["index"], values)
-    interpreter.invoke()
-    return [interpreter.get_tensor(one["index"]) for one in interpreter.get_output_details()]
+    return run_on(interpreter, inputs)
 
 
 def _resize(interpreter: Any, inputs: Sequence[Any], *, strict: bool) -> None:
-    for detail, values in _filled(interpreter, inputs):
+    for detail, values in zip(interpreter.get_input_details(), inputs, strict=True):
         if tuple(detail["shape"]) != values.shape:
             interpreter.resize_tensor_input(detail["index"], values.shape, strict=strict)
-
-
-def _filled(interpreter: Any, inputs: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    return zip(interpreter.get_input_details(), inputs, strict=True)

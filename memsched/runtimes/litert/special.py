@@ -11,7 +11,7 @@ from memsched.runtimes.borders import BorderFormulas
 from memsched.runtimes.inputs import random_values
 from memsched.runtimes.litert.answers import CompareRequest
 from memsched.runtimes.litert.draws import with_same_seeds
-from memsched.runtimes.litert.session import drawn_type, opened
+from memsched.runtimes.litert.session import input_kinds, opened, run_on
 from memsched.runtimes.special import Special, compared_on, judged, mixed_inputs, rng_of, tried, worth_trying
 from memsched.runtimes.values import Verification
 
@@ -71,14 +71,10 @@ class _ModePair:
     def _inputs(self, special: Special, bound: int) -> list[Any]:
         """Return random inputs of the model as given with special values among them."""
         rng = rng_of(self._request.seed, special)
-        details = opened(self._request.before, self._mode).get_input_details()
-        quantized = [one["quantization"][0] != 0 for one in details]
-        free = [self._formulas.moved_only(place) for place in range(len(details))]
-        drawn = [
-            random_values(drawn_type(one["dtype"]), one["shape"], rng, full_range=grid, high=bound)
-            for one, grid in zip(details, quantized, strict=True)
-        ]
-        values = mixed_inputs(drawn, special, rng, free, quantized)
+        kinds = input_kinds(opened(self._request.before, self._mode))
+        free = [self._formulas.moved_only(place) for place in range(len(kinds))]
+        drawn = [random_values(dtype, shape, rng, full_range=grid, high=bound) for dtype, shape, grid in kinds]
+        values = mixed_inputs(drawn, special, rng, free, [grid for _, _, grid in kinds])
         return [
             value if is_free else self._formulas.on_grid(place, value)
             for place, (value, is_free) in enumerate(zip(values, free, strict=True))
@@ -88,7 +84,4 @@ class _ModePair:
 def _outputs(model: bytes, mode: str, inputs: Sequence[Any]) -> list[Any]:
     interpreter = opened(model, mode)
     interpreter.allocate_tensors()
-    for detail, values in zip(interpreter.get_input_details(), inputs, strict=True):
-        interpreter.set_tensor(detail["index"], values)
-    interpreter.invoke()
-    return [interpreter.get_tensor(one["index"]) for one in interpreter.get_output_details()]
+    return run_on(interpreter, inputs)

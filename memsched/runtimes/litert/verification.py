@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from memsched.base.shown import LISTED_REASON
 from memsched.formats.tflite.model import parse
 from memsched.formats.tflite.open_sizes import open_axes
 from memsched.graph.border import Border
@@ -20,7 +21,7 @@ from memsched.runtimes.litert.draws import count_draws, draw_mismatch
 from memsched.runtimes.litert.special import with_special_values
 from memsched.runtimes.package import LITERT
 from memsched.runtimes.tflite_runner import BEFORE_AND_AFTER, ModelWords
-from memsched.runtimes.values import LISTED_REASON, SAME_SEEDS, OtherSize, Verification, short_reason
+from memsched.runtimes.values import RUNS, SAME_SEEDS, OtherSize, Verification, short_reason
 
 __all__ = ["try_other_sizes", "verify"]
 
@@ -43,7 +44,7 @@ def verify(
     before: bytes,
     after: bytes,
     *,
-    runs: int = 3,
+    runs: int = RUNS,
     seed: int = 0,
     tolerance: float = 0.0,
     timeout_seconds: float | None = 300.0,
@@ -117,11 +118,10 @@ def try_other_sizes(
     if result.status == "crash":
         alone = replace(request, after=before, borders=[])
         if run_in_child(_OTHER_SIZES, msgspec.structs.asdict(alone), timeout_seconds).ok:
-            return (
-                OtherSize("sizes", 0, "wrong", short_reason(f"LiteRT crashes: {result.reason}", LISTED_REASON)),
-            ), ()
+            crash = short_reason(f"LiteRT crashes: {result.reason}", LISTED_REASON)
+            return (OtherSize("sizes", 0, "wrong", crash),), ()
     if not result.ok:
-        return (), (f"other sizes were not tried: {short_reason(result.reason or 'they did not run', LISTED_REASON)}",)
+        return (), (f"other sizes were not tried: {short_reason(result.reason, LISTED_REASON)}",)
     answer = msgspec.convert(result.value, SizesAnswer)
     notes = [f"no other size of {name} was found that {BEFORE_AND_AFTER.first} accepts" for name in answer.untried]
     return tuple(OtherSize(**size) for size in answer.sizes), tuple(notes)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from onnx import ModelProto
 
 from memsched.base.errors import ModelError
 from memsched.formats.module import LoadOptions
@@ -68,7 +69,7 @@ def executed_model(
     }
     result = run_in_child(_REWRITE, request)
     if not result.ok:
-        said = " ".join((result.reason or "it did not run").split())
+        said = result.reason
         raise ModelError(f"onnxruntime cannot optimize it: {said}", code="not-loaded", location=path)
     found: Mapping[str, Any] = result.value
     stays_open = not found["fixed"] and bool(options.input_shapes or options.dims)
@@ -84,8 +85,6 @@ def executed_model(
 
 def _certain(data: bytes, path: str, made: bytes) -> set[str]:
     """Return the values of what was made of a model whose sizes every run shows alike, whatever its inputs hold."""
-    from onnx import ModelProto
-
     graph = ModelProto.FromString(made).graph
     given = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in graph.input}
     shapes = {name: tuple(dims) for name, dims in given.items() if dims and all(dims)}
@@ -108,8 +107,6 @@ def _with_sizes(data: bytes, shown: LoadOptions, certain: Container[str] | None)
     Args:
         certain: The values whose sizes no other run can show otherwise; None for all.
     """
-    from onnx import ModelProto
-
     model = ModelProto.FromString(data)
     known = {value.name for value in values_of(model.graph)}
     seen = {} if shown.observed is None else shown.observed.values.get("", {})

@@ -15,12 +15,11 @@ from memsched.runtimes.onnxruntime.special import SpecialSession, with_special_v
 from memsched.runtimes.onnxruntime.verdicts import cannot_compare, drawn, order_matches
 from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.sessions import EXECUTED, Level, SessionPoint
-from memsched.runtimes.values import EXECUTED_TOLERANCE, Verification
+from memsched.runtimes.values import EXECUTED_TOLERANCE, RUNS, Verification
 
 __all__ = ["verify_executed"]
 
 _EXECUTE: Final = "memsched.runtimes.onnxruntime.sessions:execute"
-_RUNS: Final = 3
 
 
 def verify_executed(
@@ -44,7 +43,7 @@ def verify_executed(
     Raises:
         RuntimeUnavailableError: onnxruntime is not installed.
     """
-    runtime, runs = ONNXRUNTIME.require(), _RUNS if options.feeds is None else 1
+    runtime, runs = ONNXRUNTIME.require(), RUNS if options.feeds is None else 1
     request = {
         "models": [
             {"bytes": given, "folder": None if folder is None else str(folder)},

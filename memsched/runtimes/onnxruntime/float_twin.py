@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import onnx
+from onnx import helper
+
 __all__ = ["float_twin"]
 
 _PRODUCTS: Final = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
@@ -15,9 +18,6 @@ _PRODUCTS: Final = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
 
 def float_twin(proto: Any) -> Any | None:
     """Return the twin of a model; None if it rounds no activation so, or by operators that have no twin."""
-    import onnx
-    from onnx import helper
-
     kinds = {node.op_type for node in proto.graph.node}
     if "DynamicQuantizeLinear" not in kinds or not kinds & _PRODUCTS.keys():
         return None
@@ -43,9 +43,6 @@ def float_twin(proto: Any) -> Any | None:
 
 def _product(node: Any) -> list[Any]:
     """Return a product of integers as one of floats: the zero point of the first factor is 0 in the twin."""
-    import onnx
-    from onnx import helper
-
     first, second, *zeros = node.input
     name, made = f"{node.output[0]}_float_twin", []
     weight = f"{name}_weight"

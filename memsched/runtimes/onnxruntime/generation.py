@@ -7,10 +7,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from memsched.base.errors import UsageError
-from memsched.runtimes.child import run_in_child
+from memsched.runtimes.child import LONG_TIMEOUT, run_in_child
 from memsched.runtimes.measure import LEAST_RUNS, MOST_RUNS, Measured, Opener, SteadyRule, measure, race_two
 from memsched.runtimes.race import RaceRule
-from memsched.runtimes.special import shown_by
 from memsched.runtimes.texts import DecoderFile, TextComparison
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["TextOpener", "compare_texts", "race_texts", "run_text", "special_texts"]
 
 _PROCESS: Final = "memsched.runtimes.onnxruntime.generation_process"
-_TIMEOUT: Final = 1800.0
 
 _TURNS: Final = RaceRule(2)
 """Behind a first run of each; the quicker of both counts."""
@@ -58,7 +56,7 @@ def run_text(file: DecoderFile, past: int, steps: Sequence[int], *, seed: int) -
         UsageError: It does not run.
     """
     passes = SteadyRule(LEAST_RUNS * len(steps), MOST_RUNS * len(steps), peak_from="first run")
-    found = measure(TextOpener(_told(file), past, tuple(steps), seed), passes, timeout=_TIMEOUT)
+    found = measure(TextOpener(_told(file), past, tuple(steps), seed), passes, timeout=LONG_TIMEOUT)
     if isinstance(found, str):
         problem = f"'{file.path.name}' does not run {steps[0]} tokens behind {past}: {found}"
         raise UsageError(problem, code="fails-at-inputs")
@@ -76,7 +74,7 @@ def race_texts(
     one, other = (
         TextOpener(_told(file), past, tuple(each), seed) for file, each in zip((first, second), steps, strict=True)
     )
-    found = race_two(one, other, _TURNS, timeout=_TIMEOUT)
+    found = race_two(one, other, _TURNS, timeout=LONG_TIMEOUT)
     if isinstance(found, str):
         raise UsageError(f"the model does not run behind {past} tokens: {found}", code="fails-at-inputs")
     least = found.quickest
@@ -97,9 +95,9 @@ def compare_texts(
         UsageError: The first does not run.
     """
     request = _comparison((first, second), prompts, chunk, further, seed)
-    result = run_in_child(f"{_PROCESS}:compare_files", request, _TIMEOUT)
+    result = run_in_child(f"{_PROCESS}:compare_files", request, LONG_TIMEOUT)
     if not result.ok:
-        raise UsageError(f"the model does not run from an empty past: {_line(result.reason)}", code="fails-at-inputs")
+        raise UsageError(f"the model does not run from an empty past: {result.reason}", code="fails-at-inputs")
     return f"onnxruntime {result.value['version']}", tuple(TextComparison(**one) for one in result.value["rows"])
 
 
@@ -120,11 +118,13 @@ def special_texts(
         chunk, further: As `compare_texts` has them, behind each of both.
         tolerance: Relative error that is permitted.
     """
+    from memsched.runtimes.special import shown_by  # numpy takes as long as all of this package
+
     request, alone = (
         {**_comparison(both, texts, chunk, further, seed), "tolerance": tolerance}
         for both in ((first, second), (first, first))
     )
-    return shown_by(f"{_PROCESS}:special_files", request, alone, "onnxruntime", _TIMEOUT)
+    return shown_by(f"{_PROCESS}:special_files", request, alone, "onnxruntime", LONG_TIMEOUT)
 
 
 def _comparison(
@@ -149,7 +149,3 @@ def _told(file: DecoderFile) -> dict[str, Any]:
         "past_length": file.decoder.past_length,
         "capacity": file.capacity,
     }
-
-
-def _line(reason: str | None) -> str:
-    return " ".join((reason or "it did not run").split())

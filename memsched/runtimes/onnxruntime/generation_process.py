@@ -9,7 +9,9 @@ caches than it was given.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
+
+import numpy as np
 
 from memsched.runtimes.compare import compare, relative_error
 from memsched.runtimes.inputs import random_values
@@ -17,11 +19,9 @@ from memsched.runtimes.onnxruntime.inputs import dtype_of
 from memsched.runtimes.onnxruntime.opened import opened, runtime
 from memsched.runtimes.sessions import SessionPoint
 from memsched.runtimes.special import THREADS, Special, applying, judged, mixed, rng_of, tried
+from memsched.runtimes.values import BOUND, one_line
 
 __all__ = ["OpenText", "compare_files", "special_files"]
-
-_BOUND: Final = 2
-"""Random integers are below this: ids, and positions."""
 
 
 class OpenText:
@@ -82,7 +82,7 @@ def compare_files(request: Mapping[str, Any]) -> dict[str, Any]:
             found = _outputs(second, text, chunks, further, seed)
             pairs = [_aligned(one, other) for one, other in zip(expected, found, strict=True)]
         except Exception as error:  # the runtime raises classes of its own
-            rows.append({**row, "message": " ".join(str(error).split())})
+            rows.append({**row, "message": one_line(error)})
             continue
         known, others = [one for one, _ in pairs], [other for _, other in pairs]
         equal, _ = compare(known, others)
@@ -125,8 +125,6 @@ class _TextPair:
 
     def written(self, special: Special, bound: int) -> Any:
         """Return the same of the other one, as long as that of the first."""
-        import numpy as np
-
         del bound
         found = self._run(self._models[1], self._steps(chunked=True), special)
         # Caches are views of buffers, which the next run writes.
@@ -185,8 +183,6 @@ def _outputs(
 
 def _joined(values: Sequence[Any], counts: Sequence[int]) -> Any:
     """Return the outputs of several steps as one: behind each other where an axis has the tokens, or the last."""
-    import numpy as np
-
     first = values[0]
     for axis in range(first.ndim):
         if any(count > 1 for count in counts) and all(
@@ -232,8 +228,6 @@ class _TokenFeeds:
 
     def know(self, session: Any) -> None:
         """Draw all values, of the types that a session takes, unless they are drawn."""
-        import numpy as np
-
         if self._whole:
             return
 
@@ -242,7 +236,7 @@ class _TokenFeeds:
         for one in self._others:
             shape = [size if isinstance(size, int) else self._tokens for size in one["axes"]]
             dtype = dtype_of(types[one["name"]][7:-1])
-            drawn = random_values(dtype, shape, rng, high=_BOUND)
+            drawn = random_values(dtype, shape, rng, high=BOUND)
             # Of a mask every token counts.
             masks = "all" in one["axes"] and np.issubdtype(drawn.dtype, np.integer)
             self._whole[one["name"]] = np.ones_like(drawn) if masks else drawn
@@ -258,8 +252,6 @@ class _TokenFeeds:
 
     def feed(self, begin: int, count: int) -> dict[str, Any]:
         """Return the inputs of ``count`` tokens behind ``begin`` ones."""
-        import numpy as np
-
         found = {}
         for one in self._others:
             spans = {"new": slice(begin, begin + count), "all": slice(0, begin + count)}
@@ -284,8 +276,6 @@ class _Caches:
 
     def drawn(self, tokens: int, seed: int, special: Special | None = None) -> Iterator[tuple[Mapping[str, Any], Any]]:
         """Yield random values for so many tokens of each cache, with special ones among them if that is asked for."""
-        import numpy as np
-
         rng = np.random.default_rng(seed)
         for one in self._caches:
             shape = [tokens if size is None else size for size in one["shape"]]
@@ -327,7 +317,6 @@ class _Buffered(_Caches):
 
     def start(self, past: int, seed: int, special: Special | None = None) -> None:
         """Begin with ``past`` random tokens."""
-        import numpy as np
         import onnxruntime
 
         if self._binding is None:
@@ -344,8 +333,6 @@ class _Buffered(_Caches):
 
     def step(self, feed: Mapping[str, Any], begin: int, count: int) -> list[Any]:
         """Return the outputs for further tokens."""
-        import numpy as np
-
         del count
         for name, values in feed.items():
             self._binding.bind_cpu_input(name, values)

@@ -23,6 +23,7 @@ from memsched.runtimes.onnxruntime.orders import default_order, priority_order, 
 from memsched.runtimes.onnxruntime.reuse import PlannerGraph, ReuseProfile, simulate_reuse
 from memsched.runtimes.onnxruntime.reuse_search import least_with_reuse
 from memsched.runtimes.output import Guarantee
+from memsched.search.pace import MachinePace
 from memsched.solve.schedule.orders import ORDERS
 
 __all__ = [
@@ -35,7 +36,7 @@ __all__ = [
     "work_of",
 ]
 
-_EFFORT, _OPS_PER_SECOND = 200_000, 300_000
+_EFFORT = 200_000
 
 _Order = tuple[int, ...]
 
@@ -103,12 +104,12 @@ class GuaranteePlans(FrozenValue, frozen=True):
 
 def effort_for(seconds: float | None) -> int:
     """Return the ops to simulate in the ``seconds`` that are left; None for no limit."""
-    return _EFFORT if seconds is None else min(_EFFORT, int(seconds * _OPS_PER_SECOND))
+    return _EFFORT if seconds is None else min(_EFFORT, int(seconds * MachinePace.SESSION_OPS))
 
 
 def work_of(effort: int, guarantee: OrderGuarantee) -> float:
     """Return in seconds of an idle machine what a search for a guarantee takes that may simulate so many ops."""
-    return effort / _OPS_PER_SECOND if guarantee in _WITHOUT_OPTIONS else 0.0
+    return effort / MachinePace.SESSION_OPS if guarantee in _WITHOUT_OPTIONS else 0.0
 
 
 def choose(

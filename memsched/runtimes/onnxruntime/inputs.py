@@ -6,11 +6,13 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from memsched.formats.module import LoadOptions
 from memsched.formats.onnx.structure import graphs_of
 from memsched.formats.onnx.types import SHAPE_ELEMENTS, length_of
 from memsched.runtimes.inputs import Draw, random_values
-from memsched.runtimes.values import MOST_OFF, Verification, peaks_off
+from memsched.runtimes.values import CLOSE, Verification, peaks_off
 
 __all__ = ["at_stated_sizes", "compared_with", "dtype_of", "random_feed", "read_arrays", "read_feeds"]
 
@@ -58,7 +60,7 @@ def at_stated_sizes(found: Verification, model: bytes, options: LoadOptions) -> 
     Args:
         found: What running ``model`` showed, beside what was predicted.
     """
-    return peaks_off(found) <= MOST_OFF or not _states_inside(model, options)
+    return peaks_off(found) <= CLOSE or not _states_inside(model, options)
 
 
 def _states_inside(model: bytes, options: LoadOptions) -> bool:
@@ -78,8 +80,6 @@ def read_arrays(path: str) -> dict[str, Any]:
     Raises:
         ValueError: It is none of numpy's, or cannot be read.
     """
-    import numpy as np
-
     feed = {}
     try:
         with zipfile.ZipFile(path) as archive:
@@ -183,8 +183,6 @@ def _shape(name: str, tensor: Any, request: Mapping[str, Any], unknown: int | No
 
 def dtype_of(kind: str) -> Any:
     """Return numpy's element type for ONNX Runtime's ``kind``, such as "float"."""
-    import numpy as np
-
     name = _NOT_NUMPY.get(kind, kind)
     try:
         return np.dtype(name)

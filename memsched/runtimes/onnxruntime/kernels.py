@@ -6,6 +6,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+import numpy as np
+import onnx
+
 from memsched.runtimes.onnxruntime.inputs import random_feed
 from memsched.runtimes.onnxruntime.opened import opened, profile_of, profiled, run_once
 from memsched.runtimes.sessions import SessionPoint
@@ -27,9 +30,6 @@ def seconds(request: Mapping[str, Any]) -> dict[str, float]:
     Args:
         request: Also "seed" of the inputs, "folder" of external data (or None) and "input_shapes".
     """
-    import numpy as np
-    import onnx
-
     proto = onnx.load_model_from_string(request["model"])
     plain = opened(request["model"], _SESSION, folder=request["folder"])
     measured = opened(request["model"], _SESSION, folder=request["folder"], change=profiled)

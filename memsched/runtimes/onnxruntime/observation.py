@@ -49,10 +49,10 @@ def observe(
     result = run_in_child(_EXECUTE, request)
     source = "random inputs" if feeds is None else f"'{feeds}'"
     if not result.ok:
-        problem = f"the model does not run on {source}: {_line(result.reason)}"
+        problem = f"the model does not run on {source}: {result.reason}"
         raise UsageError(problem, code="fails-at-inputs", location=option)
     if result.value["failed"] is not None:
-        problem = _line(result.value["failed"])
+        problem = " ".join(result.value["failed"].split())
         action = OTHER_INPUTS if feeds is None else ""
         raise UsageError(problem, code="fails-at-inputs", location=f"{option}: {source}", action=action)
     values = {
@@ -66,7 +66,3 @@ def observe(
         feeds=file,
         observed=ObservedSizes(source, values, frozenset(result.value["executed"])),
     )
-
-
-def _line(text: str | None) -> str:
-    return " ".join((text or "it ended without a word").split())

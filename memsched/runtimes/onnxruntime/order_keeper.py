@@ -1,4 +1,4 @@
-"""ONNX Runtime as an `OrderKeeper`; its modules are imported when they are needed."""
+"""The order of ONNX Runtime's sessions without options, and what makes them keep that of a file."""
 
 from __future__ import annotations
 
@@ -7,36 +7,65 @@ from pathlib import Path
 from typing import Final
 
 from memsched.base.errors import ModelError
+from memsched.base.frozen import FrozenValue
 from memsched.formats.module import FormatName, LoadOptions, Module, OrderGuarantee
 from memsched.graph.liveness import Storage
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
-from memsched.runtimes.order_keeper import PinnedFile
 from memsched.runtimes.values import Verification
 from memsched.targets.model import DefaultOrder
 
-__all__ = ["OnnxRuntimeOrders"]
+__all__ = ["OrderKeeper", "PinnedFile"]
 
 
-class OnnxRuntimeOrders:
-    """Sessions without options order the nodes of a file by themselves."""
+class PinnedFile(FrozenValue, frozen=True):
+    """A file with dependencies that leave no other order possible.
+
+    Attributes:
+        data: The file; the one that was given, byte for byte, without pins.
+        pins: Number of dependencies that were added.
+        notes: What a report must say about nodes that pins do not reach.
+    """
+
+    data: bytes
+    pins: int
+    notes: tuple[str, ...]
+
+
+class OrderKeeper:
+    """Knows a runtime's own order, and what makes it execute that of a file: for planning and writing files.
+
+    Its modules are imported when they are needed.
+
+    Attributes:
+        name: Of the runtime's own order, in targets.
+        format: Of the files that it loads.
+    """
 
     name: Final[DefaultOrder] = "onnxruntime"
     format: Final[FormatName] = "onnx"
 
     def default_order(self, storage: Storage) -> tuple[int, ...]:
-        """Return the order of a session without options; see `memsched.runtimes.onnxruntime.orders`."""
+        """Return the order in which the runtime executes the graph that ``storage`` was made of."""
         from memsched.runtimes.onnxruntime.orders import default_order_of
 
         return default_order_of(storage)
 
     def instructions(self, guarantee: OrderGuarantee) -> tuple[str, ...]:
-        """Return how to open a session; see `session_instructions`."""
+        """Return the lines of Python by which the runtime executes the order of a file."""
         from memsched.runtimes.onnxruntime.verification import session_instructions
 
         return tuple(session_instructions(guarantee))
 
     def pin(self, ordered: bytes, path: str, metadata: Mapping[str, str]) -> PinnedFile:
-        """Return the file with pins; see `memsched.runtimes.onnxruntime.pins`."""
+        """Return a file with dependencies added that leave no order but its own possible.
+
+        Args:
+            path: Of the model, for messages.
+            metadata: Added if pins are.
+
+        Raises:
+            ModelError: It cannot be written with pins.
+        """
         import onnx
 
         from memsched.formats.onnx.writer import set_metadata
@@ -60,7 +89,11 @@ class OnnxRuntimeOrders:
     def required(
         self, module: Module, lowered: Sequence[LoweredGraph], orders: Sequence[tuple[int, ...]] | None = None
     ) -> int:
-        """Return the peak of a session without options; see `required_as_stored`."""
+        """Return the bytes that the runtime needs for a file by itself.
+
+        Args:
+            orders: For each graph another order in which the file stores its ops; None for the module's own.
+        """
         from memsched.runtimes.onnxruntime.guarantee import required_as_stored
 
         return required_as_stored(module, lowered, "default", orders)
@@ -72,7 +105,11 @@ class OnnxRuntimeOrders:
         plans: Sequence[GraphPlan],
         orders: Sequence[tuple[int, ...]],
     ) -> tuple[GraphPlan, ...]:
-        """Return plans of a session without options; see `plans_as_stored`."""
+        """Return checked plans of what the runtime executes by itself of a file that stores its ops in ``orders``.
+
+        Args:
+            plans: Of the graphs of ``module``, in any order.
+        """
         from memsched.runtimes.onnxruntime.guarantee import plans_as_stored
 
         return plans_as_stored(module, lowered, plans, orders)
@@ -87,10 +124,15 @@ class OnnxRuntimeOrders:
         folder: Path | None,
         seed: int,
     ) -> Verification:
-        """Run both in sessions without options; see `memsched.runtimes.onnxruntime.verification.verify`."""
-        from memsched.runtimes.onnxruntime.verification import verify
+        """Run two files as the runtime executes them by itself: compare outputs, peaks, and the order of the second.
 
-        return verify(
+        Args:
+            options: What states the sizes of both.
+            folder: The folder of their external data; None if there is none.
+        """
+        from memsched.runtimes.onnxruntime.verification import compare_models
+
+        return compare_models(
             before,
             after,
             expected_order=expected_order,
@@ -99,4 +141,4 @@ class OnnxRuntimeOrders:
             input_shapes=options.input_shapes,
             dims=options.dims,
             data_folder=folder,
-        )
+        ).explained

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
+from onnx import ModelProto, NodeProto
 
 from memsched.formats.module import Module
 from memsched.formats.onnx.native import OnnxNative
@@ -15,9 +16,6 @@ from memsched.lowering.apply import apply_target
 from memsched.runtimes.onnxruntime.orders import priority_order
 from memsched.runtimes.onnxruntime.reuse import PlannerGraph, simulate_reuse
 from memsched.targets.load import load_target
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
 
 __all__ = ["part_bytes"]
 
@@ -73,8 +71,6 @@ def _with_constants(native: OnnxNative, graph: Graph, data: bytes) -> Graph:
 
 def _computed_bytes(model: ModelProto, constants: Container[str]) -> dict[str, int]:
     """Return the sizes of the constants that nodes compute, as far as they are known."""
-    from onnx import ModelProto
-
     from memsched.formats.onnx.reader import read
 
     alone = ModelProto()

@@ -21,15 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import onnx
+from onnx import GraphProto, ModelProto, NodeProto, TypeProto
 
 from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx import resolved
 from memsched.formats.onnx.standard import ElementType, Opset
 from memsched.formats.onnx.structure import Scope, analyse, domain_of
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TypeProto
 
 __all__ = ["PinnedModel", "pin", "shape_nodes", "unpin"]
 
@@ -94,8 +94,6 @@ def shape_nodes(model: ModelProto) -> tuple[int, ...]:
 
 def unpin(model: ModelProto) -> ModelProto:
     """Return a copy of ``model`` without the pins that ``pin`` added."""
-    import onnx
-
     result = onnx.ModelProto()
     result.CopyFrom(model)
     graph = result.graph
@@ -127,8 +125,6 @@ def _replace(field_of_protos: Any, values: Iterable[Any]) -> None:
 
 def _types(model: ModelProto) -> dict[str, TypeProto]:
     """Infer the types of the main graph's values, without touching large constants."""
-    import onnx
-
     light = onnx.ModelProto()
     for name in ("ir_version", "opset_import", "functions"):
         onto = getattr(model, name)
@@ -344,8 +340,6 @@ class _PinWriter:
         return name
 
     def _constant(self, name: str, dims: Sequence[int], values: Sequence[int]) -> None:
-        import onnx
-
         if name not in self._constants:
             self._constants.add(name)
             tensor = onnx.helper.make_tensor(name, onnx.TensorProto.INT64, dims, values)
@@ -353,8 +347,6 @@ class _PinWriter:
             self._added.append(onnx.helper.make_node("Constant", [], [name], name=name, value=tensor))
 
     def _node(self, operator: str, inputs: Sequence[str], output: str) -> None:
-        import onnx
-
         self._added.append(onnx.helper.make_node(operator, inputs, [output], name=output))
 
     def _opset(self) -> int:

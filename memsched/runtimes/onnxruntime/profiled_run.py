@@ -10,6 +10,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
+import onnx
+from onnx import TensorProto
+
 from memsched.formats.onnx import functions
 from memsched.formats.onnx.observed import scope_paths
 from memsched.formats.onnx.structure import analyse, owner
@@ -41,8 +45,6 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
         "failed": why it did not run, or None; "values": per graph, named as `scope_paths` does, rows of name, element
         type and dimensions; "executed": the graphs that ran; "inputs": the dimensions of the inputs that are tensors.
     """
-    import onnx
-
     proto = onnx.load_model_from_string(request["model"]["bytes"])
     if functions.calls_functions(proto):
         proto = functions.inline(proto)
@@ -78,8 +80,6 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _feeds(proto: Any, request: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
     """Yield inputs to try, each with a session of its own, or why there are none."""
-    import numpy as np
-
     if request["feeds"] is not None:
         session = _open(proto, request)
         try:
@@ -137,8 +137,6 @@ def _keep(seen: _Seen, name: str, told: Mapping[str, Sequence[int]]) -> None:
 
 def _element(kind: str) -> int:
     """Return ONNX's number of an element type as profiles name it; 0 for one that it does not know."""
-    from onnx import TensorProto
-
     names = TensorProto.DataType.keys()
     name = _NOT_ONNX.get(kind, kind.upper())
     return int(TensorProto.DataType.Value(name)) if name in names else 0
@@ -177,8 +175,6 @@ def _add_missing(
 
     The runtime executes an operator that it has no kernel for as several of other names.
     """
-    import onnx
-
     main = scopes[0]
     outputs = {value.name for value in main.graph.output}
     missing = [

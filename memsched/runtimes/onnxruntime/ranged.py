@@ -8,21 +8,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from memsched.base.errors import UsageError
-from memsched.runtimes.child import run_in_child
-from memsched.runtimes.measure import LITTLE_CHANCE, PROCESSES, Measured, SteadyRule, measure, middle, race_two
+from memsched.runtimes.child import LONG_TIMEOUT, run_in_child
+from memsched.runtimes.measure import LITTLE_CHANCE, Measured, SteadyRule, measure, race_two
 from memsched.runtimes.onnxruntime.session_memory import least_runs
 from memsched.runtimes.onnxruntime.session_opener import SessionOpener
 from memsched.runtimes.race import RaceRule
 from memsched.runtimes.ranged import AtSize, RangedRace, TimeRatio
 from memsched.runtimes.sessions import DEFAULT, SessionPoint
-from memsched.runtimes.special import shown_by
 
-__all__ = ["compare_at", "draw_at", "race", "run_at", "run_on", "runs_at", "special_at"]
+__all__ = ["compare_at", "draw_at", "race", "run_on", "runs_at", "special_at"]
 
 _DRAW: Final = "memsched.runtimes.onnxruntime.ranged_process:draw"
 _COMPARE: Final = "memsched.runtimes.onnxruntime.ranged_process:compare_sizes"
 _SPECIAL: Final = "memsched.runtimes.onnxruntime.ranged_process:special_at_sizes"
-_TIMEOUT: Final = 1800.0
 
 
 def draw_at(path: Path, sizes: Mapping[str, int], file: Path, *, seed: int) -> None:
@@ -32,9 +30,9 @@ def draw_at(path: Path, sizes: Mapping[str, int], file: Path, *, seed: int) -> N
         UsageError: There are none.
     """
     request = {"path": str(path.absolute()), "folder": None, "sizes": dict(sizes), "seed": seed, "file": str(file)}
-    result = run_in_child(_DRAW, request, _TIMEOUT)
+    result = run_in_child(_DRAW, request, LONG_TIMEOUT)
     if not result.ok:
-        problem = f"the model has no random inputs at {dict(sizes)}: {_line(result.reason)}"
+        problem = f"the model has no random inputs at {dict(sizes)}: {result.reason}"
         raise UsageError(problem, code="no-inputs-at-size")
 
 
@@ -58,17 +56,7 @@ def run_on(
         least: Runs at least; None for what `least_runs` says.
     """
     opener = _opener(path, (*beside, feeds), folder, even=even)
-    return measure(opener, SteadyRule(least_runs(path) if least is None else least), timeout=_TIMEOUT)
-
-
-def run_at(path: Path, sizes: Mapping[str, int], *, seed: int, usual: bool = False) -> Measured | str:
-    """Return what a model takes at a size, in a process of its own; or why it does not run.
-
-    Args:
-        usual: The middle of several runs.
-    """
-    runs = runs_at(path, sizes, seed=seed, most=PROCESSES if usual else 1)
-    return runs if isinstance(runs, str) else middle(runs)
+    return measure(opener, SteadyRule(least_runs(path) if least is None else least), timeout=LONG_TIMEOUT)
 
 
 def runs_at(path: Path, sizes: Mapping[str, int], *, seed: int, most: int) -> list[Measured] | str:
@@ -107,7 +95,7 @@ def race(
     """
     point = DEFAULT if threads is None else SessionPoint(threads=threads)
     given, other = (_opener(path, (feeds,), folder, point) for path in (first, second))
-    found = race_two(given, other, RaceRule(rounds), timeout=_TIMEOUT)
+    found = race_two(given, other, RaceRule(rounds), timeout=LONG_TIMEOUT)
     if isinstance(found, str):
         return found
     least = found.quickest
@@ -140,9 +128,9 @@ def compare_at(
         UsageError: The first runs at none of them.
     """
     request = _comparison(paths, sizes, seed, folder, accurate, tolerance)
-    result = run_in_child(_COMPARE, request, _TIMEOUT)
+    result = run_in_child(_COMPARE, request, LONG_TIMEOUT)
     if not result.ok:
-        problem = f"the model does not run at these sizes: {' '.join((result.reason or '').split())}"
+        problem = f"the model does not run at these sizes: {result.reason}"
         raise UsageError(problem, code="fails-at-inputs")
     rows = result.value["rows"]
     said = [row["given"] for row in rows if row["given"] is not None]
@@ -165,9 +153,11 @@ def special_at(
     Args:
         paths, sizes, folder, accurate, tolerance: As `compare_at` has them.
     """
+    from memsched.runtimes.special import shown_by  # numpy takes as long as all of this package
+
     request = _comparison(paths, sizes, seed, folder, accurate, tolerance)
     alone = _comparison(paths[:1] * 2, sizes, seed, folder, accurate, tolerance)
-    return shown_by(_SPECIAL, request, alone, "onnxruntime", _TIMEOUT)
+    return shown_by(_SPECIAL, request, alone, "onnxruntime", LONG_TIMEOUT)
 
 
 def _comparison(
@@ -197,7 +187,3 @@ def _opener(
 
 def _told(folder: Path | None) -> str | None:
     return None if folder is None else str(folder.absolute())
-
-
-def _line(reason: str | None) -> str:
-    return " ".join((reason or "it did not run").split())

@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+import onnx
+
 from memsched.formats.onnx.types import length_of
 from memsched.runtimes.compare import compare, relative_error
 from memsched.runtimes.onnxruntime.draws import same_draws
@@ -16,6 +19,7 @@ from memsched.runtimes.onnxruntime.inputs import random_feed
 from memsched.runtimes.onnxruntime.opened import opened, run_once, runtime
 from memsched.runtimes.sessions import DEFAULT, SessionPoint
 from memsched.runtimes.special import THREADS, Special, judged, mixed_feed, rng_of, tried
+from memsched.runtimes.values import BOUND, one_line
 
 __all__ = ["compare_sizes", "draw", "special_at_sizes"]
 
@@ -23,8 +27,6 @@ _UNOPTIMISED: Final = SessionPoint("disabled")
 """Leaves the graph as it is."""
 
 _NOTHING: Final = 1e-6
-_BOUND: Final = 2
-"""Random integers are below this: ids, and masks of what counts."""
 
 
 def draw(request: Mapping[str, Any]) -> None:
@@ -33,8 +35,6 @@ def draw(request: Mapping[str, Any]) -> None:
     Args:
         request: "path" and "folder" as `_opened` has them; "sizes": lengths of open dimensions; "seed"; "file".
     """
-    import numpy as np
-
     session, proto = _opened(request["path"], request["folder"])
     np.savez(request["file"], **_feed(session, proto, request["sizes"], np.random.default_rng(request["seed"])))
 
@@ -51,8 +51,6 @@ def compare_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
         "error": relative to the largest output, "message": why it does not run, or None, and "given_apart", "apart",
         errors beside the accurate model, where that was run.
     """
-    import numpy as np
-
     (given, proto), *others = _opened_alike(request["paths"], request["folder"])
     rows: list[dict[str, Any]] = []
     for number, sizes in enumerate(request["sizes"]):
@@ -61,7 +59,7 @@ def compare_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
             feed = _feed(given, proto, sizes, rng)
             expected = run_once(given, feed)
         except Exception as error:  # the runtime raises classes of its own
-            rows.append({"given": _one_line(error), "others": []})
+            rows.append({"given": one_line(error), "others": []})
             continue
         accurate = _Accurate(request, feed, expected)
         rows.append({"given": None, "others": [_judged(session, feed, expected, accurate) for session, _ in others]})
@@ -77,7 +75,7 @@ def special_at_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
     runs = []
     for sizes in request["sizes"]:
         words = "a session at " + ", ".join(f"{name} = {size:,}" for name, size in sizes.items())
-        runs += tried(_SizePair(request, sizes), bounds=(_BOUND,), session=words, tolerance=request["tolerance"])
+        runs += tried(_SizePair(request, sizes), bounds=(BOUND,), session=words, tolerance=request["tolerance"])
     return judged(runs)
 
 
@@ -85,8 +83,6 @@ class _SizePair:
     """Two models at one size, as a `memsched.runtimes.special.SpecialPair`."""
 
     def __init__(self, request: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
-        import onnx
-
         self._request, self._sizes = request, sizes
         first = onnx.load_model(request["paths"][0], load_external_data=False)
         # What draws random numbers begins anew in every run.
@@ -120,7 +116,6 @@ class _SizePair:
         return self._opened[number][0]
 
     def _feed(self, special: Special, bound: int) -> dict[str, Any]:
-
         rng = rng_of(self._request["seed"], special)
         session, proto = self._opened[0]
         return mixed_feed(_feed(session, proto, self._sizes, rng, bound), special, rng)
@@ -158,8 +153,6 @@ def _opened_alike(paths: Sequence[str], folder: str | None) -> list[tuple[Any, A
 
     In place of the session of a model that draws otherwise than the first there is a text that says how.
     """
-    import onnx
-
     first = onnx.load_model(paths[0], load_external_data=False)
     if not same_draws(first, ()).count:
         return [_opened(path, folder, described=not number) for number, path in enumerate(paths)]
@@ -179,7 +172,7 @@ def _judged(session: Any, feed: Mapping[str, Any], expected: Any, accurate: _Acc
     try:
         found = run_once(session, feed)
     except Exception as error:  # the runtime raises classes of its own
-        return {"equal": False, "error": None, "message": _one_line(error)}
+        return {"equal": False, "error": None, "message": one_line(error)}
     shapes = [getattr(one, "shape", None) for one in expected], [getattr(one, "shape", None) for one in found]
     if shapes[0] != shapes[1]:
         return {"equal": False, "error": None, "message": f"shapes {shapes[1]} in place of {shapes[0]}"}
@@ -190,8 +183,6 @@ def _judged(session: Any, feed: Mapping[str, Any], expected: Any, accurate: _Acc
 
 
 def _are_nothing(outputs: Any) -> bool:
-    import numpy as np
-
     return all(getattr(one, "dtype", None) == np.float32 and np.abs(one).max(initial=0) < _NOTHING for one in outputs)
 
 
@@ -210,13 +201,11 @@ def _opened(
         point: How it is opened.
         seeded: What is opened in place of the file: the model with seeds.
     """
-    import onnx
-
     proto = onnx.load_model(path, load_external_data=False) if described else None
     return opened(seeded or path, point, folder=folder), proto
 
 
-def _feed(session: Any, proto: Any, sizes: Mapping[str, int], rng: Any, bound: int = _BOUND) -> dict[str, Any]:
+def _feed(session: Any, proto: Any, sizes: Mapping[str, int], rng: Any, bound: int = BOUND) -> dict[str, Any]:
     shapes: dict[str, list[int]] = {}
     for value in session.get_inputs():
         dims = [
@@ -230,7 +219,3 @@ def _feed(session: Any, proto: Any, sizes: Mapping[str, int], rng: Any, bound: i
 def _length(name: str | None, sizes: Mapping[str, int], place: str) -> int:
     known = None if name is None else length_of(name, sizes)
     return sizes.get(place, 1) if known is None else known
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -6,6 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
+import numpy as np
+import onnx
+
 from memsched.runtimes.onnxruntime.draws import Draws, same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed
 from memsched.runtimes.onnxruntime.opened import opened, run_once
@@ -73,8 +76,6 @@ def special(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _prepared(request: Mapping[str, Any]) -> tuple[Mapping[str, Any], Any, Draws]:
     """Return the request with models that draw the same numbers, and what inputs the whole model has."""
-    import onnx
-
     proto = onnx.load_model_from_string(request["model"])
     draws = same_draws(proto, [onnx.load_model_from_string(data) for data in request["segments"]])
     if draws.count:
@@ -122,8 +123,6 @@ def _run_segment(request: Mapping[str, Any], number: int, level: _Level, values:
 
 def _run_whole(request: Mapping[str, Any], proto: Any, level: _Level) -> tuple[list[Values], list[Values]]:
     """Return the inputs of each run, with the largest bound of integers that the model runs on, and its outputs."""
-    import numpy as np
-
     try:
         session = _open(request, request["model"], level)
         made = [value.name for value in session.get_outputs()]

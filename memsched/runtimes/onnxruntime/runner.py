@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from memsched.formats.module import FormatName, LoadOptions, Module, OrderGuarantee
 from memsched.formats.staging import STANDARD_STREAM
-from memsched.graph.border import Border
 from memsched.graph.model import Graph
-from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.package import ONNXRUNTIME
+from memsched.runtimes.runner import CompareFiles, VerifyRequest
 from memsched.runtimes.values import RunnerName, Verification, as_opened
 
 __all__ = ["OnnxRuntimeRunner"]
@@ -33,45 +32,33 @@ class OnnxRuntimeRunner:
     parts: Final = "memsched.runtimes.onnxruntime.parts:OnnxRuntimeParts"
     package: Final = ONNXRUNTIME
 
-    def installed(self) -> str:
-        """Return the runtime's name and version; see `Runner.installed`."""
-        return ONNXRUNTIME.require()
-
     def part_bytes(self, module: Module, graph: Graph, data: Callable[[], bytes]) -> int:
         """Return what a part of a model takes beside its inputs; see `RowRunner.part_bytes`."""
         from memsched.runtimes.onnxruntime.part_memory import part_bytes
 
         return part_bytes(module, graph, data)
 
-    def verify(
-        self,
-        module: Module,
-        data: bytes,
-        written: ModelBytes,
-        options: LoadOptions,
-        *,
-        seed: int,
-        tolerance: float,
-        predicted: tuple[int, int] | None,
-    ) -> Verification:
-        """Compare both models; see `Runner.verify`. What the sessions should show ``written`` says."""
-        del predicted
+    def verify(self, asked: VerifyRequest) -> Verification:
+        """Compare both models; see `Runner.verify`. What the sessions should show ``asked.written`` says."""
         from memsched.formats.onnx.external import external_files, folder_of
         from memsched.runtimes.onnxruntime import verification
         from memsched.runtimes.onnxruntime.inputs import at_stated_sizes
         from memsched.runtimes.onnxruntime.special import sessions_of, with_special_values
 
-        folder: Path | None = folder_of(module.path) if external_files(module) else None
+        folder: Path | None = folder_of(asked.module.path) if external_files(asked.module) else None
+        data, written, options = asked.data, asked.written, asked.options
         promised = written.guarantee
         how: dict[str, Any] = {
             "guarantee": _GUARANTEES.get(promised.kind, "session"),
-            "seed": seed,
+            "seed": asked.seed,
             "input_shapes": options.input_shapes,
             "dims": options.dims,
             "data_folder": folder,
             "borders": written.borders,
         }
-        found = verification.verify(data, written.model, expected_order=promised.executed, feeds=options.feeds, **how)
+        found = verification.compare_models(
+            data, written.model, expected_order=promised.executed, feeds=options.feeds, **how
+        ).explained
         before, after = promised.requested or (None, None)
         found = replace(found, predicted_peak_before_bytes=before, predicted_peak_after_bytes=after)
         found = replace(found, at_stated_sizes=at_stated_sizes(found, data, options))
@@ -80,60 +67,49 @@ class OnnxRuntimeRunner:
         if written.unchanged:
             kept = promised.kind in {"pins", "default"} or written.opened_with_options
             return found if kept else as_opened(found)
-        sizes, notes = verification.try_other_sizes(data, written.model, tolerance=tolerance, **how)
+        sizes, notes = verification.try_other_sizes(data, written.model, tolerance=asked.tolerance, **how)
         found = replace(found, other_sizes=sizes, notes=(*found.notes, *notes))
-        sessions = sessions_of(found, how.pop("guarantee"), tolerance)
+        sessions = sessions_of(found, how.pop("guarantee"), asked.tolerance)
         return with_special_values(found, data, written.model, sessions, feeds=options.feeds, **how)
 
     def observe(self, data: bytes, path: str, options: LoadOptions, feeds: str | None, *, seed: int) -> LoadOptions:
-        """Run a model once to see its sizes; see `SizeObserver.observe`."""
+        """Run a model once; return ``options`` with the sizes of its inputs and of all that it computed.
+
+        For formats whose files may leave sizes open; see `observe`.
+        """
         from memsched.runtimes.onnxruntime.observation import observe
 
         return observe(data, path, options, feeds, seed=seed)
 
-    def compare(
-        self,
-        first: Path | bytes,
-        second: Path | bytes,
-        options: LoadOptions,
-        *,
-        runs: int,
-        rtol: float,
-        atol: float,
-        seed: int,
-        borders: Sequence[Border] = (),
-        timeout_seconds: float = 600.0,
-    ) -> tuple[bool | None, Verification]:
+    def compare(self, asked: CompareFiles) -> tuple[bool | None, Verification]:
         """Run two models on the same random inputs; see `Runner.compare`."""
         from memsched.runtimes.onnxruntime import verification
         from memsched.runtimes.onnxruntime.special import sessions_of, with_special_values
 
-        stated: dict[str, Any] = {"seed": seed, "input_shapes": options.input_shapes, "dims": options.dims}
+        files, options = (asked.first, asked.second), asked.options
+        how: dict[str, Any] = {
+            "seed": asked.seed,
+            "input_shapes": options.input_shapes,
+            "dims": options.dims,
+            "borders": asked.borders,
+        }
         result = verification.compare_models(
-            first,
-            second,
-            runs=runs,
-            rtol=rtol,
-            atol=atol,
-            borders=borders,
-            timeout_seconds=timeout_seconds,
-            **stated,
+            asked.first,
+            asked.second,
+            runs=asked.runs,
+            timeout_seconds=asked.timeout_seconds,
+            rtol=asked.rtol,
+            atol=asked.atol,
+            **how,
         )
         found = result.verification
         close = found.outputs_equal or (None if found.outputs_equal is None else result.outputs_close)
         if not close:
             return close, found
-        sizes, notes = verification.try_other_sizes(
-            first,
-            second,
-            rtol=rtol,
-            atol=atol,
-            borders=borders,
-            **stated,
-        )
+        sizes, notes = verification.try_other_sizes(asked.first, asked.second, rtol=asked.rtol, atol=asked.atol, **how)
         found = replace(found, other_sizes=sizes, notes=(*found.notes, *notes))
         sessions = sessions_of(found, "session", 0.0)
-        found = with_special_values(found, first, second, sessions, borders=borders, **stated)
+        found = with_special_values(found, *files, sessions, **how)
         return found.wrong_elsewhere is None and found.special_wrong is None, found
 
     def row_request(self, module: Module) -> Mapping[str, Any]:

@@ -14,10 +14,10 @@ from memsched.runtimes.runtime import (
     OrderChoice,
     OrderInFile,
     Requirement,
+    Runtime,
     RuntimeTraits,
     SearchAllowance,
 )
-from memsched.runtimes.target_rules import TargetRules
 from memsched.targets.model import Target
 
 __all__ = ["OnnxRuntime"]
@@ -26,7 +26,7 @@ _LARGEST = 20_000
 """Ops of all graphs of the largest module for which figures beyond liveness are worth their time."""
 
 
-class OnnxRuntime(TargetRules, frozen=True):
+class OnnxRuntime(Runtime, frozen=True):
     """Requires the peak of the session that the order guarantee promises, of what it requests of its allocator."""
 
     @staticmethod

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import onnx
+
 from memsched.runtimes.onnxruntime.inputs import random_feed
 from memsched.runtimes.onnxruntime.opened import opened, run_once
-from memsched.runtimes.values import INTEGER_BOUNDS
+from memsched.runtimes.values import INTEGER_BOUNDS, one_line
 
 __all__ = ["draw"]
 
@@ -24,15 +27,12 @@ def draw(request: Mapping[str, Any]) -> dict[str, Any]:
     Returns:
         "failed": why there are none; None where there are. "loaded": whether the runtime loads the model.
     """
-    import numpy as np
-    import onnx
-
     model = request["model"]
     try:
         proto = onnx.load_model_from_string(model["bytes"])
         session = opened(model["bytes"], folder=model["folder"])
     except Exception as error:  # the runtime raises classes of its own
-        return {"failed": " ".join(str(error).split()), "loaded": False}
+        return {"failed": one_line(error), "loaded": False}
     failed = "there are no inputs that it takes"
     for bound in INTEGER_BOUNDS:
         try:
@@ -41,7 +41,7 @@ def draw(request: Mapping[str, Any]) -> dict[str, Any]:
                 return {"failed": "its inputs are not all tensors", "loaded": True}
             run_once(session, feed)
         except Exception as error:  # the runtime raises classes of its own
-            failed = " ".join(str(error).split())
+            failed = one_line(error)
             continue
         np.savez(request["file"], **feed)
         return {"failed": None, "loaded": True}

@@ -8,44 +8,51 @@ from typing import Final
 
 from memsched.formats.module import FormatName, LoadOptions
 from memsched.runtimes.measure import Measured, Raced
-from memsched.runtimes.onnxruntime.executed import executed_model, executed_rules, opening_lines
 from memsched.runtimes.onnxruntime.session_memory import draw_feeds, measure_session, race_sessions, split_of
 from memsched.runtimes.package import ONNXRUNTIME
-from memsched.runtimes.ranged import RangedRunner
 from memsched.runtimes.sessions import ExecutedModel, Level, MemorySplit, SessionPoint
-from memsched.runtimes.texts import TextRunner
 from memsched.runtimes.values import Verification
 from memsched.targets.model import Target
 
-__all__ = ["OnnxRuntimeSessions"]
+__all__ = ["SessionMaker"]
 
 
-class OnnxRuntimeSessions:
-    """Sessions on ONNX files."""
+class SessionMaker:
+    """Opens files in sessions and measures them, for `optimize`, `doctor`, and reports on processes.
+
+    What reads models is imported when it is needed.
+
+    Attributes:
+        format: Of the files that it opens.
+    """
 
     format: Final[FormatName] = "onnx"
-    opening_lines: Final = opening_lines()
 
     @property
-    def ranged(self) -> RangedRunner:
-        """Return what runs files at sizes of their open dimensions: a module."""
-        from memsched.runtimes.onnxruntime import ranged
+    def opening_lines(self) -> tuple[str, ...]:
+        """Lines of Python that open a file that `executed` made."""
+        from memsched.runtimes.onnxruntime.executed import opening_lines
 
-        return ranged
+        return opening_lines()
 
-    @property
-    def texts(self) -> TextRunner:
-        """Return what runs decoders: a module."""
-        from memsched.runtimes.onnxruntime import generation
+    def check_installed(self) -> None:
+        """Check that sessions can be opened here.
 
-        return generation
+        Raises:
+            RuntimeUnavailableError: The runtime is not installed.
+        """
+        ONNXRUNTIME.require()
 
     def executed(self, data: bytes, path: str, options: LoadOptions, session: str, *, seed: int) -> ExecutedModel:
         """Return what sessions of a kind execute of a model; see `executed_model`."""
+        from memsched.runtimes.onnxruntime.executed import executed_model
+
         return executed_model(data, path, options, session, seed=seed)
 
     def rules(self, target: Target) -> Target:
         """Return a target's rules for such a graph."""
+        from memsched.runtimes.onnxruntime.executed import executed_rules
+
         return executed_rules(target)
 
     def verify(
@@ -60,7 +67,7 @@ class OnnxRuntimeSessions:
         predicted: int,
         seed: int,
     ) -> Verification:
-        """Compare a model in its session with the graph executed, ordered; see `verify_executed`."""
+        """Compare a model in its session with the graph that it executes, ordered; see `verify_executed`."""
         from memsched.runtimes.onnxruntime.executed_check import verify_executed
 
         return verify_executed(
@@ -68,7 +75,7 @@ class OnnxRuntimeSessions:
         )
 
     def draw_feeds(self, data: bytes, folder: Path | None, options: LoadOptions, file: Path, *, seed: int) -> None:
-        """Store inputs; see `session_memory.draw_feeds`."""
+        """Store inputs that a model takes; see `session_memory.draw_feeds`."""
         draw_feeds(data, folder, options, file, seed=seed)
 
     def measure(
@@ -82,7 +89,7 @@ class OnnxRuntimeSessions:
         folder: Path | None = None,
         split: bool = False,
     ) -> Measured | str:
-        """Return what a session took; see `measure_session`."""
+        """Return what a session on a file took in a process of its own; see `measure_session`."""
         return measure_session(path, feeds, point, beside, rounds=rounds, folder=folder, split=split)
 
     def split(self, found: Measured, point: SessionPoint) -> MemorySplit | None:
@@ -94,11 +101,3 @@ class OnnxRuntimeSessions:
     ) -> tuple[Raced | None, ...]:
         """Return what sessions requested, and how long they took; see `race_sessions`."""
         return race_sessions(sessions, feeds, rounds=rounds, folder=folder)
-
-    def check_installed(self) -> None:
-        """Check that sessions can be opened here.
-
-        Raises:
-            RuntimeUnavailableError: onnxruntime is not installed.
-        """
-        ONNXRUNTIME.require()

@@ -40,7 +40,6 @@ _SHORT_TURN: Final = 0.02
 _MOST_ROUNDS: Final = 20
 """Rounds of such turns at most; short turns have fewer, as their sessions are many."""
 
-_MOST_SHORT_ROUNDS: Final = 9
 _RACE: Final = 5.0
 """Seconds after which no round is added: long runs differ less by chance."""
 
@@ -147,7 +146,7 @@ def race_sessions(
         feeds: As `measure_session` has them, and ``rounds`` and ``folder``.
     """
     openers = [_opener(*one, feeds, folder, "requested") for one in sessions]
-    turns = _turns(rounds, _SHORT_TURN, _MOST_SHORT_ROUNDS)
+    turns = _turns(rounds, _SHORT_TURN, _ROUNDS)
     found = _undisturbed(race_models(openers, turns, timeout=TIMEOUT), openers, turns)
     return tuple(None if isinstance(one, str) else one for one in found)
 

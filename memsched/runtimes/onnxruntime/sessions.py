@@ -12,12 +12,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
+import onnx
 
 from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.structure import analyse
 from memsched.runtimes.borders import BorderFormulas
 from memsched.runtimes.compare import close, compare, relative_error, vary
 from memsched.runtimes.inputs import DRAWS, Draw
+from memsched.runtimes.measure import PROCESSES
 from memsched.runtimes.onnxruntime.draws import same_draws
 from memsched.runtimes.onnxruntime.float_twin import float_twin
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_feeds
@@ -31,7 +34,7 @@ from memsched.runtimes.onnxruntime.opened import (
 )
 from memsched.runtimes.onnxruntime.pins import shape_nodes
 from memsched.runtimes.sessions import SessionPoint
-from memsched.runtimes.values import INTEGER_BOUNDS
+from memsched.runtimes.values import INTEGER_BOUNDS, one_line
 
 __all__ = ["execute", "load_proto"]
 
@@ -40,7 +43,6 @@ _EVENT = re.compile(rf"{_NODE_NAME}(\d+)_kernel_time")
 _PIN = "memsched_pin_"
 # Integers are often indices: where the first choice is out of bounds, smaller ones may not be.
 _NO_RESULTS = {"peak_bytes": None, "lasting_bytes": None, "least_bytes": None, "order": None}
-_FURTHER_SESSIONS = 3
 _SESSIONS_IN_DOUBT = 12
 
 
@@ -76,8 +78,6 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
         "max_abs_error", "relative_error", "message": why it has no results}; "models": each {"nodes": [name, op type],
         "free": positions whose order means nothing, "expected"}.
     """
-    import onnx
-
     first, *others = (load_proto(onnx, model) for model in request["models"])
     draws = same_draws(first, others)
     protos, request = draws.models, draws.seeded(request)
@@ -185,8 +185,8 @@ class _SessionAttempt:
                     profile["order"] = self._order_of_copy(wanted)
             except Exception as error:  # the runtime raises classes of its own, all of them results here
                 if wanted["required"]:
-                    return _Failure(number, _one_line(error), session is not None)
-                self.results.append({**_NO_RESULTS, "message": _one_line(error)})
+                    return _Failure(number, one_line(error), session is not None)
+                self.results.append({**_NO_RESULTS, "message": one_line(error)})
             else:
                 reference = self._outputs[wanted["reference"]] if number else outputs
                 compared = _compare_runs(reference, outputs, self._request)
@@ -252,7 +252,7 @@ class _SessionAttempt:
 
     def _largest(self, wanted: Mapping[str, Any], profile: dict[str, Any]) -> dict[str, Any]:
         """Return the profile with the largest peaks of several sessions, where chance decides what one of them does."""
-        for _ in range(_FURTHER_SESSIONS if self._by_chance(wanted) else 0):
+        for _ in range(PROCESSES if self._by_chance(wanted) else 0):
             profile = self._larger(wanted, profile)
         return profile
 
@@ -301,8 +301,6 @@ class _SessionAttempt:
         return outputs
 
     def _draw(self, session: Any, wanted: Mapping[str, Any], draw: Draw) -> list[dict[str, Any]]:
-        import numpy as np
-
         if self._request["feeds"] is not None:
             return [read_feeds(self._request["feeds"], [value.name for value in session.get_inputs()])]
         rng, proto = np.random.default_rng(self._request["seed"]), self._protos[wanted["model"]]
@@ -321,8 +319,6 @@ class _SessionAttempt:
 
     def _order_of_copy(self, wanted: Mapping[str, Any]) -> list[int]:
         """Return the order of the main graph's nodes in a copy in which their names tell them from all others."""
-        import onnx
-
         copy = onnx.ModelProto()
         copy.CopyFrom(self._protos[wanted["model"]])
         _rename(copy)
@@ -342,8 +338,6 @@ def _with_larger(profile: dict[str, Any], further: Mapping[str, Any]) -> dict[st
 
 def _copied(outputs: Sequence[Any]) -> list[Any]:
     """Return outputs that do not keep the session's memory."""
-    import numpy as np
-
     return [value.copy() if isinstance(value, np.ndarray) else value for value in outputs]
 
 
@@ -356,7 +350,3 @@ def _compare_runs(reference: Sequence[Any], outputs: Sequence[Any], request: Map
         "max_abs_error": max((error for _, error in pairs), default=0.0),
         "relative_error": max((relative_error(a, b) for a, b in zip(reference, outputs, strict=False)), default=0.0),
     }
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

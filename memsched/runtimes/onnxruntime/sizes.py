@@ -12,7 +12,10 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
+import numpy as np
+import onnx
 
+from memsched.base.shown import LISTED_REASON
 from memsched.formats.onnx.dimensions import OpenDimension, open_inputs
 from memsched.runtimes.borders import BorderFormulas
 from memsched.runtimes.compare import close, compare, relative_error
@@ -20,9 +23,8 @@ from memsched.runtimes.onnxruntime.draws import Draws, same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed
 from memsched.runtimes.onnxruntime.opened import opened, run_once
 from memsched.runtimes.onnxruntime.sessions import load_proto
-from memsched.runtimes.other_sizes import candidate_sizes
 from memsched.runtimes.sessions import SessionPoint
-from memsched.runtimes.values import INTEGER_BOUNDS, LISTED_REASON, short_reason
+from memsched.runtimes.values import INTEGER_BOUNDS, candidate_sizes, one_line, short_reason
 
 __all__ = ["execute"]
 
@@ -45,8 +47,6 @@ def execute(request: Mapping[str, Any]) -> dict[str, Any]:
         "sizes": each {"dimension", "size", "outcome", "reason"} as `memsched.runtimes.values.OtherSize` has them;
         "untried": dimensions of which the model as given accepts no other size that was tried, not even together.
     """
-    import onnx
-
     protos = [load_proto(onnx, model) for model in request["models"]]
     draws = same_draws(protos[0], protos[1:])
     request = draws.seeded(request)
@@ -97,8 +97,6 @@ class _SessionPairs:
 
     def _feed(self, dimensions: Sequence[OpenDimension], size: int) -> dict[str, Any] | None:
         """Return inputs of this size on which the model as given runs; None where there are none."""
-        import numpy as np
-
         name, axis = dimensions[0].places[0]
         base = self._known[name][axis]
         shapes = {known: list(shape) for known, shape in self._known.items()}
@@ -132,7 +130,7 @@ class _SessionPairs:
             try:
                 found = self._formulas.outputs(self._run(number, 1, self._formulas.feed(feed)))
             except Exception as error:  # the runtime raises classes of its own: it says that the size is wrong
-                refusals.append(short_reason(" ".join(str(error).split()), LISTED_REASON))
+                refusals.append(short_reason(one_line(error), LISTED_REASON))
                 continue
             wrong = self._wrong(expected[number], found, self._request["far" if number else "tolerance"])
             if wrong:

@@ -15,11 +15,11 @@ import msgspec
 from memsched.formats.module import OrderGuarantee
 from memsched.graph.border import Border
 from memsched.runtimes.borders import BorderFormulas, told
-from memsched.runtimes.onnxruntime.described import described
 from memsched.runtimes.onnxruntime.draws import same_draws
 from memsched.runtimes.onnxruntime.inputs import random_feed, read_feeds
 from memsched.runtimes.onnxruntime.opened import opened, run_once
 from memsched.runtimes.onnxruntime.sessions import load_proto
+from memsched.runtimes.onnxruntime.verification import described
 from memsched.runtimes.sessions import DEFAULT, LISTED, SessionPoint
 from memsched.runtimes.special import (
     SPECIALS,
@@ -74,7 +74,7 @@ def with_special_values(
     feeds: str | None = None,
     borders: Sequence[Border] = (),
 ) -> Verification:
-    """Return a verification with what both models make of special values; the rest is as for `verification.verify`.
+    """Return a verification with what both models make of special values; the rest is as for `compare_models`.
 
     Nothing is tried where something else speaks against the optimised model.
     """

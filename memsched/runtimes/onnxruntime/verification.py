@@ -10,28 +10,25 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from memsched.base.frozen import FrozenValue
 from memsched.formats.module import OrderGuarantee
 from memsched.graph.border import Border
 from memsched.runtimes.borders import told
 from memsched.runtimes.child import TIMEOUT, ChildResult, run_in_child
-from memsched.runtimes.onnxruntime.described import described
 from memsched.runtimes.onnxruntime.observation import OTHER_INPUTS
 from memsched.runtimes.onnxruntime.verdicts import by_chance, cannot_compare, drawn, order_matches, rounded
 from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.sessions import DEFAULT, LISTED, SessionPoint
-from memsched.runtimes.values import EXECUTED_TOLERANCE, OtherSize, Verification, short_reason
+from memsched.runtimes.values import EXECUTED_TOLERANCE, RUNS, OtherSize, Verification, short_reason
 
 __all__ = [
     "Comparison",
-    "Measurement",
     "compare_models",
-    "measure",
+    "described",
     "session_instructions",
     "try_other_sizes",
-    "verify",
 ]
 
 _EXECUTE = "memsched.runtimes.onnxruntime.sessions:execute"
@@ -54,43 +51,45 @@ class Comparison(FrozenValue, frozen=True):
     Attributes:
         verification: Bit-equality, the largest error and the measured peaks.
         outputs_close: Whether all outputs agree within the tolerance; None when they could not be compared.
-        other_inputs: The first model was loaded and does not run on these inputs.
+        other_inputs: The first model was loaded and does not run on these inputs, which are random.
     """
 
     verification: Verification
     outputs_close: bool | None
     other_inputs: bool = False
 
-
-class Measurement(FrozenValue, frozen=True):
-    """One model as ONNX Runtime ran it.
-
-    Attributes:
-        peak_bytes: Activation memory requested at most, weights and inputs excluded; None when it could not run.
-        executed: File positions of the main graph's nodes in the order they ran; None when it could not run.
-        reason: Why not, in the runtime's words.
-    """
-
-    peak_bytes: int | None
-    executed: tuple[int, ...] | None
-    reason: str | None
+    @property
+    def explained(self) -> Verification:
+        """The verification, with how other inputs are named where these are why nothing was compared."""
+        found = self.verification
+        return replace(found, reason=f"{found.reason}; {OTHER_INPUTS}") if self.other_inputs else found
 
 
-def verify(
+def described(model: str | Path | bytes, data_folder: str | Path | None) -> dict[str, Any]:
+    """Describe a model to a child process; "folder" is where its external data lies."""
+    if isinstance(model, bytes):
+        return {"bytes": model, "folder": None if data_folder is None else str(Path(data_folder).absolute())}
+    path = Path(model).absolute()
+    return {"path": str(path), "folder": str(path.parent)}
+
+
+def compare_models(
     before: str | Path | bytes,
     after: str | Path | bytes,
     *,
     expected_order: Sequence[str] | None = None,
     guarantee: OrderGuarantee = "session",
-    runs: int = 3,
+    runs: int = RUNS,
     seed: int = 0,
+    rtol: float = 0.0,
+    atol: float = 0.0,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
     feeds: str | None = None,
     data_folder: str | Path | None = None,
     timeout_seconds: float | None = TIMEOUT,
     borders: Sequence[Border] = (),
-) -> Verification:
+) -> Comparison:
     """Run two models on the same random inputs and compare outputs, measured peaks and the executed order.
 
     Args:
@@ -103,6 +102,8 @@ def verify(
             in sessions with the options of ``session_instructions``.
         runs: Input sets to compare.
         seed: Of the inputs.
+        rtol: Outputs are close within ``atol + rtol * |output|``.
+        atol: As ``rtol`` says.
         input_shapes: Dimensions of inputs that the model leaves open.
         dims: Values of its symbolic dimensions.
         feeds: An .npz file with the inputs to run on once, instead of random ones.
@@ -113,62 +114,19 @@ def verify(
     Raises:
         RuntimeUnavailableError: onnxruntime is not installed.
     """
-    found = compare_models(
-        before,
-        after,
-        expected_order=expected_order,
-        guarantee=guarantee,
-        runs=runs,
-        seed=seed,
-        input_shapes=input_shapes,
-        dims=dims,
-        feeds=feeds,
-        data_folder=data_folder,
-        timeout_seconds=timeout_seconds,
-        borders=borders,
-    )
-    if found.other_inputs and feeds is None:
-        return replace(found.verification, reason=f"{found.verification.reason}; {OTHER_INPUTS}")
-    return found.verification
-
-
-def compare_models(
-    before: str | Path | bytes,
-    after: str | Path | bytes,
-    *,
-    expected_order: Sequence[str] | None = None,
-    guarantee: OrderGuarantee = "session",
-    runs: int = 3,
-    seed: int = 0,
-    rtol: float = 0.0,
-    atol: float = 0.0,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    dims: Mapping[str, int] | None = None,
-    feeds: str | None = None,
-    data_folder: str | Path | None = None,
-    timeout_seconds: float | None = TIMEOUT,
-    borders: Sequence[Border] = (),
-) -> Comparison:
-    """Do what ``verify`` does, and say too whether the outputs agree within ``atol + rtol * |output|``.
-
-    Raises:
-        RuntimeUnavailableError: onnxruntime is not installed.
-    """
     ONNXRUNTIME.require()
     first = _UNOPTIMISED if guarantee in _PLAIN else LISTED
-    request = {
-        **_request(
-            [described(before, data_folder), described(after, data_folder)],
-            [
-                {"model": 0, "options": asdict(first), "required": True, "reference": 0},
-                {"model": 1, "options": asdict(first), "required": True, "reference": 0},
-                {"model": 0, "options": asdict(DEFAULT), "required": False, "reference": 1},
-                {"model": 1, "options": asdict(DEFAULT), "required": False, "reference": 2},
-            ],
-            seed=seed,
-            input_shapes=input_shapes,
-            dims=dims,
-        ),
+    request: dict[str, Any] = {
+        "models": [described(before, data_folder), described(after, data_folder)],
+        "sessions": [
+            {"model": 0, "options": asdict(first), "required": True, "reference": 0},
+            {"model": 1, "options": asdict(first), "required": True, "reference": 0},
+            {"model": 0, "options": asdict(DEFAULT), "required": False, "reference": 1},
+            {"model": 1, "options": asdict(DEFAULT), "required": False, "reference": 2},
+        ],
+        "seed": seed,
+        "input_shapes": {name: list(shape) for name, shape in (input_shapes or {}).items()},
+        "dims": dict(dims or {}),
         "runs": 1 if feeds is not None else max(runs, 1),
         "feeds": feeds,
         "rtol": rtol,
@@ -184,7 +142,8 @@ def compare_models(
     answer = result.value
     if answer["failed"] is not None:
         verdict = _failed(answer["failed"], answer["message"], _runtime(answer))
-        return Comparison(verdict, None, other_inputs=answer["failed"] == 0 and answer["loaded"])
+        other_inputs = feeds is None and answer["failed"] == 0 and answer["loaded"]
+        return Comparison(verdict, None, other_inputs)
     judged = _judged(answer, guarantee, request["runs"])
     return replace(judged, verification=replace(judged.verification, feeds=feeds))
 
@@ -235,45 +194,11 @@ def try_other_sizes(
     }
     result = run_in_child(_OTHER_SIZES, request, timeout_seconds)
     if result.status == "crash":
-        return (OtherSize("sizes", 0, "wrong", f"onnxruntime: {_shorten(result.reason or '')}"),), ()
+        return (OtherSize("sizes", 0, "wrong", f"onnxruntime: {short_reason(result.reason)}"),), ()
     if not result.ok:
-        return (), (f"other sizes were not tried: {_shorten(result.reason or 'they did not run')}",)
+        return (), (f"other sizes were not tried: {short_reason(result.reason)}",)
     notes = [f"no other size of {name} was found that the model as given accepts" for name in result.value["untried"]]
     return tuple(OtherSize(**size) for size in result.value["sizes"]), tuple(notes)
-
-
-def measure(
-    model: str | Path | bytes,
-    *,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    dims: Mapping[str, int] | None = None,
-    level: Literal["disabled", "basic", "extended", "all"] = "basic",
-    order: Literal["file", "default"] = "file",
-    reuse: bool | None = None,
-) -> Measurement:
-    """Run one model once on random inputs, with the options of `session_instructions` where none is stated.
-
-    Args:
-        level: Of ONNX Runtime's graph optimisation.
-        order: "file" sets the session option that honours the file; "default" does not.
-        reuse: Whether dead buffers are handed on (``enable_mem_reuse``); None for what goes with the order: not with
-            the options that `session_instructions` lists, otherwise as in any session.
-
-    Raises:
-        RuntimeUnavailableError: onnxruntime is not installed.
-    """
-    ONNXRUNTIME.require()
-    handed_on = order == "default" if reuse is None else reuse
-    options = asdict(replace(LISTED, level=level, order=order, reuse=handed_on))
-    session = {"model": 0, "options": options, "required": True, "reference": 0}
-    request = _request([described(model, None)], [session], seed=0, input_shapes=input_shapes, dims=dims)
-    result = run_in_child(_EXECUTE, request, TIMEOUT)
-    if not result.ok:
-        return Measurement(None, None, _shorten(result.reason or "it did not run"))
-    if result.value["failed"] is not None:
-        return Measurement(None, None, _shorten(result.value["message"]))
-    shown = result.value["sessions"][0]
-    return Measurement(shown["peak_bytes"], tuple(shown["order"]), None)
 
 
 def session_instructions(guarantee: OrderGuarantee) -> list[str]:
@@ -294,39 +219,13 @@ def session_instructions(guarantee: OrderGuarantee) -> list[str]:
     ]
 
 
-def _request(
-    models: Sequence[Mapping[str, Any]],
-    sessions: Sequence[Mapping[str, Any]],
-    *,
-    seed: int,
-    input_shapes: Mapping[str, Sequence[int]] | None,
-    dims: Mapping[str, int] | None,
-) -> dict[str, Any]:
-    """Return what the child is asked to run once: the models in these sessions, with no order that is looked for."""
-    return {
-        "models": list(models),
-        "sessions": list(sessions),
-        "runs": 1,
-        "feeds": None,
-        "seed": seed,
-        "rtol": 0.0,
-        "atol": 0.0,
-        "input_shapes": {name: list(shape) for name, shape in (input_shapes or {}).items()},
-        "dims": dict(dims or {}),
-        "float_from": None,
-        "pinned": False,
-        "expected": None,
-        "borders": [],
-    }
-
-
 def _runtime(answer: Mapping[str, Any]) -> str:
     return f"onnxruntime {answer['version']}"
 
 
 def _died(result: ChildResult, request: dict[str, Any], timeout_seconds: float | None) -> Verification:
     """Judge a comparison whose process died: run the first model alone to see which of the two it was."""
-    reason = f"onnxruntime: {_shorten(result.reason or 'it did not run')}"
+    reason = f"onnxruntime: {short_reason(result.reason)}"
     if result.status != "timeout":
         alone = {**request, "models": request["models"][:1], "sessions": request["sessions"][:1]}
         if run_in_child(_EXECUTE, alone, timeout_seconds).ok:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from memsched.base.errors import InternalError, ModelError
-from memsched.formats.module import LoadOptions, Module
+from memsched.formats.module import Module
 from memsched.formats.read_back import check_written
 from memsched.formats.staging import describe
 from memsched.formats.tflite import metadata as tflite_metadata
@@ -16,10 +16,10 @@ from memsched.formats.tflite.model import FileModel, parse
 from memsched.formats.tflite.reader import TfliteNative
 from memsched.lowering.apply import with_workspaces
 from memsched.lowering.prices import Kept, Prices
-from memsched.runtimes.arena_facts import ArenaFacts, DeadTensor
+from memsched.runtimes.arena_facts import ArenaFacts, DeadTensor, round_up
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.output import ModelBytes
-from memsched.runtimes.runtime import Requirement
+from memsched.runtimes.runtime import OrderedFile, Requirement
 from memsched.runtimes.tflm.dead_tensors import drop_dead_tensors
 from memsched.runtimes.tflm.kernel_sets import REFERENCE, kernel_set
 from memsched.runtimes.tflm.layout import best_offsets, offsets_below
@@ -37,7 +37,6 @@ from memsched.runtimes.tflm.plan import (
     wanted_buffers,
 )
 from memsched.runtimes.tflm.plan_check import check_plan, plan_fault
-from memsched.runtimes.tflm.planner import round_up
 from memsched.runtimes.tflm.requirement import requirement, room_to_plan
 from memsched.search.run import Run
 from memsched.targets.load import Target
@@ -177,76 +176,51 @@ def _offsets(model: FileModel, scratch: Scratch, target: Target, run: Run, plan:
     return offsets if head < own else None
 
 
-def finish(
-    module: Module,
-    written: ModelBytes,
-    plans: Sequence[GraphPlan],
-    options: LoadOptions,
-    target: Target,
-    run: Run,
-    *,
-    plan: bool | None,
-    given: Module | None = None,
-) -> tuple[ModelBytes, ArenaFacts]:
-    """Return the written file without dead tensors and, with ``plan``, with offsets of our own; both are checked.
-
-    Args:
-        run: What the work counts in; it limits nothing.
-        plan: None: where that requires less.
-        given: The model before layers of it were rewritten, if they were.
+def finish(file: OrderedFile, target: Target) -> tuple[ModelBytes, ArenaFacts]:
+    """Return a written file without dead tensors, and with offsets of our own where it is to have them; both checked.
 
     Raises:
         ModelError: The file is laid out so that a plan cannot be added, or TFLM could not execute it.
         InternalError: The written file does not read back as planned, or TFLM refuses what the rewrite added.
     """
     try:
-        written, facts = _finish(module, written, plans, options, target, run, plan=plan, given=given or module)
-        if given is None:
+        written, facts = _finish(file, target)
+        if file.given is None:
             return written, facts
-        added = new_refusals(_native(given).model, parse(written.model))
+        added = new_refusals(_native(file.given).model, parse(written.model))
         if added:
             problem = f"TensorFlow Lite Micro refuses {added[0].type} '{added[0].name}' that was written"
             raise InternalError(problem, code="new-operator-refused")
-        first = analyzed_plan(given, target)
+        first = analyzed_plan(file.given, target)
         kept = replace(facts, file_head=first.file_head, refusals=first.refusals, plan_fault=first.plan_fault)
         return written, kept
     except ModelError as error:
-        raise error.at(f"{describe(module.path)} cannot be written") from None
+        raise error.at(f"{describe(file.module.path)} cannot be written") from None
 
 
-def _finish(
-    module: Module,
-    written: ModelBytes,
-    plans: Sequence[GraphPlan],
-    options: LoadOptions,
-    target: Target,
-    run: Run,
-    *,
-    plan: bool | None,
-    given: Module,
-) -> tuple[ModelBytes, ArenaFacts]:
-    data, dropped = drop_dead_tensors(written.model)
+def _finish(file: OrderedFile, target: Target) -> tuple[ModelBytes, ArenaFacts]:
+    data, dropped = drop_dead_tensors(file.written.model)
     model = parse(data)
     scratch = kernel_scratch(model, target.kernels)
-    facts = analyzed_plan(module, target)
-    notes = [*written.notes, *_notes(model, dropped)]
+    facts = analyzed_plan(file.module, target)
+    notes = [*file.written.notes, *_notes(model, dropped)]
     if kernel_set(target.kernels) is not REFERENCE:
         words = kernel_set(target.kernels).words
         notes.append(f"the arena's size is computed for {words}; what is run and measured here has reference kernels")
     if facts.file_head is None:
         notes.append("TensorFlow Lite Micro cannot load the file as given: its memory plan is of another model")
-    offsets = _offsets(model, scratch, target, run, plan)
+    offsets = _offsets(model, scratch, target, file.run, file.plan)
     if offsets is None:
         facts = replace(facts, order_head=_own_head(model, scratch), dropped=dropped)
-        return _checked(module, data, written, plans, options, notes), facts
+        return _checked(file, data, notes), facts
     own = predict(model, scratch, own=True).head
     data = _with_plan(data, model, encode_plan(model, offsets))
     planned = predict(parse(data), scratch)
-    if check_plan(data, target, scratch, _native(given).model) != planned.head:
+    if check_plan(data, target, scratch, _native(file.given or file.module).model) != planned.head:
         raise InternalError("the written memory plan needs another arena than was planned", code="arena-differs")
     notes = [note for note in notes if not note.startswith(f"metadata '{tflite_metadata.OFFLINE_PLAN}'")]
     notes.append(f"metadata '{tflite_metadata.OFFLINE_PLAN}' lays {len(offsets)} tensors for TensorFlow Lite Micro")
-    if plan is None:
+    if file.plan is None:
         notes += _without_plan(model, scratch, own, planned.head)
     facts = replace(
         facts,
@@ -256,7 +230,7 @@ def _finish(
         offsets=offsets,
         names={key: model.subgraphs[key[0]].tensors[key[1]].name for key in offsets},
     )
-    return _checked(module, data, written, plans, options, notes), facts
+    return _checked(file, data, notes), facts
 
 
 def _native(module: Module) -> TfliteNative:
@@ -274,17 +248,12 @@ def _own_head(model: FileModel, scratch: Scratch) -> int | None:
         return None
 
 
-def _checked(
-    module: Module,
-    data: bytes,
-    written: ModelBytes,
-    plans: Sequence[GraphPlan],
-    options: LoadOptions,
-    notes: Iterable[str],
-) -> ModelBytes:
+def _checked(file: OrderedFile, data: bytes, notes: Iterable[str]) -> ModelBytes:
+    written = file.written
     if data == written.model:
         return replace(written, notes=tuple(notes))
-    check_written(module, data, {index: plan.stored_order for index, plan in enumerate(plans)}, options)
+    orders = {index: plan.stored_order for index, plan in enumerate(file.plans)}
+    check_written(file.module, data, orders, file.options)
     return replace(written, model=data, unchanged=False, notes=tuple(notes))
 
 

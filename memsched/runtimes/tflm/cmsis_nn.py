@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
 from memsched.runtimes.tflm.layer_dims import LayerDims, layer_dims, scales
+from memsched.runtimes.tflm.sources import Sources
 
 __all__ = ["CMSIS_DATA", "ArmProcessor", "cmsis_kept", "cmsis_scratch", "unknown_on_cmsis"]
 
@@ -30,9 +31,6 @@ CMSIS_DATA: Final = {
 """Bytes of kernels' own data on 64 and 32 bit where they are others than those of the reference kernels."""
 
 _UNKNOWN: Final = frozenset({"BATCH_MATMUL", "TRANSPOSE", "TRANSPOSE_CONV", "UNIDIRECTIONAL_SEQUENCE_LSTM"})
-
-_CHANNELS_AT_ONCE: Final = 124
-"""CH_IN_BLOCK_MVE of arm_nnsupportfunctions.h: channels of a depthwise convolution in one block of vectors."""
 
 
 def unknown_on_cmsis(graph: FileSubgraph, op: FileOperator) -> bool:
@@ -114,7 +112,7 @@ def _depthwise(dims: LayerDims, processor: ArmProcessor) -> int:
     if dims.weights == "int4":
         return 2 * dims.given[2] * taps
     if processor == "mve":
-        return 4 * _CHANNELS_AT_ONCE * taps
+        return 4 * Sources.CMSIS_CHANNELS * taps
     if processor == "plain" or (dims.window == (3, 3) and max(dims.pad) <= 1):
         return 0
     return 2 * dims.given[2] * taps

@@ -11,13 +11,11 @@ import struct
 from memsched.base.errors import ModelError
 from memsched.formats.tflite.flatbuffer import FlatFile
 from memsched.formats.tflite.model import FileModel, FileSubgraph, parse
-from memsched.formats.tflite.schema import ModelSlot, SubgraphSlot
+from memsched.formats.tflite.schema import ModelSlot, SubgraphSlot, type_code
 from memsched.runtimes.arena_facts import DeadTensor
 from memsched.runtimes.tflm.plan import needs_memory, tensor_bytes
 
 __all__ = ["dead_tensors", "drop_dead_tensors"]
-
-_INT8 = 9
 
 
 def dead_tensors(model: FileModel) -> tuple[DeadTensor, ...]:
@@ -67,7 +65,7 @@ def _empty_tensor(end: int) -> tuple[bytes, int]:
     padding = -end % 4
     # A vtable of the slots shape, type, buffer and name; the table; the shape [0]; the name "".
     vtable = struct.pack("<6H", 12, 16, 4, 12, 0, 8)
-    table = struct.pack("<iIIb3x", len(vtable), 12, 16, _INT8)
+    table = struct.pack("<iIIb3x", len(vtable), 12, 16, type_code("int8"))
     shape, name = struct.pack("<Ii", 1, 0), struct.pack("<I4x", 0)
     return bytes(padding) + vtable + table + shape + name, end + padding + len(vtable)
 

@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from memsched.formats.tflite.model import FileOperator, FileSubgraph
 from memsched.runtimes.tflm.layer_dims import LayerDims, layer_dims
+from memsched.runtimes.tflm.sources import Sources
 
 __all__ = ["ESP_DATA", "EspChip", "esp_scratch", "unknown_on_esp"]
 
@@ -22,11 +23,6 @@ EspChip = Literal["generic", "s3"]
 
 ESP_DATA: Final = {"SOFTMAX": (88, 60)}
 """Bytes of kernels' own data on 64 and 32 bit where they are others than those of the reference kernels."""
-
-_MARGIN: Final = 64
-_PANEL: Final = 24 * 1024
-_PADDED: Final = 40 * 1024
-_WIDENED: Final = 48 * 1024
 
 
 def unknown_on_esp(graph: FileSubgraph, op: FileOperator) -> bool:
@@ -59,13 +55,13 @@ def _convolution(dims: LayerDims) -> int:
         return _up(window) * (made + 1) + 4 * made + 32
     if dims.window == (1, 1) and dims.pad == (0, 0) and dims.strides == (1, 1):
         transposed = 16 * _up(channels, 8) if width * height >= 8 else 0
-        panel = 24 * channels + 16 * 1024 + _MARGIN if channels * made > _PANEL else 0
-        return max(transposed + _MARGIN, 24 * channels + 8 * made + _MARGIN, panel)
+        panel = 24 * channels + 16 * 1024 + Sources.ESP_MARGIN if channels * made > Sources.ESP_PANEL else 0
+        return max(transposed + Sources.ESP_MARGIN, 24 * channels + 8 * made + Sources.ESP_MARGIN, panel)
     row = dims.window[1] * channels
     if row < 16 <= window:
-        return 4 * made + 16 + made * _up(window) + 16 + _up(window) + _MARGIN
+        return 4 * made + 16 + made * _up(window) + 16 + _up(window) + Sources.ESP_MARGIN
     filters = max(_up(row) * dims.window[0] * made, window * made)
-    return _padded(dims) + filters + _MARGIN + 4 * made
+    return _padded(dims) + filters + Sources.ESP_MARGIN + 4 * made
 
 
 def _padded(dims: LayerDims) -> int:
@@ -92,7 +88,9 @@ def _depthwise(dims: LayerDims, multiplier: int) -> int:
         if dims.window == (3, 3):
             return _three_by_three(dims, weights)
         widened = 2 * (weights + data)
-        return widened + 32 if widened <= _WIDENED else 2 * weights + 2 * width * dims.window[0] * channels + 32
+        return (
+            widened + 32 if widened <= Sources.ESP_WIDENED else 2 * weights + 2 * width * dims.window[0] * channels + 32
+        )
     if multiplier == 1 and channels > 3:
         padded = _up(channels, 8)
         begin = _up(2 * taps * padded)
@@ -111,9 +109,9 @@ def _three_by_three(dims: LayerDims, weights: int) -> int:
         if not any(more):
             return weights + 16
         row = (width + more[1]) * channels
-        if (height + more[0]) * row <= _PADDED:
+        if (height + more[0]) * row <= Sources.ESP_PADDED:
             return weights + (height + more[0]) * row + 16
-        rows = min(max((_PADDED - weights - 32) // row, 3), height + more[0])
+        rows = min(max((Sources.ESP_PADDED - weights - 32) // row, 3), height + more[0])
         return weights + rows * row + 32
     if channels >= 12:
         padded = _up(channels)

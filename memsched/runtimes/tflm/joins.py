@@ -13,16 +13,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from memsched.base.frozen import FrozenValue
+from memsched.base.units import LARGEST
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
+from memsched.runtimes.arena_facts import ALIGNMENT, round_up
 from memsched.runtimes.tflm.lifetimes import Key, Lifetimes, Visit
 from memsched.runtimes.tflm.loops import LoopAccess, LoopAccesses
 from memsched.runtimes.tflm.plan import distinct_bodies, needs_memory, tensor_bytes
-from memsched.runtimes.tflm.planner import ALIGNMENT, round_up
 from memsched.targets.model import InPlaceRule, Target
 
 __all__ = ["ByteSharing", "Join", "beside_constants", "byte_sharing", "carried"]
 
-_ALWAYS = (-1, 1 << 62)
+_ALWAYS = (-1, LARGEST)
 _MOST_COMPARED = 1 << 26
 """Bytes that are compared in the search for a place for an output over its loop's input."""
 

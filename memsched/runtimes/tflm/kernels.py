@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping
-from enum import IntEnum
+
+from flatbuffers import flexbuffers
 
 from memsched.base.errors import ModelError
 from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
@@ -18,13 +19,11 @@ from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph,
 from memsched.formats.tflite.schema import OperatorSlot
 from memsched.runtimes.tflm.kernel_sets import kernel_set
 from memsched.runtimes.tflm.signal_kernels import SIGNAL_KERNELS, signal_scratch
+from memsched.runtimes.tflm.sources import Sources
 
 __all__ = ["DETECTION_POSTPROCESS", "custom_integers", "operator_tensor", "scratch_requests"]
 
 DETECTION_POSTPROCESS = "CUSTOM:TFLite_Detection_PostProcess"
-
-_POINTER = 8
-"""Bytes of a pointer: kernels that ask for room by pointers ask for half of this on 32 bit."""
 
 
 def scratch_requests(model: FileModel, subgraph: int, operator: int, kernels: str = "") -> tuple[int, ...]:
@@ -126,7 +125,7 @@ def _mirror_pad(graph: FileSubgraph, op: FileOperator) -> tuple[int, ...]:
 
 def _add_n(_: FileSubgraph, op: FileOperator) -> tuple[int, ...]:
     # add_n.cc: a pointer to each input.
-    return (_POINTER * len(op.inputs),)
+    return (Sources.POINTER * len(op.inputs),)
 
 
 _RULES: Mapping[str, Callable[[FileSubgraph, FileOperator], tuple[int, ...]]] = {
@@ -169,24 +168,8 @@ def _detection_postprocess(model: FileModel, graph: FileSubgraph, op: FileOperat
     )
 
 
-_WIDTHS = {1: "<B", 2: "<H", 4: "<I", 8: "<Q"}
-_SIGNED = {1: "<b", 2: "<h", 4: "<i", 8: "<q"}
-
-
-class _FlexType(IntEnum):
-    """Types of flexbuffers."""
-
-    INTEGER = 1
-    UNSIGNED = 2
-    MAP = 9
-
-
 def custom_integers(model: FileModel, op: FileOperator) -> dict[str, int]:
-    """Return the integers of a custom operator's options, a flexbuffers map; empty where they are none.
-
-    Flexbuffers end with the root's value, its type (two bits of width below) and its width; a map's keys are a vector
-    of its own, sorted, which the three fields before its values tell about.
-    """
+    """Return the integers of a custom operator's options, a flexbuffers map; empty where they are none."""
     try:
         vector = FlatbufferTable(FlatFile(model.data), op.table).vector(OperatorSlot.CUSTOM_OPTIONS, 1)
     except ModelError:
@@ -195,32 +178,8 @@ def custom_integers(model: FileModel, op: FileOperator) -> dict[str, int]:
         return {}
     data = model.data[vector.start : vector.start + vector.count]
     try:
-        return _map_integers(data)
-    except (struct.error, KeyError, ValueError):
+        options = flexbuffers.GetRoot(data).AsMap
+        entries = [(options.Keys[at].AsKey, options.Values[at]) for at in range(min(len(options), len(data)))]
+        return {name: max(0, value.AsInt) for name, value in entries if value.IsInt}
+    except (struct.error, IndexError, KeyError, TypeError, ValueError):
         return {}
-
-
-def _map_integers(data: bytes) -> dict[str, int]:
-    if len(data) < 3 or data[-2] >> 2 != _FlexType.MAP:
-        return {}
-    end = len(data) - 2 - data[-1]
-    values = end - _number(data, end, data[-1])
-    width = 1 << (data[-2] & 3)
-    keys = values - 3 * width
-    keys -= _number(data, keys, width)
-    key_width, count = _number(data, values - 2 * width, width), _number(data, values - width, width)
-    found: dict[str, int] = {}
-    for index in range(min(count, len(data))):
-        place = keys + index * key_width
-        start = place - _number(data, place, key_width)
-        name = data[start : data.index(0, start)].decode("ascii", "replace") if start >= 0 else ""
-        kind, place = _number(data, values + count * width + index, 1) >> 2, values + index * width
-        if kind in {_FlexType.INTEGER, _FlexType.UNSIGNED}:
-            found[name] = max(0, _number(data, place, width, signed=kind == _FlexType.INTEGER))
-    return found
-
-
-def _number(data: bytes, place: int, width: int, *, signed: bool = False) -> int:
-    if place < 0:
-        raise ValueError(place)
-    return int(struct.unpack_from((_SIGNED if signed else _WIDTHS)[width], data, place)[0])

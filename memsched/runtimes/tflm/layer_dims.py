@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from memsched.base.errors import ModelError
 from memsched.base.frozen import FrozenValue
-from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
-from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
+from memsched.formats.tflite.quantization import quantization_of
+from memsched.runtimes.tflm.sources import Sources
 
 __all__ = ["LayerDims", "layer_dims", "scales"]
-
-_RANK = 4
 
 
 class LayerDims(FrozenValue, frozen=True):
@@ -46,7 +44,7 @@ def layer_dims(graph: FileSubgraph, op: FileOperator) -> LayerDims | None:
     kernel = op.attributes.get("kernel")
     weights = graph.tensors[op.inputs[1]] if len(op.inputs) > 1 and kernel is None else None
     window = _pair(kernel) if weights is None else _pair(weights.shape[1:3])
-    if window is None or len(data.shape) != _RANK or len(made.shape) != _RANK:
+    if window is None or len(data.shape) != Sources.IMAGE_AXES or len(made.shape) != Sources.IMAGE_AXES:
         return None
     strides = _pair(op.attributes.get("strides")) or (1, 1)
     dilations = _pair(op.attributes.get("dilations")) or (1, 1)
@@ -80,8 +78,6 @@ def _pair(value: object) -> tuple[int, int] | None:
 def scales(model: FileModel, tensor: FileTensor) -> int:
     """Return how many scales a tensor's quantization has; 0 without one, or where the file is damaged there."""
     try:
-        table = FlatbufferTable(FlatFile(model.data), tensor.table).table(TensorSlot.QUANTIZATION)
-        vector = None if table is None else table.vector(QuantizationSlot.SCALE, 4)
+        return len(quantization_of(model, tensor)[0])
     except ModelError:
         return 0
-    return 0 if vector is None else vector.count

@@ -12,12 +12,13 @@ import msgspec
 from memsched.base.frozen import FrozenValue
 from memsched.formats.tflite.model import FileModel
 from memsched.graph.packing import Block, BlockPart, Packing
+from memsched.runtimes.arena_facts import ALIGNMENT, round_up
 from memsched.runtimes.tflm.joins import ByteSharing, Join, Overlay, byte_sharing
 from memsched.runtimes.tflm.lifetimes import Key, Lifetimes, lifetimes
 from memsched.runtimes.tflm.loops import LoopAccesses
 from memsched.runtimes.tflm.plan import BufferRequest, Scratch, must_stay_online, predict, tensor_bytes, wanted_buffers
-from memsched.runtimes.tflm.planner import ALIGNMENT, round_up
 from memsched.search.limits import Limits
+from memsched.search.pace import MachinePace
 from memsched.search.run import Run
 from memsched.solve.allocate.portfolio import pack
 from memsched.targets.model import Target
@@ -38,9 +39,6 @@ _LIMITS = Limits(None, rounds=0, effort=0.25)
 
 _NEARLY_ENOUGH = 0.05
 """Work of that search after which a head near the bound of all plans ends it: before, the last bytes cost nothing."""
-
-_WORK_PER_BUFFER = 1e-5
-"""What `Limits.effort` is charged per buffer for laying tensors over each other in one way."""
 
 _MOST_LONGER = 3
 """Ways to lay tensors over each other for which addresses are searched longer where the head may yet fall."""
@@ -202,7 +200,7 @@ class _LeastHead:
 
     def pack(self, laid: _LaidBlocks) -> None:
         """Take the plan that a short search finds, where it is better; a longer one may follow."""
-        self._run.spend(len(self.wanted) * _WORK_PER_BUFFER)
+        self._run.spend(len(self.wanted) * MachinePace.BLOCK_SECONDS)
         found = laid.packed(self.room, self._run)
         if found is not None:
             offsets, packing = found

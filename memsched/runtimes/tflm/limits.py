@@ -8,26 +8,20 @@ and other releases may take more or less.
 from __future__ import annotations
 
 import itertools
-import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from memsched.base.frozen import FrozenValue
-from memsched.formats.tflite.flatbuffer import FlatbufferTable, FlatFile
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
-from memsched.formats.tflite.schema import QuantizationSlot, TensorSlot
+from memsched.formats.tflite.quantization import quantization_of
 from memsched.runtimes.arena_facts import OperatorRefusal
 from memsched.runtimes.tflm.kernels import operator_tensor
 from memsched.runtimes.tflm.resolver import BUILTIN
+from memsched.runtimes.tflm.sources import Sources
 
-__all__ = ["AXES", "KERNELS", "MOST_JOINED", "KernelTrial", "new_refusals", "refusals"]
-
-MOST_JOINED = 10
-"""Inputs of a CONCATENATION: kMaxInputNum of concatenation.cc."""
+__all__ = ["AXES", "KERNELS", "KernelTrial", "new_refusals", "refusals"]
 
 _ABSENT = "none"
 _ELEMENTS = ("bool", "float16", "float32", "int16", "int32", "int64", "int8", "uint8")
-_SOFTMAX_BITS = 26
-"""softmax_common.cc scales differences by beta x scale x 2^26, which quantization_util.cc wants above 1."""
 
 
 class KernelTrial(FrozenValue, frozen=True):
@@ -210,8 +204,8 @@ def _reason(model: FileModel, graph: FileSubgraph, op: FileOperator) -> str | No
         return None  # A firmware may bring it.
     if op.type not in BUILTIN:
         return "it has no kernel for that"
-    if op.type == "CONCATENATION" and len(op.inputs) > MOST_JOINED:
-        return f"it joins {MOST_JOINED} inputs at most, not {len(op.inputs)}"
+    if op.type == "CONCATENATION" and len(op.inputs) > Sources.MOST_JOINED:
+        return f"it joins {Sources.MOST_JOINED} inputs at most, not {len(op.inputs)}"
     found = _types_reason(graph, op) or _axes_reason(graph, op)
     rule = _OWN_REASONS.get(op.type)
     return found or (None if rule is None else rule(model, graph, op))
@@ -262,8 +256,8 @@ def _softmax_reason(model: FileModel, graph: FileSubgraph, op: FileOperator) -> 
     data, beta = operator_tensor(graph, op, 0), op.attributes.get("beta", 0.0)
     if data is None or data.dtype != "int8" or not isinstance(beta, (int, float)):
         return None
-    scales = _scales(model, data)
-    if len(scales) != 1 or beta * scales[0] * 2**_SOFTMAX_BITS > 1:
+    scales, _ = quantization_of(model, data)
+    if len(scales) != 1 or beta * scales[0] * 2**Sources.SOFTMAX_BITS > 1:
         return None
     return f"the scale of its input, {scales[0]:.3g}, is too small: with it, it ends the program"
 
@@ -284,10 +278,3 @@ _OWN_REASONS: Mapping[str, Callable[[FileModel, FileSubgraph, FileOperator], str
     "STRIDED_SLICE": _strided_slice_reason,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm_reason,
 }
-
-
-def _scales(model: FileModel, tensor: FileTensor) -> Sequence[float]:
-    file = FlatFile(model.data)
-    quantization = FlatbufferTable(file, tensor.table).table(TensorSlot.QUANTIZATION)
-    vector = None if quantization is None else quantization.vector(QuantizationSlot.SCALE, 4)
-    return () if vector is None else struct.unpack_from(f"<{vector.count}f", model.data, vector.start)

@@ -12,15 +12,13 @@ from typing import Any
 from memsched.base.frozen import FrozenValue
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
 from memsched.ops.table import families
+from memsched.search.pace import MachinePace
 
 __all__ = ["LoopAccess", "LoopAccesses"]
 
 _MOST_ITERATIONS = 10_000
 _MOST_STEPS = 500_000
 _MOST_ELEMENTS = 64
-
-_WORK_PER_STEP = 2.5e-6
-"""What `Limits.effort` is charged per operator and iteration that is executed."""
 
 _TYPES = {"int32": "<i4", "int64": "<i8"}
 
@@ -86,7 +84,7 @@ class LoopAccesses:
             loop = self._model.subgraphs[subgraph].operators[operator]
             found = self._executed[key] = _iterations(self._model, subgraph, loop)
             steps = sum(len(self._model.subgraphs[index].operators) for index in loop.bodies)
-            self.work += len(found or ()) * steps * _WORK_PER_STEP
+            self.work += len(found or ()) * steps * MachinePace.LOOP_STEP_SECONDS
         return self._executed[key]
 
     def _access(self, subgraph: int, operator: int, read: int, written: int) -> LoopAccess | None:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from memsched.base.errors import ModelError
 from memsched.formats.tflite.model import FileModel
 from memsched.formats.tflite.own_tensors import own_tensors
+from memsched.runtimes.arena_facts import round_up
 from memsched.runtimes.tflm.plan import given_plan, needs_memory, tensor_bytes
-from memsched.runtimes.tflm.planner import round_up
 
 __all__ = ["shared_bytes"]
 

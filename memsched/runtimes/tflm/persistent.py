@@ -9,6 +9,7 @@ but for the options of FULLY_CONNECTED, which are larger since; and those of the
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -16,15 +17,16 @@ from memsched.base.frozen import FrozenValue
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph
 from memsched.graph.model import Graph, Op
 from memsched.lowering.prices import Kept
+from memsched.runtimes.arena_facts import ALIGNMENT, round_up
 from memsched.runtimes.firmware import Estimate
 from memsched.runtimes.tflm.kernel_sets import kernel_set
 from memsched.runtimes.tflm.kernels import DETECTION_POSTPROCESS, custom_integers, operator_tensor, scratch_requests
 from memsched.runtimes.tflm.looked_at import looked_at_by
 from memsched.runtimes.tflm.plan import needs_memory
-from memsched.runtimes.tflm.planner import ALIGNMENT, round_up
 from memsched.runtimes.tflm.quantization import QuantizationCounts, quantization_counts
 from memsched.runtimes.tflm.resource_variables import assigned_bytes, variables
 from memsched.runtimes.tflm.signal_kernels import SIGNAL_KERNELS, signal_data
+from memsched.runtimes.tflm.sources import Sources
 
 __all__ = [
     "assumptions",
@@ -69,9 +71,6 @@ _WIDTHS = {
 
 _TWO_ARENAS = {64: (32, 56), 32: (16, 32)}
 """PersistentArenaBufferAllocator and NonPersistentArenaBufferAllocator, in place of SingleArenaBufferAllocator."""
-
-_REQUESTS_OF_ONE_KERNEL = 12
-_PLANNED_BUFFER = 40
 
 _OPTIONS: Mapping[str, int] = {
     "ADD": 8, "ARG_MAX": 4, "ARG_MIN": 4, "AVERAGE_POOL_2D": 40, "BATCH_MATMUL": 3, "CALL_ONCE": 4, "CAST": 8,
@@ -118,17 +117,11 @@ _NAMES_WITHOUT_DATA = """
 """
 _WITHOUT_DATA = frozenset(_NAMES_WITHOUT_DATA.split())
 
-_RECORDER = 232
-"""Bytes that a RecordingMicroAllocator, as the package tflite-micro has it, takes more than a firmware's, on 64 bit."""
-
 _COMPRESSION: Mapping[str, int] = {
     "ASSIGN_VARIABLE": 4, "CONCATENATION": 40, "CONV_2D": 8, "DEPTHWISE_CONV_2D": 8, "FULLY_CONNECTED": 8,
     "TRANSPOSE_CONV": 8,
 }  # fmt: skip
 """Bytes that kernels' own data has more in that package, which is built with compression."""
-
-_COMPRESSED_SUBGRAPH = 8
-"""Bytes that each subgraph's record has more there: a pointer to its compressed tensors."""
 
 _CONSTANTS = {"PAD": 1, "PADV2": 2, "SLICE": 2}
 """Constants of the operators that rewrites add."""
@@ -138,9 +131,6 @@ _CHANNELS_LAST = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"})
 
 _COPIED_SHAPES = {"DEPTH_TO_SPACE": 20, "GATHER": 4, "GATHER_ND": 4, "L2_POOL_2D": 20, "SPACE_TO_DEPTH": 20}
 """Operators that keep a copy of their output's shape, with the bytes of the smallest."""
-
-_SOFTMAX_TABLE = 2 * 513
-"""Bytes of each of the two tables that a SOFTMAX of 16-bit data keeps."""
 
 
 class _ArenaTail:
@@ -208,8 +198,8 @@ def _planning_room(model: FileModel, widths: _Widths, requests: int) -> int:
     """Return what planning takes for a moment: what it knows of tensors, then the planner's own records."""
     tensors = [(graph, number) for graph in model.subgraphs for number in range(len(graph.tensors))]
     planned = sum(needs_memory(graph, number) for graph, number in tensors) + requests
-    known = widths.request * (_REQUESTS_OF_ONE_KERNEL + requests) + widths.pointer * len(model.subgraphs)
-    return round_up(known + widths.record * (len(tensors) + requests)) + round_up(_PLANNED_BUFFER * planned)
+    known = widths.request * (Sources.REQUESTS_OF_ONE_KERNEL + requests) + widths.pointer * len(model.subgraphs)
+    return round_up(known + widths.record * (len(tensors) + requests)) + round_up(Sources.PLANNED_BUFFER * planned)
 
 
 def tail_in_wheel(model: FileModel) -> int:
@@ -234,13 +224,14 @@ def _until_planning(
     widths, built = _WIDTHS[bits], kernel_set(kernels)
     tail = _ArenaTail()
     if recorded:
-        tail.take(_RECORDER, widths.pointer)
+        tail.take(Sources.RECORDER, widths.pointer)
     for size in (*(allocators or widths.interpreter[:1]), *widths.interpreter[1:]):
         tail.take(size, widths.pointer)
     named = len(variables(model))
     for size in (widths.variables, widths.variable * named) if named else ():
         tail.take(size)
-    record = 2 * widths.pointer + (_COMPRESSED_SUBGRAPH if recorded else 0)
+    # A pointer to its compressed tensors is in each subgraph's record there.
+    record = 2 * widths.pointer + (Sources.POINTER if recorded else 0)
     tail.take(record * len(model.subgraphs), widths.pointer)
     for subgraph in model.subgraphs:
         tail.take(widths.eval_tensor * len(subgraph.tensors), widths.pointer)
@@ -273,7 +264,7 @@ def _prepare_all(
     asked: Sequence[int],
 ) -> None:
     widths, built = _WIDTHS[bits], kernel_set(kernels)
-    requests, asks = _REQUESTS_OF_ONE_KERNEL, iter(asked)
+    requests, asks = Sources.REQUESTS_OF_ONE_KERNEL, iter(asked)
     for subgraph, of_subgraph in zip(model.subgraphs, counts, strict=True):
         for operator in subgraph.operators:
             _prepare(tail, subgraph, operator, of_subgraph, bits)
@@ -317,7 +308,7 @@ def least_kept(graph: FileSubgraph, bits: int) -> tuple[int, ...]:
         tail = _ArenaTail()
         _options(tail, operator, bits)
         _init(tail, operator, bits)
-        _prepare(tail, graph, operator, QuantizationCounts(()), bits)
+        _prepare(tail, graph, operator, defaultdict(lambda: (0, 0)), bits)
         found.append(tail.used + widths.node + widths.eval_tensor * len(operator.outputs))
     return tuple(found)
 
@@ -344,7 +335,7 @@ def kept_by_kind(kind: str, outputs: int, bits: int, channels: int | None = None
         tail.take(4 * channels)
         tail.take(4 * channels)
     tail.take(_COPIED_SHAPES.get(kind, 0))
-    return Kept(tail.used, widths.record * tensors + _PLANNED_BUFFER * outputs)
+    return Kept(tail.used, widths.record * tensors + Sources.PLANNED_BUFFER * outputs)
 
 
 def least_by_kind(kind: str, tensors: int, *, bits: int) -> int:
@@ -384,7 +375,7 @@ def _init_signal(tail: _ArenaTail, model: FileModel, graph: FileSubgraph, operat
 
 
 def _prepare(
-    tail: _ArenaTail, graph: FileSubgraph, operator: FileOperator, counts: QuantizationCounts, bits: int
+    tail: _ArenaTail, graph: FileSubgraph, operator: FileOperator, counts: Mapping[int, tuple[int, int]], bits: int
 ) -> None:
     rule = _PREPARED.get(operator.type)
     sizes = rule(graph, operator, bits) if rule is not None else ()
@@ -408,7 +399,7 @@ def _per_channel(axis: int) -> Callable[[FileSubgraph, FileOperator, int], tuple
 def _softmax(graph: FileSubgraph, operator: FileOperator, _: int) -> tuple[int, ...]:
     # softmax_common.cc
     data = operator_tensor(graph, operator, 0)
-    return (_SOFTMAX_TABLE,) * 2 if data is not None and data.dtype == "int16" else ()
+    return (Sources.SOFTMAX_TABLE,) * 2 if data is not None and data.dtype == "int16" else ()
 
 
 def _only_quantized(size: int) -> Callable[[FileSubgraph, FileOperator, int], tuple[int, ...]]:

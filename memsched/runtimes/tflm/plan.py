@@ -17,13 +17,15 @@ from functools import cache
 
 from memsched.base.errors import ModelError
 from memsched.base.frozen import FrozenValue
+from memsched.base.units import LARGEST_INT32
 from memsched.formats.tflite.metadata import OFFLINE_PLAN
 from memsched.formats.tflite.model import FileModel, FileOperator, FileSubgraph, FileTensor
 from memsched.formats.tflite.schema import element_types
-from memsched.runtimes.tflm.planner import TflmRequest, greedy_offsets, head_bytes, round_up
+from memsched.runtimes.arena_facts import round_up
+from memsched.runtimes.tflm.planner import TflmRequest, greedy_offsets, head_bytes
+from memsched.runtimes.tflm.sources import Sources
 
 __all__ = [
-    "ONLINE",
     "BufferRequest",
     "Prediction",
     "Scratch",
@@ -40,13 +42,9 @@ __all__ = [
     "wanted_buffers",
 ]
 
-ONLINE = -1
-"""The offset that leaves a tensor to the runtime's planner."""
-
 Scratch = Mapping[tuple[int, int], Sequence[int]]
 """Per (subgraph, operator) the bytes of the scratch buffers that its kernel requests."""
 
-_LARGEST_OFFSET = (1 << 31) - 1
 _INLINE = frozenset({"CALL_ONCE", "IF", "WHILE"})
 
 _MOST_VISITS = 200_000
@@ -214,10 +212,10 @@ def encode_plan(model: FileModel, offsets: Mapping[tuple[int, int], int]) -> byt
     Raises:
         ModelError: An offset does not fit into 32 bits.
     """
-    if max(offsets.values(), default=0) > _LARGEST_OFFSET:
+    if max(offsets.values(), default=0) > LARGEST_INT32:
         raise ModelError("its tensors need more than 2 GB, which no memory plan can address", code="too-large")
     listed = [
-        offsets.get((index, number), ONLINE)
+        offsets.get((index, number), Sources.ONLINE)
         for index, subgraph in enumerate(model.subgraphs)
         for number in range(len(subgraph.tensors))
     ]
@@ -276,7 +274,7 @@ def predict(
         given = given_plan(model)
         if given is not None:
             named = zip(_all_tensors(model), given, strict=True)
-            plan = {key: offset for (key, _), offset in named if offset != ONLINE}
+            plan = {key: offset for (key, _), offset in named if offset != Sources.ONLINE}
     wanted = wanted_buffers(model, scratch)
     requests = [TflmRequest(one.size, one.first, one.last) for one in wanted]
     if plan:

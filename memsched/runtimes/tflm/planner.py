@@ -13,10 +13,7 @@ from collections.abc import Sequence
 
 from memsched.base.frozen import FrozenValue
 
-__all__ = ["ALIGNMENT", "TflmRequest", "greedy_offsets", "head_bytes", "round_up"]
-
-ALIGNMENT = 16
-"""Bytes to which the arena and every size in it are aligned."""
+__all__ = ["TflmRequest", "greedy_offsets", "head_bytes"]
 
 _MOST_PAIRS = 5_000_000
 """Pairs that live at the same time up to which each buffer's are listed; above, every buffer looks at all others."""
@@ -36,11 +33,6 @@ class TflmRequest(FrozenValue, frozen=True):
     first: int
     last: int
     offset: int | None = None
-
-
-def round_up(size: int) -> int:
-    """Return ``size`` rounded up to `ALIGNMENT` bytes."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def greedy_offsets(requests: Sequence[TflmRequest]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from memsched.base.errors import InternalError, ModelError
 from memsched.base.frozen import FrozenValue
+from memsched.base.shown import LONGEST_REASON
 from memsched.formats.module import Module
 from memsched.formats.segment import Segment
 from memsched.formats.staging import describe
@@ -16,6 +17,7 @@ from memsched.formats.tflite.model import FileModel, parse
 from memsched.formats.tflite.reader import TfliteNative
 from memsched.formats.tflite.state import operator_effects
 from memsched.graph.border import Border
+from memsched.runtimes.arena_facts import round_up
 from memsched.runtimes.borders import told
 from memsched.runtimes.child import TIMEOUT, run_in_child
 from memsched.runtimes.package import TFLM
@@ -24,35 +26,44 @@ from memsched.runtimes.special import SPECIALS, compared_on, worth_trying
 from memsched.runtimes.tflm.limits import refusals
 from memsched.runtimes.tflm.persistent import estimates, least_kept, tail_in_wheel, unknown_kernels
 from memsched.runtimes.tflm.plan import inline_bodies, kernel_scratch, predict
-from memsched.runtimes.tflm.planner import round_up
 from memsched.runtimes.tflm.resolver import resolver
-from memsched.runtimes.values import Verification
+from memsched.runtimes.tflm.verification import LEAST_ARENA
+from memsched.runtimes.values import RUNS, Verification
 
-__all__ = ["TflmRelay"]
+__all__ = ["RelayRules"]
 
 _SESSION: Final = "memsched.runtimes.tflm.relay_session:run"
 _SPECIAL: Final = "memsched.runtimes.tflm.relay_session:special"
-_RUNS: Final = 3
-_LEAST_SECONDS: Final = 1e-3
-_LEAST_ARENA: Final = 1 << 16
-_REASON_CHARACTERS: Final = 300
 
 
-class TflmRelay(FrozenValue, frozen=True):
-    """The rules of `memsched.runtimes.runtime.RelayRules` for TensorFlow Lite Micro with the target's kernels."""
+class RelayRules(FrozenValue, frozen=True):
+    """Says what a runtime takes of one block of memory in which it executes several files one after the other.
+
+    Attributes:
+        bits: Of a pointer of the target's processor.
+        kernels: As a target names them.
+    """
 
     bits: int
     kernels: str
 
     def check(self, module: Module) -> None:
-        """Check that ``module`` can be executed in stages; see `RelayRules.check`."""
+        """Check that nothing of ``module`` outlives its stage, and that all that it needs is known.
+
+        Raises:
+            ModelError: It is not so.
+        """
         model = _native(module)
         reason = _state(model) or _output(model) or _unfit(model, self.kernels)
         if reason:
             raise ModelError(f"{describe(module.path)} cannot be cut into stages: {reason}", code="no-stages")
 
     def needs(self, data: bytes) -> ArenaNeeds:
-        """Return what the arena of a file must hold."""
+        """Return what the arena of a file must hold.
+
+        Raises:
+            ModelError: The runtime would refuse it.
+        """
         model = parse(data)
         found, predicted = estimates(model, self.kernels), predict(model, kernel_scratch(model, self.kernels))
         return ArenaNeeds(
@@ -85,13 +96,26 @@ class TflmRelay(FrozenValue, frozen=True):
         seconds: float | None = None,
         borders: Sequence[Border] = (),
     ) -> RelayRun:
-        """Run a model and its stages; see `RelayRules.execute`."""
+        """Run a model, and its stages one after the other, on the same random inputs, each twice in a row.
+
+        Then once on each kind of special values.
+
+        Args:
+            module: What was cut.
+            whole: The model as given, which may have other inputs and outputs.
+            borders: What stands between those of both.
+            tolerance: Relative error that is permitted.
+            seconds: Where so many are too few for all inputs, it is done with fewer, but one at least.
+
+        Raises:
+            RuntimeUnavailableError: The runtime is not installed.
+        """
         runtime = TFLM.require()
         names = [tensor.name for tensor in module.graphs[0].tensors]
         request = {
             "whole": whole,
             "stages": list(files),
-            "runs": _RUNS,
+            "runs": RUNS,
             "seconds": seconds,
             "seed": seed,
             "borders": told(borders),
@@ -100,20 +124,20 @@ class TflmRelay(FrozenValue, frozen=True):
             "reads": [list(one.inputs) for one in segments],
             "makes": [list(one.outputs) for one in segments],
             # The tail grows down from the arena's end, which the figures take to be a multiple of 16.
-            "arena": round_up(_LEAST_ARENA + 2 * max(self.needs(data).total(64) for data in (whole, *files))),
+            "arena": round_up(LEAST_ARENA + 2 * max(self.needs(data).total(64) for data in (whole, *files))),
         }
         started = time.monotonic()
         result = run_in_child(_SESSION, request, TIMEOUT)
         took = time.monotonic() - started
         if not result.ok:
-            said = " ".join(result.stderr.split())[-_REASON_CHARACTERS:]
+            said = " ".join(result.stderr.split())[-LONGEST_REASON:]
             reason = f"{result.reason}{': ' if said else ''}{said}"
             return RelayRun(Verification(runtime, 0, None, None, None, None, None, reason))
         found = _judged(runtime, result.value, [parse(data) for data in files])
         kinds = len(SPECIALS)
         if seconds is not None:
             # Each input ran twice, and was started for once.
-            kinds = int(max(0.0, seconds - took) / max(took / (2 * found.verification.runs), _LEAST_SECONDS))
+            kinds = int(max(0.0, seconds - took) / (took / (2 * found.verification.runs)))
         if not kinds or not worth_trying(found.verification, tolerance):
             return found
         request |= {"tolerance": tolerance, "kinds": SPECIALS[:kinds]}
@@ -147,7 +171,7 @@ def _judged(runtime: str, found: Mapping[str, Any], files: Sequence[FileModel]) 
         reason=reason,
         relative_error=found["relative_error"],
         outputs_vary=found["vary"],
-        notes=() if found["runs"] == _RUNS else (f"there was time to run {found['runs']} of {_RUNS} inputs",),
+        notes=() if found["runs"] == RUNS else (f"there was time to run {found['runs']} of {RUNS} inputs",),
     )
     arenas = []
     for model, (head, tail) in zip(files, found["arenas"][1:], strict=True):

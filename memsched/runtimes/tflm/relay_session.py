@@ -10,20 +10,18 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
+import numpy as np
+
+from memsched.runtimes.borders import BorderFormulas
+from memsched.runtimes.compare import compare, relative_error, vary
+from memsched.runtimes.inputs import DRAWS, random_values
+from memsched.runtimes.special import Special, judged, mixed_inputs, rng_of, tried
 from memsched.runtimes.tflm.opened import opened, recorded
-
-if TYPE_CHECKING:
-    from memsched.runtimes.special import Special
+from memsched.runtimes.values import INVOKES, STAGED
 
 __all__ = ["run", "special"]
-
-_INVOKES: Final = 2
-"""Runs in a row on one input."""
-
-_STAGED: Final = 1.5
-"""What the stages take, as a multiple of what the whole model does: they may do extra work, and are allocated anew."""
 
 
 def run(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,12 +38,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
         input; None for a single one), "twice_equal" (both runs on an input give the same outputs); "arenas": head and
         tail of the whole model and of each stage, bytes.
     """
-    import numpy as np
-
     started = time.monotonic()
-
-    from memsched.runtimes.compare import compare, relative_error, vary
-    from memsched.runtimes.inputs import DRAWS
 
     whole = opened(request["whole"], request["arena"])
     details = [whole.get_input_details(number) for number in range(len(request["inputs"]))]
@@ -56,19 +49,19 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     for draw in DRAWS:
         begun = time.monotonic()
         drawn = [_values(details, request["seed"], number, draw) for number in range(runs)]
-        expected = [_whole(whole, values, request) for values in drawn for _ in range(_INVOKES)]
-        varies = vary(expected[::_INVOKES]) if runs > 1 else None
+        expected = [_whole(whole, values, request) for values in drawn for _ in range(INVOKES)]
+        varies = vary(expected[::INVOKES]) if runs > 1 else None
         now = time.monotonic()
-        if varies is not False or now + (1 + _STAGED) * (now - begun) > late:
+        if varies is not False or now + (1 + STAGED) * (now - begun) > late:
             break
     arenas = [_allocated(whole)]
-    found = [_in_stages(values, request, arenas) for values in drawn for _ in range(_INVOKES)]
+    found = [_in_stages(values, request, arenas) for values in drawn for _ in range(INVOKES)]
     flat = [output for outputs in expected for output in outputs]
     others = [output for outputs in found for output in outputs]
     equal, error = compare(flat, others)
     twice = all(
         np.array_equal(one, other)
-        for first, second in zip(found[::_INVOKES], found[1::_INVOKES], strict=True)
+        for first, second in zip(found[::INVOKES], found[1::INVOKES], strict=True)
         for one, other in zip(first, second, strict=True)
     )
     return {
@@ -88,8 +81,6 @@ def special(request: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         request: As `run` has it, and "tolerance", and the "kinds" of values to try.
     """
-    from memsched.runtimes.special import judged, tried
-
     return judged(tried(_StagedPair(request), specials=request["kinds"], tolerance=request["tolerance"]))
 
 
@@ -118,9 +109,6 @@ class _StagedPair:
 
     def _values(self, special: Special, bound: int) -> list[Any]:
 
-        from memsched.runtimes.borders import BorderFormulas
-        from memsched.runtimes.special import mixed_inputs, rng_of
-
         whole, formulas = self._opened(), BorderFormulas(self._request["borders"])
         details = [whole.get_input_details(number) for number in range(len(self._request["inputs"]))]
         values = _values(details, self._request["seed"], 0, "noise", bound)
@@ -137,22 +125,16 @@ def _affordable(
     interpreter: Any, details: Sequence[Mapping[str, Any]], request: Mapping[str, Any], began: float
 ) -> int:
     """Return on how many inputs the model and its stages can be run within "seconds", which began at ``began``."""
-    from memsched.runtimes.inputs import DRAWS
-
     values = _values(details, request["seed"], 0, DRAWS[0])
     begun = time.monotonic()
     _whole(interpreter, values, request)
     now = time.monotonic()
-    each = _INVOKES * (1 + _STAGED) * (now - begun)
+    each = INVOKES * (1 + STAGED) * (now - begun)
     left = began + request["seconds"] - now
     return int(max(1, min(request["runs"], left / max(each, 1e-9))))
 
 
 def _values(details: Sequence[Mapping[str, Any]], seed: int, number: int, draw: Any, high: int = 4) -> list[Any]:
-    import numpy as np
-
-    from memsched.runtimes.inputs import random_values
-
     rng = np.random.default_rng(np.random.SeedSequence([seed, number]))
     return [
         random_values(
@@ -176,8 +158,6 @@ def _whole(interpreter: Any, values: Sequence[Any], request: Mapping[str, Any]) 
 
 
 def _executed(interpreter: Any, values: Sequence[Any], outputs: int) -> list[Any]:
-    import numpy as np
-
     for number, value in enumerate(values):
         interpreter.set_input(value, number)
     interpreter.invoke()
@@ -186,8 +166,6 @@ def _executed(interpreter: Any, values: Sequence[Any], outputs: int) -> list[Any
 
 def _in_stages(values: Sequence[Any], request: Mapping[str, Any], arenas: list[tuple[int, int]] | None) -> list[Any]:
     """Return the outputs of the stages; add to ``arenas`` what each takes if that holds what the whole model takes."""
-    from memsched.runtimes.borders import BorderFormulas
-
     formulas = BorderFormulas(request["borders"])
     there = dict(zip(request["inputs"], formulas.inputs(values), strict=True))
     measured = arenas if arenas is not None and len(arenas) == 1 else None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from memsched.formats.module import LoadOptions, Module
-from memsched.runtimes.output import ModelBytes
+from memsched.formats.module import Module
+from memsched.runtimes.firmware import FirmwareNeeds
 from memsched.runtimes.package import TFLM
+from memsched.runtimes.runner import VerifyRequest
 from memsched.runtimes.tflite_runner import TfliteRunner, VerifyFiles
 from memsched.runtimes.values import RunnerName, Verification
 
@@ -19,9 +20,11 @@ class TflmRunner(TfliteRunner):
     name: Final[RunnerName] = "tflm"
     package: Final = TFLM
 
-    def installed(self) -> str:
-        """Return the runtime's name and version; see `Runner.installed`."""
-        return TFLM.require()
+    def firmware_needs(self, module: Module, kernels: str) -> FirmwareNeeds | None:
+        """Return what a firmware with the kernels that a target names needs; None if ``module`` has another format."""
+        from memsched.runtimes.tflm.firmware import firmware_needs
+
+        return firmware_needs(module, kernels)
 
     @property
     def verify_files(self) -> VerifyFiles:
@@ -36,17 +39,9 @@ class TflmRunner(TfliteRunner):
 
         parse(data)
 
-    def verify(
-        self,
-        module: Module,
-        data: bytes,
-        written: ModelBytes,
-        options: LoadOptions,
-        *,
-        seed: int,
-        tolerance: float,
-        predicted: tuple[int, int] | None,
-    ) -> Verification:
+    def verify(self, asked: VerifyRequest) -> Verification:
         """Compare both models; see `Runner.verify`. What should be measured follows from their bytes."""
-        del module, options, predicted
-        return self.verify_files(data, written.model, seed=seed, tolerance=tolerance, borders=written.borders)
+        written = asked.written
+        return self.verify_files(
+            asked.data, written.model, seed=asked.seed, tolerance=asked.tolerance, borders=written.borders
+        )

@@ -4,43 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from msgspec import structs
 
-from memsched.formats.module import FormatName, LoadOptions, Module
+from memsched.formats.module import Module
 from memsched.graph.model import Allocation
 from memsched.lowering.prices import Prices
 from memsched.runtimes.arena_facts import ArenaFacts
-from memsched.runtimes.firmware import FirmwareNeeds
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import (
     MemoryPlans,
     Opening,
+    OrderedFile,
     OrderInFile,
-    RelayRules,
     Requirement,
+    Runtime,
     RuntimeTraits,
     SearchAllowance,
 )
-from memsched.runtimes.target_rules import TargetRules
 from memsched.search.run import Run
 from memsched.targets.model import BudgetFor, Target
 
-__all__ = ["TensorFlowLiteMicro", "TflmFirmware"]
-
-
-class TflmFirmware:
-    """What a firmware with TFLM needs for TFLite files, whatever they are ordered for."""
-
-    format: Final[FormatName] = "tflite"
-
-    def needs(self, module: Module, kernels: str) -> FirmwareNeeds | None:
-        """Return it; see `memsched.runtimes.tflm.firmware`."""
-        from memsched.runtimes.tflm.firmware import firmware_needs
-
-        return firmware_needs(module, kernels)
+__all__ = ["TensorFlowLiteMicro"]
 
 
 class TflmMemoryPlans(MemoryPlans, frozen=True):
@@ -75,7 +61,7 @@ class TflmMemoryPlans(MemoryPlans, frozen=True):
         return arena.required(module, plans, self.target, run, plan=None)
 
 
-class TensorFlowLiteMicro(TargetRules, frozen=True):
+class TensorFlowLiteMicro(Runtime, frozen=True):
     """Requires all of its arena: what its own greedy planner or a memory plan in the file lays, and what stays."""
 
     @staticmethod
@@ -127,12 +113,6 @@ class TensorFlowLiteMicro(TargetRules, frozen=True):
 
         arena.check_kernels(given, written)
 
-    def relay_rules(self) -> RelayRules | None:
-        """Return the rules of an arena; see `memsched.runtimes.tflm.relay`."""
-        from memsched.runtimes.tflm.relay import TflmRelay
-
-        return TflmRelay(self.target.pointer_bits, self.target.kernels)
-
     def prices(self, module: Module) -> Prices | None:
         """Return what the arena's end and planning take for each op; None where the planned part alone decides."""
         from memsched.runtimes.tflm import arena
@@ -146,18 +126,8 @@ class TensorFlowLiteMicro(TargetRules, frozen=True):
 
         return replace(arena.analyzed_plan(module, self.target), words=refusal_words(module.native.model))
 
-    def finish(
-        self,
-        module: Module,
-        written: ModelBytes,
-        plans: Sequence[GraphPlan],
-        options: LoadOptions,
-        run: Run,
-        *,
-        plan: bool | None,
-        given: Module | None,
-    ) -> tuple[ModelBytes, ArenaFacts]:
+    def finish(self, file: OrderedFile) -> tuple[ModelBytes, ArenaFacts]:
         """Return the file without dead tensors and with the plan; see `Runtime.finish`."""
         from memsched.runtimes.tflm import arena
 
-        return arena.finish(module, written, plans, options, self.target, run, plan=plan, given=given)
+        return arena.finish(file, self.target)

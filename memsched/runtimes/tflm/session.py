@@ -17,21 +17,22 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, Any
+
+import numpy as np
 
 from memsched.base.frozen import FrozenValue
+from memsched.formats.tflite.model import parse
+from memsched.runtimes.arena_facts import ALIGNMENT
+from memsched.runtimes.borders import BorderFormulas
+from memsched.runtimes.compare import compare, relative_error, vary
+from memsched.runtimes.inputs import DRAWS, Draw, random_values
+from memsched.runtimes.special import Special, judged, mixed_inputs, tried
 from memsched.runtimes.tflm.opened import RECORDS, opened, recorded
 from memsched.runtimes.values import INTEGER_BOUNDS, INVOKES
 
-if TYPE_CHECKING:
-    from memsched.runtimes.inputs import Draw
-    from memsched.runtimes.special import Special
-
 __all__ = ["InputDraws", "Trial", "attempt", "run", "try_once"]
 
-
-_STEP: Final = 16
-"""Bytes to which everything in an arena is aligned."""
 
 _USUAL_RANGE, _SAFE_RANGE = INTEGER_BOUNDS[0], INTEGER_BOUNDS[-1]
 """Exclusive bounds tried for integer inputs: they may be indices into an axis of unknown length."""
@@ -100,8 +101,6 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
         outputs differ by more than "tolerance"); per model that ran "head_before" and so on, "tail_..", "least_.."
         (bytes of the smallest arena that runs), "seconds_..".
     """
-    from memsched.runtimes.compare import compare, relative_error
-
     before_arena, after_arena = request["arenas"]
     drawn, before, varies = _as_given(request["before"], before_arena, InputDraws(request["runs"], request["seed"]))
     if before.outputs is None:
@@ -131,8 +130,6 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _special(request: Mapping[str, Any], drawn: InputDraws, written: InputDraws, tolerance: float) -> Mapping[str, Any]:
     """Run both models on special values."""
-    from memsched.runtimes.special import judged, tried
-
     if request["before"] == request["after"]:
         return judged(())
     # Inputs are drawn as ordinary ones were: integers on which the model runs are known.
@@ -143,8 +140,6 @@ class _ForkPair:
     """Both models of a request, each run in a fork of its own, as a `memsched.runtimes.special.SpecialPair`."""
 
     def __init__(self, request: Mapping[str, Any], drawn: InputDraws, written: InputDraws) -> None:
-        from memsched.runtimes.borders import BorderFormulas
-
         formulas = BorderFormulas(written.borders)
         self._request, self._drawn, self._written = request, drawn, written
         self._kept = tuple(place for place in range(_ports(request["before"])[0]) if not formulas.moved_only(place))
@@ -191,24 +186,21 @@ def _least(model: bytes, arena: int, drawn: InputDraws, trial: Trial) -> int | N
     def refused(size: int) -> bool:
         return attempt(model, size, once).refused
 
-    least = -(-(trial.head + trial.tail) // _STEP) * _STEP
+    least = -(-(trial.head + trial.tail) // ALIGNMENT) * ALIGNMENT
     if not refused(least):
         return least
-    step = _STEP
+    step = ALIGNMENT
     while least + step < arena and refused(least + step):
         least, step = least + step, 2 * step
     most = min(least + step, arena)
-    while most - least > _STEP:
-        middle = (least + most) // (2 * _STEP) * _STEP
+    while most - least > ALIGNMENT:
+        middle = (least + most) // (2 * ALIGNMENT) * ALIGNMENT
         least, most = (middle, most) if refused(middle) else (least, middle)
     return most
 
 
 def _as_given(model: bytes, arena: int, drawn: InputDraws) -> tuple[InputDraws, Trial, bool | None]:
     """Return inputs on which a model runs, and on which its outputs vary where any do; and its run."""
-    from memsched.runtimes.compare import vary
-    from memsched.runtimes.inputs import DRAWS
-
     first = attempt(model, arena, drawn)
     if first.outputs is None:
         smaller = replace(drawn, high=_SAFE_RANGE)
@@ -265,14 +257,9 @@ def _end(code: int) -> str:
 
 
 def _ports(model: bytes) -> tuple[int, int]:
-    """Return how many inputs and outputs a model has; import all that each fork would otherwise import again."""
-    from tflite_micro.python.tflite_micro import runtime
+    """Return how many inputs and outputs a model has; import what each fork would otherwise import again."""
+    from tflite_micro.python.tflite_micro import runtime  # noqa: F401
 
-    from memsched.formats.tflite.model import parse
-    from memsched.runtimes.borders import BorderFormulas
-    from memsched.runtimes.inputs import random_values
-
-    del runtime, random_values, BorderFormulas
     main = parse(model).subgraphs[0]
     return len(main.inputs), len(main.outputs)
 
@@ -311,8 +298,6 @@ def _write_answer(answer: IO[bytes], runs: Sequence[Sequence[Any]], seconds: flo
 
 
 def _read_answer(answer: IO[bytes]) -> tuple[list[list[Any]], float]:
-    import numpy as np
-
     told = json.loads(answer.readline())
     runs = []
     for kinds in told["runs"]:
@@ -326,12 +311,6 @@ def _read_answer(answer: IO[bytes]) -> tuple[list[list[Any]], float]:
 
 def _outputs(model: bytes, ports: tuple[int, int], arena: int, drawn: InputDraws) -> tuple[list[list[Any]], float]:
     """Return all outputs of all invocations, with the state of variables reset for each input, and the least time."""
-    import numpy as np
-
-    from memsched.runtimes.borders import BorderFormulas
-    from memsched.runtimes.inputs import random_values
-    from memsched.runtimes.special import mixed_inputs
-
     inputs, outputs = ports
     interpreter = opened(model, arena)
     details = [interpreter.get_input_details(index) for index in range(inputs)]

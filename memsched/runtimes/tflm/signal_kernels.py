@@ -9,20 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from memsched.base.units import LONGEST
+from memsched.runtimes.tflm.sources import Sources
+
 __all__ = ["SIGNAL_KERNELS", "signal_data", "signal_scratch"]
 
 _WIDTHS: Mapping[int, int] = {0: 4, 2: 4, 7: 2}
 """Bytes of an element by the number that the option "T" has for its type: float32, int32, int16."""
 
-_FLOAT = 0
-_LONGEST_FFT = 1 << 24
-"""The longest that is computed with: a damaged file may state anything."""
-
-_LONGEST_RING, _MOST_ROWS = 1 << 24, 1 << 12
-"""The longest circular buffer, and the most of them in one operator: a damaged file may state more."""
-
-_FFT_FACTORS = 8 + 2 * 32 * 4
-"""Bytes of a plan of KissFFT before its table: two integers, and pairs of factors."""
+_MOST_ROWS = 1 << 12
+"""Circular buffers in one operator, at most: a damaged file may state more."""
 
 
 _Options = Mapping[str, int]
@@ -34,8 +30,8 @@ _Sizes = Callable[[_Options, _Shape, int], tuple[int, ...]]
 def _transform(options: _Options, bits: int) -> int:
     """Return the bytes of a plan of KissFFT for real numbers: three pointers, a complex plan, room and a table."""
     width = 2 * _WIDTHS.get(options.get("T", -1), 0)
-    length = min(options.get("fft_length", 0), _LONGEST_FFT) // 2
-    return 3 * bits // 8 + _FFT_FACTORS + width * length + width * (length * 3 // 2)
+    length = min(options.get("fft_length", 0), LONGEST) // 2
+    return 3 * bits // 8 + Sources.FFT_FACTORS + width * length + width * (length * 3 // 2)
 
 
 def _rfft(options: _Options, _: _Shape, bits: int) -> tuple[int, ...]:
@@ -43,7 +39,7 @@ def _rfft(options: _Options, _: _Shape, bits: int) -> tuple[int, ...]:
 
 
 def _irfft(options: _Options, _: _Shape, bits: int) -> tuple[int, ...]:
-    more = bits // 4 if options.get("T") == _FLOAT else 0
+    more = bits // 4 if options.get("T") == Sources.SIGNAL_FLOAT else 0
     return (32 if bits == 64 else 24, _transform(options, bits) + more)
 
 
@@ -57,7 +53,7 @@ def _spectral_subtraction(options: _Options, _: _Shape, bits: int) -> tuple[int,
 
 def _ring(capacity: int, bits: int) -> int:
     """Return the bytes of a circular buffer of 16-bit values: its record, and all of them twice (circular_buffer.h)."""
-    return (40 if bits == 64 else 24) + 2 * 2 * min(capacity, _LONGEST_RING)
+    return (40 if bits == 64 else 24) + 2 * 2 * min(capacity, LONGEST)
 
 
 def _rings(shape: _Shape, capacity: int, bits: int) -> tuple[int, ...]:

@@ -8,31 +8,33 @@ from dataclasses import replace
 from typing import Any, Final
 
 from memsched.base.errors import ModelError
+from memsched.base.shown import LISTED_REASON
+from memsched.base.units import LARGEST_INT32
 from memsched.formats.tflite.model import FileModel, parse
 from memsched.graph.border import Border
+from memsched.runtimes.arena_facts import ALIGNMENT, round_up
 from memsched.runtimes.borders import told as told_borders
-from memsched.runtimes.child import ChildResult, run_in_child
+from memsched.runtimes.child import TIMEOUT, ChildResult, run_in_child
 from memsched.runtimes.package import TFLM
 from memsched.runtimes.special import with_special
 from memsched.runtimes.tflite_runner import BEFORE_AND_AFTER, ModelWords
 from memsched.runtimes.tflm.limits import refusals
 from memsched.runtimes.tflm.persistent import least_in_wheel, tail_in_wheel, unknown_kernels
 from memsched.runtimes.tflm.plan import kernel_scratch, predict
-from memsched.runtimes.tflm.planner import round_up
 from memsched.runtimes.tflm.resolver import resolver
-from memsched.runtimes.values import LISTED_REASON, MeasuredArena, Verification, short_reason
+from memsched.runtimes.values import RUNS, MeasuredArena, Verification, short_reason
 
-__all__ = ["predicted", "refusal_words", "verify"]
+__all__ = ["LEAST_ARENA", "predicted", "refusal_words", "verify"]
 
 _SESSION: Final = "memsched.runtimes.tflm.session:run"
 _TRIAL: Final = "memsched.runtimes.tflm.session:try_once"
 _OF_HARDWARE: Final = {"CUSTOM:ethos-u"}
 """Operators that the package does not have."""
 
-_PATIENCE: Final = 60.0
-"""Seconds for a single run of a model."""
-_LEAST_ARENA: Final = 1 << 24
-_MOST_ARENA: Final = (1 << 31) - 16
+LEAST_ARENA: Final = 1 << 24
+"""Bytes beside twice what is predicted: what a model really takes is to be found out."""
+
+_MOST_ARENA: Final = LARGEST_INT32 // ALIGNMENT * ALIGNMENT
 """TFLM counts its arena's bytes in 32 bits, in places as signed numbers."""
 
 _GIVEN, _WRITTEN = "before", "after"
@@ -42,7 +44,7 @@ def verify(
     before: bytes,
     after: bytes,
     *,
-    runs: int = 3,
+    runs: int = RUNS,
     seed: int = 0,
     tolerance: float = 0.0,
     timeout_seconds: float | None = 600.0,
@@ -92,7 +94,7 @@ def refusal_words(model: FileModel) -> str | None:
     """
     if not TFLM.found() or _lacks_custom_kernels(model):
         return None
-    result = run_in_child(_TRIAL, {"model": model.data, "arena": _arena(predicted(model))}, _PATIENCE)
+    result = run_in_child(_TRIAL, {"model": model.data, "arena": _arena(predicted(model))}, TIMEOUT)
     return short_reason(result.value, LISTED_REASON) if result.ok and result.value is not None else None
 
 
@@ -119,7 +121,7 @@ def _arena(told: tuple[int, int] | None) -> int:
 
     A multiple of 16, as the figures hold for: the tail grows down from the arena's end.
     """
-    return min(_MOST_ARENA, round_up(_LEAST_ARENA + 2 * sum(told or ())))
+    return min(_MOST_ARENA, round_up(LEAST_ARENA + 2 * sum(told or ())))
 
 
 def _failed(result: ChildResult) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from memsched.base.units import MOST_BYTES
 from memsched.core.library import library
 from memsched.graph.packing import Block, height_of
 from memsched.solve.allocate.compiled import CompiledOrders, swept
@@ -33,12 +34,6 @@ MOST_SCANNED = 20_000
 
 _ENOUGH = 200
 """Above that many blocks, one part in this many above the bound is near enough: each further order takes seconds."""
-
-_MOST_HEIGHT = 1 << 61
-"""The most bytes of all blocks together, with the largest alignment, for the compiled core: it counts in 64 bits."""
-
-_FEW = 200
-"""Ranges up to which a sweep takes no longer than handing them to the compiled core."""
 
 _Offsets = list[int]
 
@@ -66,7 +61,7 @@ class GreedyPlanner:
         self._free = [index for index, block in enumerate(blocks) if block.offset is None]
         self._compiled: CompiledOrders | None = None
         largest = max((block.alignment for block in blocks), default=1) + max(self._fixed, default=0)
-        core = library() if sum(self.sizes) + largest < _MOST_HEIGHT else None
+        core = library() if sum(self.sizes) + largest < MOST_BYTES else None
         if core is not None and self.conflicts is not None:
             self._compiled = CompiledOrders(blocks, self.conflicts, core)
 
@@ -221,7 +216,7 @@ def sweep(
     begins: Sequence[int] | Numbers, ends: Sequence[int] | Numbers, sizes: Sequence[int], *, tight: bool
 ) -> _Offsets:
     """Place ranges, which do not reach their ends, as they begin: in the lowest or the tightest free gap."""
-    core = library() if len(sizes) > _FEW and sum(sizes) < _MOST_HEIGHT else None
+    core = library() if sizes and sum(sizes) < MOST_BYTES else None
     if core is not None:
         return swept(core, begins, ends, sizes, tight=tight)
     offsets = [0] * len(sizes)

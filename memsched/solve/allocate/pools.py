@@ -23,7 +23,7 @@ from memsched.base.frozen import FrozenValue
 from memsched.graph.liveness import Storage
 from memsched.graph.model import Allocation, Graph, Placement, Schedule
 from memsched.graph.packing import Block
-from memsched.search.limits import QUICK
+from memsched.search.limits import QUICK, SHORT_ROUNDS
 from memsched.search.run import Run
 from memsched.solve.allocate.buffers import blocks as blocks_of
 from memsched.solve.allocate.buffers import buffers
@@ -48,8 +48,6 @@ _RELAXED_SHARE = 0.5
 """Share of the time for stage 2."""
 
 _PACK_SECONDS = 2.0
-_PACK_ROUNDS = 3
-"""For one attempt to pack one pool, the seconds only where there is a limit of time."""
 
 _FEW_PARTS = 60
 """Parts of blocks up to which the model with addresses is solved sooner than a pool is packed: greedy is enough."""
@@ -336,7 +334,7 @@ class _PoolSearch:
 
     def _short(self) -> Run:
         """Return a run for one attempt to pack a pool; it ends with the stage, and at once where greedy is enough."""
-        limits = dataclasses.replace(self._run.limits, rounds=_PACK_ROUNDS)
+        limits = dataclasses.replace(self._run.limits, rounds=SHORT_ROUNDS)
         if limits.time_limit is not None:
             limits = dataclasses.replace(limits, time_limit=_PACK_SECONDS)
         return dataclasses.replace(self._run.again(limits), stop=lambda: self._few or self._first.over())

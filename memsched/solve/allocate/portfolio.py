@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from memsched.graph.packing import Block, Packing, PackStatus, height_of
 from memsched.search.limits import QUICK
+from memsched.search.pace import MachinePace
 from memsched.search.run import Run
 from memsched.solve.allocate import local
 from memsched.solve.allocate.bounds import lower_bound
@@ -19,12 +20,6 @@ from memsched.solve.allocate.conflicts import check_given, without_overlaps
 from memsched.solve.allocate.greedy import MOST_SCANNED, GreedyPlanner
 
 __all__ = ["pack"]
-
-_STEPS_PER_SECOND = 30_000_000
-"""`GreedyPlanner.order_steps` that an idle machine does in a second, with what is done beside."""
-
-_WORK_PER_BLOCK = 1e-5
-"""What `Limits.effort` is charged per block for finding out which blocks meet."""
 
 _SHORT_EFFORT = 400_000
 _EFFORT = 2_000_000
@@ -86,7 +81,7 @@ class _PackingPortfolio:
         self.states = 0
         self._run = run
         self._room, self._longer = room, longer
-        run.spend(len(blocks) * _WORK_PER_BLOCK)
+        run.spend(len(blocks) * MachinePace.BLOCK_SECONDS)
 
     def run(self, goal: int) -> None:
         """Search until the height is at most ``goal`` or nothing more can be done in time."""
@@ -121,9 +116,9 @@ class _PackingPortfolio:
         if not part.searched:
             effort, left = _EFFORT if self._exactly() or self._longer else _SHORT_EFFORT, self._run.effort()
             if left is not None:
-                effort = min(effort, int(left * _STEPS_PER_SECOND))
+                effort = min(effort, int(left * MachinePace.PACKING_STEPS))
             tried = part.search(goal, self._run.limits.seed, effort, self._run.over)
-            self._run.spend(tried * part.planner.order_steps / _STEPS_PER_SECOND)
+            self._run.spend(tried * part.planner.order_steps / MachinePace.PACKING_STEPS)
             self.states += tried
         else:
             enough = max(goal, others - 1)
@@ -133,7 +128,7 @@ class _PackingPortfolio:
 
     def _planned(self, planner: GreedyPlanner) -> int:
         """Count what a planner did, and return how many plans it made."""
-        self._run.spend(len(planner.found) * planner.order_steps / _STEPS_PER_SECOND)
+        self._run.spend(len(planner.found) * planner.order_steps / MachinePace.PACKING_STEPS)
         return len(planner.found)
 
     def _exactly(self) -> bool:

@@ -17,12 +17,12 @@ import math
 from collections.abc import Sequence
 
 from memsched.base.frozen import FrozenValue
+from memsched.base.units import LARGEST
 from memsched.graph.dag import members
 from memsched.graph.packing import Block, BlockPart
 
 __all__ = [
     "MOST_MEETINGS",
-    "UNLIMITED",
     "PackingProblem",
     "common_grid",
     "common_unit",
@@ -33,9 +33,6 @@ __all__ = [
 
 MOST_MEETINGS = 3_000_000
 """Pairs of blocks and sections, or blocks and blocks, up to which the search is set up in a few seconds."""
-
-UNLIMITED = 1 << 62
-"""Units that no position reaches."""
 
 
 class PackingProblem(FrozenValue, frozen=True):
@@ -181,7 +178,7 @@ def problem_of(own: Sequence[Block]) -> PackingProblem | None:
             (block.size - part.low - width) // unit for block, part, width in zip(own, parts, rounded, strict=True)
         ),
         lowest=lowest,
-        highest=tuple(low if given else UNLIMITED for low, given in zip(lowest, fixed, strict=True)),
+        highest=tuple(low if given else LARGEST for low, given in zip(lowest, fixed, strict=True)),
         fixed=tuple(fixed),
         alignments=alignments,
         sections=tuple([tuple(live) for live in sections]),

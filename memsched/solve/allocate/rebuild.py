@@ -14,10 +14,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
+from memsched.base.units import LARGEST, LARGEST_INT64
 from memsched.core.library import library
+from memsched.search.limits import LOOK_EVERY
 from memsched.solve.allocate.compiled import rebuilt
-from memsched.solve.allocate.preprocess import UNLIMITED, PackingProblem
-from memsched.solve.allocate.search import NODES_BETWEEN_LOOKS, Attempt, PackingOutcome
+from memsched.solve.allocate.preprocess import PackingProblem
+from memsched.solve.allocate.search import Attempt, PackingOutcome
 
 __all__ = ["can_rebuild", "rebuild"]
 
@@ -31,7 +33,7 @@ _PASSED_OVER = 64
 _RULES = ("chance", "area", "width", "absence")
 """Orders in which blocks are put back."""
 
-_WORD = (1 << 64) - 1
+_WORD = 2 * LARGEST_INT64 + 1
 
 
 def can_rebuild(problem: PackingProblem) -> bool:
@@ -50,7 +52,7 @@ def rebuild(problem: PackingProblem, wanted: Attempt, stop: Callable[[], bool]) 
     areas = _ranks([len(live) * width for live, width in zip(problem.sections, problem.widths, strict=True)])
     widths = _ranks(problem.widths)
     core = library()
-    if core is None or max(wanted.capacity, sum(problem.widths)) >= UNLIMITED // 2:
+    if core is None or max(wanted.capacity, sum(problem.widths)) >= LARGEST // 2:
         return _Rebuilding(problem, wanted.capacity, chance, areas, widths).run(wanted.nodes, stop)
     status, positions, made = rebuilt(core, problem, (areas, widths), wanted.capacity, wanted.nodes, chance, stop)
     if status == "found":
@@ -112,7 +114,7 @@ class _Rebuilding:
                 if made >= nodes:
                     return PackingOutcome("unknown", (), 0, made)
                 made += 1
-                if made % NODES_BETWEEN_LOOKS == 0 and stop():
+                if made % LOOK_EVERY == 0 and stop():
                     return PackingOutcome("unknown", (), 0, made, stopped=True)
                 if self._insert(item):
                     continue

@@ -34,14 +34,11 @@ _ROUNDS_BEFORE_CPSAT = 12
 
 _FIRST_CONFLICTS = 150
 
-_ROUNDS_BEFORE_GROWTH = 2
-"""Rounds before packings are grown too, which takes more nodes than easy instances need."""
+_ROUNDS_BEFORE_OTHERS = 2
+"""Rounds before packings are grown and rebuilt too, which takes more nodes than easy instances need."""
 
 _SHARE_OF_GROWTH = 4
 """Nodes of a growth for each node of all other attempts of its round."""
-
-_ROUNDS_BEFORE_REBUILDING = 2
-"""Rounds before packings are rebuilt too."""
 
 _LOOSE = 0.9
 """How full sections are, on average, below which packings are rebuilt: the fuller, the better for the tree search."""
@@ -62,14 +59,8 @@ _OWN: Final[Mapping[_Way, Callable[[PackingProblem, Attempt, Callable[[], bool]]
     "rebuilding": rebuild,
 }
 
-MOST_FOR_CPSAT = 2000
-"""Blocks of which CP-SAT builds the model in a second."""
-
-MOST_FOR_GROWTH = 2000
-"""Blocks of which all windows are made in a second."""
-
-MOST_FOR_REBUILDING = 2000
-"""Blocks of which it takes 16 MB to tell which pairs meet."""
+MOST_BLOCKS = 2000
+"""Blocks of which CP-SAT's model, all windows to grow in, and the pairs that meet are each made in a second."""
 
 
 class PackingTask(FrozenValue, frozen=True):
@@ -90,7 +81,7 @@ class PackingTask(FrozenValue, frozen=True):
         if all(is_uniform(block) for block in blocks):
             problem = problem_of(blocks)
             return None if problem is None else PackingTask(tuple(blocks), problem.unit, problem)
-        return PackingTask(tuple(blocks), common_unit(blocks), None) if len(blocks) <= MOST_FOR_CPSAT else None
+        return PackingTask(tuple(blocks), common_unit(blocks), None) if len(blocks) <= MOST_BLOCKS else None
 
 
 class _SolverAttempt(FrozenValue, frozen=True):
@@ -207,19 +198,19 @@ class Rounds:
         if self._task.problem is not None:
             nodes = int(_FIRST_NODES * count) << number // 2
             add("search", range(number * ATTEMPTS, (number + 1) * ATTEMPTS), nodes)
-            if number >= _ROUNDS_BEFORE_GROWTH and count <= MOST_FOR_GROWTH:
+            if number >= _ROUNDS_BEFORE_OTHERS and count <= MOST_BLOCKS:
                 add("growth", [number], nodes * ATTEMPTS * _SHARE_OF_GROWTH)
-            if number >= _ROUNDS_BEFORE_REBUILDING and self._is_loose(capacity):
+            if number >= _ROUNDS_BEFORE_OTHERS and self._is_loose(capacity):
                 share = _SHARE_OF_REBUILDING if goal else _SHARE_ABOVE_THE_GOAL
                 add("rebuilding", [number], nodes * ATTEMPTS * share)
-        if count <= MOST_FOR_CPSAT and (number >= _ROUNDS_BEFORE_CPSAT or not tries):
+        if count <= MOST_BLOCKS and (number >= _ROUNDS_BEFORE_CPSAT or not tries):
             add("solver", [2 * number, 2 * number + 1], _FIRST_CONFLICTS << number // 2)
         return tries
 
     def _is_loose(self, capacity: int) -> bool:
         """Whether there is so much room that packings are rebuilt."""
         problem = self._task.problem
-        if problem is None or len(problem.widths) > MOST_FOR_REBUILDING or not can_rebuild(problem):
+        if problem is None or len(problem.widths) > MOST_BLOCKS or not can_rebuild(problem):
             return False
         used = sum([width * len(live) for width, live in zip(problem.widths, problem.sections, strict=True)])
         return used < _LOOSE * capacity * problem.section_count

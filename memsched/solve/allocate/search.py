@@ -21,14 +21,15 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from memsched.base.frozen import FrozenValue
+from memsched.base.units import LARGEST
 from memsched.core.library import library
+from memsched.search.limits import LOOK_EVERY
 from memsched.solve.allocate.compiled import attempts_at
-from memsched.solve.allocate.preprocess import UNLIMITED, PackingProblem
+from memsched.solve.allocate.preprocess import PackingProblem
 
-__all__ = ["ATTEMPTS", "NODES_BETWEEN_LOOKS", "Attempt", "PackingOutcome", "attempt"]
+__all__ = ["ATTEMPTS", "Attempt", "PackingOutcome", "attempt"]
 
 
-NODES_BETWEEN_LOOKS = 8
 _KINDS = ("time", "sections", "size", "area")
 _RULES = ("forced first", "lowest", "fewest")
 ATTEMPTS = len(_KINDS) * len(_RULES)
@@ -76,7 +77,7 @@ class PackingOutcome(FrozenValue, frozen=True):
 def attempt(problem: PackingProblem, wanted: Attempt, stop: Callable[[], bool]) -> PackingOutcome:
     """Search ``problem`` for positions within ``wanted.capacity``, by the compiled core where there is one."""
     core = library()
-    if core is None or max(wanted.capacity, sum(problem.widths)) >= UNLIMITED // 2:
+    if core is None or max(wanted.capacity, sum(problem.widths)) >= LARGEST // 2:
         return _PackingSearch(problem, wanted).run(wanted.nodes, stop)
     rule = wanted.number // len(_KINDS) % len(_RULES)
     status, positions, least, nodes = attempts_at(problem, core).run(
@@ -126,7 +127,7 @@ class _PackingSearch:
         self.lowest = list(problem.lowest)
         self.placed = [False] * count
         self.positions = [-1] * count
-        self.least = UNLIMITED
+        self.least = LARGEST
         """The least capacity that one of the pruned branches may need."""
         self.order: list[int] = []
         self.ends: list[int] = []
@@ -138,7 +139,7 @@ class _PackingSearch:
         feasible = self._fits()
         while feasible and left:
             made += 1
-            stopped = made % NODES_BETWEEN_LOOKS == 0 and stop()
+            stopped = made % LOOK_EVERY == 0 and stop()
             if stopped or made > nodes:
                 return PackingOutcome("unknown", (), 0, made, stopped)
             item = self._choose()

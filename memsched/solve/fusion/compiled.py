@@ -7,16 +7,13 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from memsched.core.library import MOST_BYTES, library
+from memsched.base.units import MOST_BYTES
+from memsched.core.library import Core, library
 from memsched.solve.fusion.closure import FusionGroup
 from memsched.solve.fusion.inner import InnerCosts, InnerOrder, best_inner_order, gains_and_losses
 
 __all__ = ["inner_order", "inner_order_by_core"]
 
-_FEW_TASKS = 8
-"""Tasks up to which handing a group over takes longer than ordering it here."""
-
-_MOST_TASKS = 64
 _STATUSES = ("ordered", "given up", "no memory")
 
 _Losses = Sequence[Sequence[tuple[int, int]]]
@@ -31,8 +28,8 @@ class _GroupArrays(ctypes.Structure):
 
 
 def inner_order(group: FusionGroup, costs: InnerCosts, max_states: int) -> InnerOrder:
-    """Return what `best_inner_order` does: by the core, unless there is none or a group is tiny, large or in place."""
-    suits = _FEW_TASKS < len(group.preds) <= _MOST_TASKS and not any(costs.pairs)
+    """Return what `best_inner_order` does: by the core, unless there is none or a group is large or in place."""
+    suits = 0 < len(group.preds) <= Core.WORD_BITS and not any(costs.pairs)
     core = library() if suits and sum(costs.sizes) + sum(costs.top) < MOST_BYTES else None
     if core is None:
         return best_inner_order(group, costs, max_states)

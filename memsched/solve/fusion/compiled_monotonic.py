@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from memsched.core.library import MOST_BYTES, StopCallback, library
+from memsched.base.units import MOST_BYTES
+from memsched.core.library import StopCallback, library
 from memsched.graph.liveness import Storage
 from memsched.solve.fusion.monotonic import fuse_monotonic
 from memsched.solve.fusion.quotient import FusionState, Quotient, first_excesses

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from memsched.base.frozen import FrozenValue
 from memsched.graph.contraction import Tasks, contract
+from memsched.graph.dag import MOST_FOR_BITSETS
 from memsched.graph.liveness import Storage
 from memsched.solve.fusion.compiled_monotonic import fused_monotonic
 from memsched.solve.fusion.isolated import SOURCES, Growth, fuse_group
@@ -17,8 +18,6 @@ from memsched.solve.fusion.quotient import Quotient
 
 __all__ = ["FusedGraph", "fuse"]
 
-# Bitsets of ancestors take ops^2 / 8 bytes: 50 MB here.
-_REACHABILITY_LIMIT = 20_000
 # Downsets looked at for one inner order; groups that need more are large, and best left to the schedulers.
 _MAX_STATES = 2_000
 
@@ -48,7 +47,7 @@ def fuse(
     *,
     max_members: int = 64,
     work_limit: int = 12_000_000,
-    reachability_limit: int = _REACHABILITY_LIMIT,
+    reachability_limit: int = MOST_FOR_BITSETS,
     stop: Callable[[], bool] | None = None,
 ) -> FusedGraph:
     """Fuse the ops of ``storage`` to tasks, round after round, until nothing more can be fused.

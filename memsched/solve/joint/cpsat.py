@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Literal
 
 from memsched.base.frozen import FrozenValue
 from memsched.graph.contraction import Tasks
-from memsched.graph.dag import ancestor_bitsets, descendant_bitsets, topological_order
+from memsched.graph.dag import ancestor_bitsets, descendant_bitsets, members, topological_order
 from memsched.search import cpsat
 from memsched.search.limits import Limits
 from memsched.search.run import Run
@@ -69,7 +69,6 @@ def solve(
     lower_bound: int,
     upper_bound: int,
     hint: Sequence[int] = (),
-    free: range | None = None,
     effort: float = math.inf,
     max_buffers: int = 150,
     run: Run | None = None,
@@ -86,7 +85,6 @@ def solve(
         upper_bound: Only smaller arenas are of interest, bytes.
         hint: An order of ops to start from.
         max_buffers: Refuse a graph with more than that.
-        free: Only the tasks at these places of ``hint`` may move; None: all.
         effort: Deterministic seconds of CP-SAT.
         run: Of which this is a part, as for `fit`.
 
@@ -105,7 +103,7 @@ def solve(
     parts = any(len(buffers) > 1 for buffers in storage.buffers_of)
     if parts or sum(map(bool, storage.sizes)) > max_buffers:
         return result("refused", lower_bound)
-    program = _ArenaModel(tasks, alignment, peak_limit, lower_bound, upper_bound, hint, free)
+    program = _ArenaModel(tasks, alignment, peak_limit, lower_bound, upper_bound, hint)
     found, bound, exhausted = program.search(effort, run or Run(Limits(None)))
     if found is not None:
         complete = exhausted or found.arena <= bound
@@ -130,7 +128,6 @@ class _ArenaModel:
         lower_bound: int,
         upper_bound: int,
         hint: Sequence[int],
-        free: range | None,
     ) -> None:
         from ortools.sat.python import cp_model
 
@@ -149,11 +146,11 @@ class _ArenaModel:
         self._arena = self._model.new_int_var(self._lowest, max(self._highest, self._lowest), "")
         if self._highest < self._lowest:
             self._model.add_bool_or([])
-        self._starts: list[cp_model.IntVar | int] = []
+        self._starts: list[cp_model.IntVar] = []
         self._of_op: dict[int, tuple[int, int]] = {}
         self._merged: dict[tuple[int, int], cp_model.IntVar] = {}
         self._offsets: dict[int, cp_model.IntVar] = {}
-        self._add_tasks(hint, free)
+        self._add_tasks(hint)
         self._add_merges()
         self._add_buffers(peak_limit)
         self._model.minimize(self._arena)
@@ -163,36 +160,33 @@ class _ArenaModel:
         task, inner = self._of_op[op]
         return self._starts[task] + inner
 
-    def _add_tasks(self, hint: Sequence[int], free: range | None) -> None:
+    def _add_tasks(self, hint: Sequence[int]) -> None:
         tasks, model = self._tasks, self._model
-        lengths = [len(members) for members in tasks.members]
+        lengths = [len(ops) for ops in tasks.members]
         ranked = _ranked(tasks, hint) if hint else list(range(len(tasks)))
-        known, at = [0] * len(tasks), 0
+        known, end = [0] * len(tasks), 0
         for task in ranked:
-            known[task] = at
-            at += lengths[task]
-        moving = sorted(ranked if free is None else ranked[free.start : free.stop])
-        first = min((known[task] for task in moving), default=0)
-        last = max((known[task] + lengths[task] for task in moving), default=0)
-        inside = sum(1 << task for task in moving)
+            known[task] = end
+            end += lengths[task]
         ancestors, descendants = ancestor_bitsets(tasks.preds), descendant_bitsets(tasks.succs)
-        self._starts = list(known)
+        starts: list[cp_model.IntVar] = []
         intervals = []
-        for task in moving:
-            before = sum(lengths[other] for other in moving if ancestors[task] >> other & 1)
-            after = sum(lengths[other] for other in moving if descendants[task] >> other & 1)
-            self._starts[task] = start = model.new_int_var(first + before, last - after - lengths[task], "")
+        for task in range(len(tasks)):
+            before = sum(lengths[other] for other in members(ancestors[task]))
+            after = sum(lengths[other] for other in members(descendants[task]))
+            start = model.new_int_var(before, end - after - lengths[task], "")
+            starts.append(start)
             intervals.append(model.new_fixed_size_interval_var(start, lengths[task], ""))
             if hint:
                 model.add_hint(start, known[task])
         if intervals:
             model.add_no_overlap(intervals)
-        for task in moving:
-            for before in tasks.preds[task]:
-                if inside >> before & 1:
-                    model.add(self._starts[before] + lengths[before] <= self._starts[task])
-        for task, members in enumerate(tasks.members):
-            self._of_op.update((op, (task, inner)) for inner, op in enumerate(members))
+        for task, befores in enumerate(tasks.preds):
+            for before in befores:
+                model.add(starts[before] + lengths[before] <= starts[task])
+        self._starts = starts
+        for task, ops in enumerate(tasks.members):
+            self._of_op.update((op, (task, inner)) for inner, op in enumerate(ops))
 
     def _add_merges(self) -> None:
         storage, model = self._storage, self._model

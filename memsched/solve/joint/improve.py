@@ -23,6 +23,7 @@ from memsched.graph.contraction import Tasks, single_op_tasks
 from memsched.graph.liveness import Storage, evaluate
 from memsched.graph.model import Allocation, Graph, Schedule
 from memsched.graph.packing import height_of
+from memsched.search.pace import MachinePace
 from memsched.search.run import Run
 from memsched.solve.allocate.portfolio import pack
 from memsched.solve.fusion.iterate import fuse
@@ -68,10 +69,6 @@ _MOST_SINGLE_OPS = 75
 _MOST_TASKS = 150
 _PROGRAM_EFFORT = 5.0
 """Deterministic seconds, about 15 s on the clock: of 25 ops most were proven in 0.5 s, of 40 some not in 30 s."""
-
-_PER_BLOCK = 5e-5
-_PER_SOLVING = 6.0
-"""What `Limits.effort` is charged for planning a block greedily, and for one deterministic second of CP-SAT."""
 
 _FOUND_PART = 0.1
 """Share of its effort within which a packing that exists is usually found."""
@@ -175,15 +172,15 @@ class _JointSearch:
 
     def _planned(self, schedule: Schedule) -> Layout:
         layout = Layout.of(self._graph, self._storage, schedule, self._alignment, self._run.over)
-        self._run.spend(_PER_BLOCK * len(layout.packed.blocks))
+        self._run.spend(MachinePace.PLANNED_BLOCK_SECONDS * len(layout.packed.blocks))
         return layout
 
     def _fit(self, layout: Layout, capacity: int, effort: float, stage: str) -> bool:
         """Look for addresses at or below ``capacity`` bytes, and take them."""
         capacity = min(capacity, self.allocation.arena - 1)
-        effort = min(effort, max(0.0, self._left) / _PER_SOLVING)
+        effort = min(effort, max(0.0, self._left) / MachinePace.SOLVING_SECONDS)
         offsets = layout.fit(capacity, effort=effort, run=self._run)
-        self._run.spend(_PER_SOLVING * effort * (1.0 if offsets is None else _FOUND_PART))
+        self._run.spend(MachinePace.SOLVING_SECONDS * effort * (1.0 if offsets is None else _FOUND_PART))
         return offsets is not None and self._take(layout, offsets, "CP-SAT", stage)
 
     def pack_as_it_is(self) -> None:
@@ -226,7 +223,7 @@ class _JointSearch:
         for _ in range(_CALM_STEPS // len(current.order)):
             if self._run.over() or self._left < end:
                 break
-            self._run.spend(_PER_BLOCK * len(current.order))
+            self._run.spend(MachinePace.PLANNED_BLOCK_SECONDS * len(current.order))
             candidate = vary(self._storage, current, self._limit, self._rng, ())
             if candidate is None or candidate.order == current.order:
                 continue
@@ -247,7 +244,7 @@ class _JointSearch:
         stale = tried = 0
         while stale < _STALE_ATTEMPTS and not self.done():
             stale += 1
-            self._run.spend(_PER_BLOCK * len(self._graph.ops))
+            self._run.spend(MachinePace.PLANNED_BLOCK_SECONDS * len(self._graph.ops))
             candidate = vary(self._storage, current, self._limit, self._rng, layout.exceeding())
             if candidate is None or (candidate.order, candidate.taken) in seen:
                 continue
@@ -272,7 +269,7 @@ class _JointSearch:
         if tasks is None:
             return
         # What it finds is packed then, which takes its part.
-        effort = min(_PROGRAM_EFFORT, self._left / _PER_SOLVING / 2)
+        effort = min(_PROGRAM_EFFORT, self._left / MachinePace.SOLVING_SECONDS / 2)
         found = cpsat.solve(
             tasks,
             alignment=self._alignment,
@@ -283,7 +280,7 @@ class _JointSearch:
             effort=effort,
             run=self._run,
         )
-        self._run.spend(_PER_SOLVING * effort * (_FOUND_PART if found.status == "optimal" else 1.0))
+        self._run.spend(MachinePace.SOLVING_SECONDS * effort * (_FOUND_PART if found.status == "optimal" else 1.0))
         if found.order is not None:
             layout = self._layout(OrderCandidate.of(self._storage, found.order, frozenset(found.merged)))
             if layout is not None:

@@ -25,6 +25,7 @@ from typing import Final, Literal
 
 from memsched.base.frozen import FrozenValue
 from memsched.graph.contraction import Tasks
+from memsched.graph.dag import bitset
 from memsched.solve.schedule.segments import split
 
 __all__ = ["MOST_STATES", "BacktrackResult", "Metric", "search"]
@@ -161,10 +162,10 @@ class _PartSearch:
         self._limits = limits
         self._full = (1 << len(tasks)) - 1
         self._parsed: dict[int, _Parsed] = {}
-        self._needs = [_bitset(befores) for befores in tasks.preds]
+        self._needs = [bitset(befores) for befores in tasks.preds]
         # Per task and buffer it reads that can die in it: (buffer, its other users as a bitset).
         self._reads = [
-            [(b, _bitset(tasks.users[b]) & ~(1 << task)) for b in reads if not tasks.kept[b]]
+            [(b, bitset(tasks.users[b]) & ~(1 << task)) for b in reads if not tasks.kept[b]]
             for task, reads in enumerate(tasks.reads)
         ]
         # Per task: the read buffers that die in it -> (its steps above the residue before it, the residue's change).
@@ -322,10 +323,3 @@ def _number(move: _Move) -> int:
 
 def _cheapness(move: _Move) -> tuple[int, int, int]:
     return move[0], move[3], move[1]
-
-
-def _bitset(members: Sequence[int]) -> int:
-    bits = 0
-    for member in members:
-        bits |= 1 << member
-    return bits

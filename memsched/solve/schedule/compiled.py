@@ -7,21 +7,19 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from memsched.core.library import MOST_BYTES, library
+from memsched.base.units import LARGEST_INT64, MOST_BYTES
+from memsched.core.library import Core, library
+from memsched.graph.dag import bitset
 from memsched.solve.schedule.events import Events, find_events
-from memsched.solve.schedule.moves import Moves, bitset
+from memsched.solve.schedule.moves import Moves
 from memsched.solve.schedule.threshold import ThresholdSearch
 
 __all__ = ["CompiledThresholdSearch", "DirectedSearch", "directed_search"]
 
-_WORDS = (1, 2, 3, 4, 6, 8)
-"""Words of 64 tasks that the core has sets of."""
-
-_MOST_SHARED = 63
-_MOST_TASKS = 64 * _WORDS[-1]
+_MOST_TASKS = Core.WORD_BITS * Core.WORDS[-1]
 
 _ENDINGS = ("paused", "found", "exhausted", "stopped", "no memory", "failed")
-_UNKNOWN = -(1 << 63)
+_UNKNOWN = -LARGEST_INT64 - 1
 
 _Excess = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int32, ctypes.c_uint64)
 _Stop = ctypes.CFUNCTYPE(ctypes.c_int32)
@@ -55,7 +53,7 @@ def directed_search(moves: Moves, residue: int) -> DirectedSearch:
 
 def _fits(moves: Moves, residue: int) -> bool:
     total = residue + sum(size for shared in moves.shared for _, size in shared) + sum(map(abs, moves.change))
-    few = all(len(shared) <= _MOST_SHARED for shared in moves.shared)
+    few = all(len(shared) <= Core.WORD_BITS - 1 for shared in moves.shared)
     return 0 < len(moves.needs) <= _MOST_TASKS and few and total < MOST_BYTES
 
 
@@ -151,7 +149,7 @@ class CompiledThresholdSearch:
 
 
 def _words(tasks: int) -> int:
-    return next(words for words in _WORDS if tasks <= 64 * words)
+    return next(words for words in Core.WORDS if tasks <= Core.WORD_BITS * words)
 
 
 def _problem(moves: Moves, residue: int, events: Events, excess: Any, stop: Any) -> tuple[_OrderProblem, list[Any]]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from memsched.base.errors import InternalError
 from memsched.base.frozen import FrozenValue
 from memsched.graph.contraction import Tasks
+from memsched.graph.dag import MOST_FOR_BITSETS
 from memsched.search import cpsat
 from memsched.search.run import Run
 from memsched.solve.schedule.formulation import Credit, IntegerProgram, StoredBuffer, formulate
@@ -26,11 +27,9 @@ __all__ = ["CpSatResult", "CpSatStatus", "solve"]
 
 CpSatStatus = Literal["optimal", "feasible", "infeasible", "unknown", "refused"]
 
-_MOST_TASKS = 20_000
-
 # Literals are ints: a variable's number, negated for its negation. Number 1 is the constant "true".
 _TRUE = 1
-_FALSE = -1
+_FALSE = -_TRUE
 
 
 class CpSatResult(FrozenValue, frozen=True):
@@ -117,7 +116,7 @@ def _solved(
             known, upper_bound = hint, hint_peak
     if upper_bound is not None and upper_bound < lower_bound:
         return _Answer(None, lower_bound, "infeasible")
-    program = formulate(tasks, prune=prune) if len(tasks) <= _MOST_TASKS else None
+    program = formulate(tasks, prune=prune) if len(tasks) <= MOST_FOR_BITSETS else None
     if program is None or program.size() > max_variables:
         return _Answer(None, lower_bound, "refused", 0 if program is None else program.size())
     model = _OrderModel(program, lower_bound, upper_bound, run.over)

@@ -31,7 +31,8 @@ import operator
 from collections.abc import Sequence
 
 from memsched.base.frozen import FrozenValue
-from memsched.solve.schedule.moves import Moves, bits, bitset
+from memsched.graph.dag import bitset, members
+from memsched.solve.schedule.moves import Moves
 
 __all__ = ["Events", "find_events", "pure_deaths"]
 
@@ -81,7 +82,7 @@ def pure_deaths(moves: Moves, task: int) -> int:
 
 
 def _change(moves: Moves, task: int, dying: int) -> int:
-    return moves.change[task] + moves.sign * sum(moves.shared[task][place][1] for place in bits(dying))
+    return moves.change[task] + moves.sign * sum(moves.shared[task][place][1] for place in members(dying))
 
 
 def _pure(moves: Moves) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -99,7 +100,7 @@ def _closures(moves: Moves) -> tuple[int, ...]:
     ready = [task for task, count in enumerate(waiting) if not count]
     for task in ready:
         need = moves.needs[task]
-        before[task] = functools.reduce(operator.or_, (before[other] for other in bits(need)), need)
+        before[task] = functools.reduce(operator.or_, (before[other] for other in members(need)), need)
         for later in moves.unlocks[task]:
             waiting[later] -= 1
             if not waiting[later]:
@@ -111,7 +112,7 @@ def _meeting(moves: Moves, needed: Sequence[int], task: int) -> tuple[tuple[int,
     """Return `Events.meeting` of a task."""
     found = []
     for others, _ in moves.shared[task]:
-        readers = [needed[reader] | 1 << reader for reader in bits(others)]
+        readers = [needed[reader] | 1 << reader for reader in members(others)]
         if moves.last_reader:
             readers = [functools.reduce(operator.or_, readers, 0)]
         # Whoever needs the task itself does not come before it.

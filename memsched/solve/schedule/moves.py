@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 
 from memsched.base.frozen import FrozenValue
 from memsched.graph.contraction import Tasks
+from memsched.graph.dag import bitset
 
-__all__ = ["Moves", "backward_moves", "bits", "bitset", "final_residue", "forward_moves"]
+__all__ = ["Moves", "backward_moves", "final_residue", "forward_moves"]
 
 
 def final_residue(tasks: Tasks) -> int:
@@ -94,19 +95,3 @@ def _others(tasks: Tasks, shared: list[list[int]]) -> tuple[tuple[tuple[int, int
         tuple((bitset(tasks.users[b]) & ~(1 << task), tasks.sizes[b]) for b in buffers)
         for task, buffers in enumerate(shared)
     )
-
-
-def bitset(members: Iterable[int]) -> int:
-    """Return the set of ``members`` as bits."""
-    result = 0
-    for member in members:
-        result |= 1 << member
-    return result
-
-
-def bits(members: int) -> Iterator[int]:
-    """Yield the members of a bitset, ascending."""
-    while members:
-        low = members & -members
-        yield low.bit_length() - 1
-        members ^= low

@@ -6,13 +6,13 @@ All are deterministic and take time linear in the graph (times a logarithm for t
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from memsched.graph.liveness import Storage, match_in_place
 from memsched.solve.schedule.compiled_orders import post_order
 
-__all__ = ["ORDERS", "file_order", "greedy", "release_first", "reverse_post_order"]
+__all__ = ["ORDERS", "depth_first", "file_order", "greedy", "release_first", "reverse_post_order"]
 
 _Key = tuple[int, int, int]
 
@@ -30,25 +30,27 @@ def reverse_post_order(storage: Storage) -> tuple[int, ...]:
     visit an expression. This tie-break gives all nine RPO figures of that paper's networks as rebuilt.
     """
     found = post_order(storage.uses, last_first=False)
-    if found is not None:
-        return found
-    preds = storage.preds
+    return depth_first(storage.preds, storage.succs) if found is None else found
+
+
+def depth_first(preds: Sequence[Sequence[int]], succs: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Return nodes in the order in which a depth-first walk against the edges, from those without a successor, ends."""
     placed = [False] * len(preds)
     result: list[int] = []
-    for sink in (op for op, afters in enumerate(storage.succs) if not afters):
+    for sink in (node for node, afters in enumerate(succs) if not afters):
         stack = [(sink, 0)]
         while stack:
-            op, position = stack.pop()
-            if placed[op]:
+            node, position = stack.pop()
+            if placed[node]:
                 continue
-            befores = preds[op]
+            befores = preds[node]
             while position < len(befores) and placed[befores[position]]:
                 position += 1
             if position == len(befores):
-                placed[op] = True
-                result.append(op)
+                placed[node] = True
+                result.append(node)
             else:
-                stack.append((op, position + 1))
+                stack.append((node, position + 1))
                 stack.append((befores[position], 0))
     return tuple(result)
 

@@ -20,11 +20,12 @@ from collections.abc import Callable, Sequence
 
 from memsched.base.errors import UsageError
 from memsched.graph.contraction import Tasks
+from memsched.solve.schedule.orders import depth_first
 from memsched.solve.schedule.partition_coarsen import coarsen
 from memsched.solve.schedule.partition_hypergraph import Balance, Hypergraph
 from memsched.solve.schedule.partition_refine import refine_by_cuts, refine_by_moves
 
-__all__ = ["cut_along", "cut_bytes", "partition", "post_order"]
+__all__ = ["cut_along", "partition", "post_order"]
 
 _CYCLES = 2
 _VERTICES_PER_PART = 8
@@ -35,7 +36,6 @@ def partition(
     parts: int,
     *,
     seed: int = 0,
-    memory_aware: bool = True,
     epsilon: float = 0.5,
     order: Sequence[int] | None = None,
     stop: Callable[[], bool] = lambda: False,
@@ -47,8 +47,6 @@ def partition(
     Args:
         parts: Stages; with fewer tasks than that, as many as there are tasks.
         seed: Of the order in which vertices are matched when coarsening.
-        memory_aware: Whether to minimise the bytes live across the boundaries; otherwise the levels of the graph are
-            cut into equal shares: the naive partition of "Iterative Graph Optimization", Table V.
         epsilon: By what fraction a stage's number of tasks may be off the equal share.
         order: A topological order to begin with; without it, the better of two cheap ones.
         stop: Polled now and then; True leaves the cut as it is by then.
@@ -63,8 +61,6 @@ def partition(
     parts = min(parts, len(tasks))
     if parts <= 1:
         return (tuple(range(len(tasks))),) if len(tasks) else ()
-    if not memory_aware:
-        return _equal_shares(_by_level(tasks), parts)
     balance = Balance.of(len(tasks), parts, epsilon)
     best: tuple[int, Sequence[int], Hypergraph, list[int]] | None = None
     for start in [order] if order is not None else [post_order(tasks), _lowest_change_first(tasks)]:
@@ -81,15 +77,6 @@ def partition(
             stages = _cycle(graph, stages, parts, balance, rng)
     stages = refine_by_cuts(graph, stages, parts, balance, stop)
     return _groups([(task, stage) for task, stage in zip(start, stages, strict=True)], parts)
-
-
-def cut_bytes(tasks: Tasks, groups: Sequence[Sequence[int]]) -> int:
-    """Return the bytes live across the boundaries between stages, summed over the boundaries."""
-    stages = [0] * len(tasks)
-    for stage, group in enumerate(groups):
-        for task in group:
-            stages[task] = stage
-    return Hypergraph.of(tasks).cut(stages, len(groups))
 
 
 def _cycle(graph: Hypergraph, stages: list[int], parts: int, balance: Balance, rng: random.Random) -> list[int]:
@@ -155,36 +142,9 @@ def _groups(stage_of: Sequence[tuple[int, int]], parts: int) -> tuple[tuple[int,
     return tuple(map(tuple, groups))
 
 
-def _equal_shares(order: Sequence[int], parts: int) -> tuple[tuple[int, ...], ...]:
-    places = [part * len(order) // parts for part in range(parts + 1)]
-    return tuple(tuple(sorted(order[places[part] : places[part + 1]])) for part in range(parts))
-
-
-def _by_level(tasks: Tasks) -> list[int]:
-    """Return the tasks by their longest path from a source, then by number."""
-    level = [0] * len(tasks)
-    for task, befores in enumerate(tasks.preds):
-        level[task] = 1 + max((level[before] for before in befores), default=-1)
-    return sorted(range(len(tasks)), key=lambda task: (level[task], task))
-
-
 def post_order(tasks: Tasks) -> list[int]:
     """Return the tasks as a depth-first walk against the edges finishes them."""
-    placed = bytearray(len(tasks))
-    result: list[int] = []
-    for sink in (task for task, afters in enumerate(tasks.succs) if not afters):
-        stack = [sink]
-        while stack:
-            task = stack[-1]
-            before = next((p for p in tasks.preds[task] if not placed[p]), None)
-            if before is not None:
-                stack.append(before)
-                continue
-            stack.pop()
-            if not placed[task]:
-                placed[task] = 1
-                result.append(task)
-    return result
+    return list(depth_first(tasks.preds, tasks.succs))
 
 
 def _lowest_change_first(tasks: Tasks) -> list[int]:

@@ -18,9 +18,9 @@ from memsched.base.errors import UsageError
 from memsched.base.frozen import FrozenValue
 from memsched.graph.contraction import Tasks, restrict
 from memsched.solve.schedule import exact, windows
-from memsched.solve.schedule.partition import cut_bytes, partition
+from memsched.solve.schedule.partition import partition
 
-__all__ = ["PartReport", "PartitionReport", "solve_partitioned"]
+__all__ = ["PartitionResult", "solve_partitioned"]
 
 # How far stages may be off equal shares, in turn: looser balance gives better cuts, and stages of up to 2.5 shares.
 _BALANCES = (0.5, 0.9, 1.5)
@@ -30,44 +30,20 @@ _TASKS_PER_PART = 64
 _WINDOW_SHARE = 10
 
 
-class PartReport(FrozenValue, frozen=True):
-    """One stage.
-
-    Attributes:
-        tasks: How many it has.
-        peak_before: Of the order known before, bytes.
-        peak: Of the order that it has now, bytes.
-        residue: After it, bytes.
-        states: Downsets that its search expanded; 0 where the order known before was good enough.
-        complete: Whether its peak is proven least for this stage, or need not be lower.
-    """
-
-    tasks: int
-    peak_before: int
-    peak: int
-    residue: int
-    states: int
-    complete: bool
-
-
-class PartitionReport(FrozenValue, frozen=True):
+class PartitionResult(FrozenValue, frozen=True):
     """What partitioning gave.
 
     Attributes:
-        peak: Of the order returned, bytes.
-        parts: The stages behind that order; empty when no partition beat the order known before.
-        cut: Bytes live across the boundaries between them, summed.
+        order: The best order known, which needs no more than the one that was given.
+        peak: Of it, bytes.
         attempts: Partitions tried.
         states: Downsets expanded in all attempts.
-        complete: Whether every attempt finished.
     """
 
+    order: tuple[int, ...]
     peak: int
-    parts: tuple[PartReport, ...]
-    cut: int
     attempts: int
     states: int
-    complete: bool
 
 
 def solve_partitioned(
@@ -76,7 +52,6 @@ def solve_partitioned(
     order: Sequence[int],
     *,
     lower_bound: int = 0,
-    memory_aware: bool = True,
     rounds: int = _ROUNDS,
     max_states: int = 200_000,
     most_attempts: float = math.inf,
@@ -84,15 +59,13 @@ def solve_partitioned(
     stop: Callable[[], bool] = lambda: False,
     states_left: Callable[[int], float] = lambda _: math.inf,
     on_states: Callable[[int, int], None] = lambda _states, _tasks: None,
-    on_order: Callable[[tuple[int, ...], int], None] = lambda _order, _peak: None,
-) -> tuple[tuple[int, ...], PartitionReport]:
+) -> PartitionResult:
     """Return an order of ``tasks`` that needs no more than ``order``, and how it was found.
 
     Args:
         parts: Stages; "auto" derives the number from that of the tasks and tries its neighbours too.
         order: The best order of tasks known.
         lower_bound: Bytes below which nothing need be tried: proven elsewhere, or 0.
-        memory_aware: As of `partition`.
         rounds: How often to partition anew along a better order; each round tries several balances. With 0, one
             partition is tried alone.
         max_states: Downsets that the search of one stage may expand.
@@ -101,7 +74,6 @@ def solve_partitioned(
         stop: Polled often; True ends the search with the best order so far.
         states_left: Returns the downsets that may still be expanded in stages of so many tasks; 0 ends the search.
         on_states: Called with the downsets that a search of a stage expanded, and the tasks of that stage.
-        on_order: Called with each better order and its peak, bytes.
 
     Raises:
         UsageError: ``parts`` is neither "auto" nor a number of 1 or more.
@@ -112,14 +84,14 @@ def solve_partitioned(
     def over() -> bool:
         return stop() or not states_left(len(tasks))
 
-    solver = _PartitionSolver(tasks, order, lower_bound, max_states, over, states_left, on_states, on_order)
+    solver = _PartitionSolver(tasks, order, lower_bound, max_states, over, states_left, on_states)
     for count in _counts(len(tasks)) if parts == "auto" else (parts,):
-        for groups in _partitions(solver, count, memory_aware, rounds, seed):
+        for groups in _partitions(solver, count, rounds, seed):
             if not solver.try_groups(groups) or solver.done() or solver.attempts >= most_attempts:
                 break
         if solver.done() or solver.attempts >= most_attempts:
             break
-    return solver.order, solver.report()
+    return solver.result()
 
 
 def _counts(tasks: int) -> tuple[int, ...]:
@@ -128,13 +100,11 @@ def _counts(tasks: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(count for count in counts if 1 <= count <= max(1, tasks)))
 
 
-def _partitions(
-    solver: _PartitionSolver, parts: int, memory_aware: bool, rounds: int, seed: int
-) -> Iterator[tuple[tuple[int, ...], ...]]:
+def _partitions(solver: _PartitionSolver, parts: int, rounds: int, seed: int) -> Iterator[tuple[tuple[int, ...], ...]]:
     """Yield partitions to try, each once: from cheap orders and along the best order so far, by rising imbalance."""
     tasks = solver.tasks
-    if not memory_aware or not rounds or parts == 1:
-        yield partition(tasks, parts, seed=seed, memory_aware=memory_aware, stop=solver.stop)
+    if not rounds or parts == 1:
+        yield partition(tasks, parts, seed=seed, stop=solver.stop)
         return
     seen: set[tuple[tuple[int, ...], ...]] = set()
     for turn in range(rounds):
@@ -171,7 +141,6 @@ class _PartitionSolver:
         stop: Callable[[], bool],
         states_left: Callable[[int], float],
         on_states: Callable[[int, int], None],
-        on_order: Callable[[tuple[int, ...], int], None],
     ) -> None:
         self.tasks = tasks
         self.order = tuple(order)
@@ -181,16 +150,13 @@ class _PartitionSolver:
         self.stop = stop
         self._states_left = states_left
         self._on_states = on_states
-        self._on_order = on_order
-        self._parts: tuple[PartReport, ...] = ()
-        self._cut = self.attempts = self._states = 0
-        self._complete = True
+        self.attempts = self._states = 0
 
     def done(self) -> bool:
         return self._peak <= self._lower_bound or self.stop()
 
-    def report(self) -> PartitionReport:
-        return PartitionReport(self._peak, self._parts, self._cut, self.attempts, self._states, self._complete)
+    def result(self) -> PartitionResult:
+        return PartitionResult(self.order, self._peak, self.attempts, self._states)
 
     def try_groups(self, groups: Sequence[Sequence[int]]) -> bool:
         """Order the stages; False when it is time to stop."""
@@ -205,7 +171,6 @@ class _PartitionSolver:
         ends = list(accumulate(len(group) for group in groups))
         ranges = [range(end - len(group), end) for end, group in zip(ends, groups, strict=True)]
         before = [max(footprints[part.start : part.stop]) for part in ranges]
-        found: dict[int, PartReport] = {}
         floor = self._lower_bound
         for stage in sorted(range(len(groups)), key=lambda stage: (-before[stage], stage)):
             part = ranges[stage]
@@ -213,23 +178,18 @@ class _PartitionSolver:
                 break
             start = residues[part.start - 1] if part.start else self.tasks.initial
             members = whole[part.start : part.stop]
-            ordered, report = self._solve(members, _StagePrefix(stages, stage), start, before[stage], floor)
-            if report.peak >= self._peak:
+            ordered, peak = self._solve(members, _StagePrefix(stages, stage), start, floor)
+            if peak >= self._peak:
                 return not self.stop()
             whole[part.start : part.stop] = ordered
-            found[stage] = report
-            floor = max(floor, report.peak)
-        parts = [
-            found.get(stage) or PartReport(len(part), before[stage], before[stage], residues[part.stop - 1], 0, True)
-            for stage, part in enumerate(ranges)
-        ]
-        self._offer(tuple(whole), tuple(parts), groups)
+            floor = max(floor, peak)
+        peak = max(self.tasks.run(whole)[0], default=self.tasks.initial)
+        if peak < self._peak:
+            self.order, self._peak = tuple(whole), peak
         return not self.stop()
 
-    def _solve(
-        self, members: list[int], executed: _StagePrefix, residue: int, peak_before: int, floor: int
-    ) -> tuple[list[int], PartReport]:
-        """Return the members of a stage in a better order where there is one below the peak so far, and its report.
+    def _solve(self, members: list[int], executed: _StagePrefix, residue: int, floor: int) -> tuple[list[int], int]:
+        """Return the members of a stage in a better order where there is one below the peak so far, and its peak.
 
         Args:
             floor: Bytes that the whole needs anyway.
@@ -239,8 +199,8 @@ class _PartitionSolver:
         most = int(min(self._max_states, self._states_left(len(members))))
         result = exact.search(part, lower_bound=floor, upper_bound=self._peak, max_states=most, stop=self.stop)
         self._on_states(result.states, len(members))
-        states, complete, order = result.states, result.complete, result.order
-        if not complete:
+        states, order = result.states, result.order
+        if not result.complete:
             local = {task: index for index, task in enumerate(ascending)}
             improved = windows.improve(
                 part,
@@ -252,15 +212,5 @@ class _PartitionSolver:
             )
             states, order = states + improved.states, improved.order
         self._states += states
-        self._complete &= complete
         order = order if order is not None else tuple(ascending.index(task) for task in members)
-        footprints, residues = part.run(order)
-        report = PartReport(len(members), peak_before, max(footprints), residues[-1], states, complete)
-        return [ascending[index] for index in order], report
-
-    def _offer(self, order: tuple[int, ...], parts: tuple[PartReport, ...], groups: Sequence[Sequence[int]]) -> None:
-        peak = max(self.tasks.run(order)[0], default=self.tasks.initial)
-        if peak < self._peak:
-            self.order, self._peak, self._parts = order, peak, parts
-            self._cut = cut_bytes(self.tasks, groups)
-            self._on_order(order, peak)
+        return [ascending[index] for index in order], max(part.run(order)[0])

@@ -19,6 +19,7 @@ from memsched.base.frozen import FrozenValue
 from memsched.core.library import library
 from memsched.graph.contraction import Tasks
 from memsched.graph.dag import topological_order
+from memsched.search.pace import MachinePace
 from memsched.search.run import Run
 from memsched.solve.schedule import backtrack, cpsat, exact, excerpts, windows
 from memsched.solve.schedule.bounds import BOUND_TASKS, NECESSARY, necessary_bytes
@@ -33,10 +34,10 @@ _EXHAUSTED = "a complete search found no order below it"
 _CPSAT = "CP-SAT proved that no order needs less"
 _BACKTRACKED = "backtracking over all states that could need less found no order below it"
 _FIRST_STATES = 100_000
-_PARALLEL_STATES = 20_000
 _WINDOW_STATES = 20_000
+"""States of a search of a window; a search that needed fewer gains nothing by processes."""
+
 _EXCERPT_STATES = 40_000
-_DIVE_STATES = 100_000
 _MOST_STATES = 2_000_000
 """States of one threshold search in all: they take up to 1 GB."""
 
@@ -67,18 +68,9 @@ _SEARCH_EFFORT_IN_ROUNDS = 0.45
 _PARTITIONING_EFFORT = 0.15
 """Share of the work that is done by the end of it for cutting the tasks into stages, and for ordering these."""
 
-_TASKS_CUT_PER_SECOND = 2_500
-"""Tasks that an idle machine cuts into stages in a second."""
-
-_TASK_STATES_PER_SECOND = 15e6
-"""States that an idle machine visits in a second, times the tasks of the segment and a hundred."""
-
 _SEARCH_TASKS = 6_000
 _EXCERPT_TASKS = 600
 """Tasks up to which a search of a whole segment proves more than excerpts of it do."""
-
-_WORK_PER_EXCERPT = 1e-4
-"""What an op of an excerpt counts as `Limits.effort`: to make one takes longer than to search most of them."""
 
 
 class Incumbent(FrozenValue, frozen=True):
@@ -235,7 +227,7 @@ class _SegmentOrders:
     def most_work(self) -> float:
         """Return the work with which one threshold search of an open segment visits all states that it may."""
         tasks = max((len(self._parts[index]) for index in self._open_parts()), default=0)
-        return self._capped(_MOST_STATES) * (tasks + 100) / (_SEARCH_EFFORT_IN_ROUNDS * _TASK_STATES_PER_SECOND)
+        return self._capped(_MOST_STATES) * (tasks + 100) / (_SEARCH_EFFORT_IN_ROUNDS * MachinePace.TASK_STATES)
 
     def _capped(self, most: int) -> int:
         if self.in_rounds and most == _FIRST_STATES:
@@ -290,7 +282,7 @@ class _SegmentOrders:
         run = self.search.run
 
         def spend(states: int, ops: int) -> None:
-            run.spend(ops * _WORK_PER_EXCERPT)
+            run.spend(ops * MachinePace.OP_SECONDS)
             _spend(run, states, ops)
 
         found = excerpts.raise_bound(
@@ -312,10 +304,10 @@ class _SegmentOrders:
         run, most = self.search.run.until(share), math.inf
         if run.limits.effort is not None:
             run = run.within(_PARTITIONING_EFFORT)
-            most = int((run.effort() or 0.0) * _TASKS_CUT_PER_SECOND / max(1, len(tasks)))
+            most = int((run.effort() or 0.0) * MachinePace.CUT_TASKS / max(1, len(tasks)))
             if partitions == "auto" and not most:
                 return
-        order, report = solve_partitioned(
+        found = solve_partitioned(
             tasks,
             partitions,
             self._whole(),
@@ -326,13 +318,13 @@ class _SegmentOrders:
             states_left=partial(_states_left, run),
             on_states=partial(_spend, run),
         )
-        self.states += report.states
+        self.states += found.states
         # With more work it would go on.
         self._cut_at = self.best.peak if self.in_rounds and _states_left(run, len(tasks)) else None
-        run.spend(report.attempts * len(tasks) / _TASKS_CUT_PER_SECOND)
+        run.spend(found.attempts * len(tasks) / MachinePace.CUT_TASKS)
         # Separating tasks keep their places in every order, so each segment's part of the order is contiguous.
         for index, numbers in enumerate(self._numbers):
-            inner = order[numbers.start : numbers.stop]
+            inner = found.order[numbers.start : numbers.stop]
             self._offer(index, tuple(task - numbers.start for task in inner), "partitioning")
 
     def exact(self, share: float, max_states: int = _MOST_STATES) -> None:
@@ -362,7 +354,7 @@ class _SegmentOrders:
         jobs = [SegmentJob(self._parts[index], self.lower_bound, self.best.peak, most[index]) for index in others]
         # Starting processes takes longer than most searches; the effort so far tells which these are.
         run = self.search.run.until(share)
-        if result.states < _PARALLEL_STATES:
+        if result.states < _WINDOW_STATES:
             run = dataclasses.replace(run, limits=dataclasses.replace(run.limits, workers=1, executor=None))
         results = search_all(jobs, run)
         for index, found in zip(others, results, strict=True):
@@ -382,7 +374,7 @@ class _SegmentOrders:
             return most
         of_search = _SEARCH_EFFORT_IN_ROUNDS if self.in_rounds else _SEARCH_EFFORT
         work = min(left / parts, of_search * (run.limits.effort or 0.0))
-        return min(most, int(work * _TASK_STATES_PER_SECOND / (len(self._parts[part]) + 100)))
+        return min(most, int(work * MachinePace.TASK_STATES / (len(self._parts[part]) + 100)))
 
     def _spend(self, part: int, states: int) -> None:
         _spend(self.search.run, states, len(self._parts[part]))
@@ -410,7 +402,7 @@ class _SegmentOrders:
                     self._parts[index],
                     lower_bound=middle,
                     upper_bound=self._peaks[index],
-                    max_states=self._most_states(index, _DIVE_STATES, share),
+                    max_states=self._most_states(index, _FIRST_STATES, share),
                     stop=stop,
                 )
                 self.states += result.states
@@ -475,12 +467,12 @@ class _SegmentOrders:
 def _states_left(run: Run, tasks: int) -> float:
     """Return the states that a search of so many tasks may visit with the work that is left."""
     left = run.effort()
-    return math.inf if left is None else int(left * _TASK_STATES_PER_SECOND / (tasks + 100))
+    return math.inf if left is None else int(left * MachinePace.TASK_STATES / (tasks + 100))
 
 
 def _spend(run: Run, states: int, tasks: int) -> None:
     """Count the states that a search of so many tasks visited."""
-    run.spend(states * (tasks + 100) / _TASK_STATES_PER_SECOND)
+    run.spend(states * (tasks + 100) / MachinePace.TASK_STATES)
 
 
 def _peak(part: Tasks, order: Sequence[int]) -> int:

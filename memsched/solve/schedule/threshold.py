@@ -17,12 +17,12 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from memsched.graph.dag import bitset, members
+from memsched.search.limits import LOOK_EVERY
 from memsched.solve.schedule.events import Events, pure_deaths
-from memsched.solve.schedule.moves import Moves, bits, bitset
+from memsched.solve.schedule.moves import Moves
 
 __all__ = ["ThresholdSearch"]
-
-_POLLED_EVERY = 7
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class ThresholdSearch:
             while self._stack:
                 if self.states >= end:
                     return "paused"
-                if not self.states & _POLLED_EVERY and stop():
+                if self.states % LOOK_EVERY == 0 and stop():
                     return "stopped"
                 if self._expand(self._stack.pop()):
                     return "found"
@@ -147,7 +147,7 @@ class ThresholdSearch:
         moved = True
         while moved:
             moved = False
-            for task in bits(state.ready):
+            for task in members(state.ready):
                 change, excess, _ = self._look(task, state.taken)
                 if change <= 0 and state.residue + excess <= self.threshold:
                     state.taken |= 1 << task
@@ -171,11 +171,11 @@ class ThresholdSearch:
 
     def _unlocked(self, candidates: int, taken: int) -> int:
         needs = self._moves.needs
-        return sum(1 << task for task in bits(candidates & ~taken) if not needs[task] & ~taken)
+        return sum(1 << task for task in members(candidates & ~taken) if not needs[task] & ~taken)
 
     def _ready_after(self, state: _OpenState, taken: int) -> int:
         candidates = 0
-        for task in bits(taken & ~state.taken):
+        for task in members(taken & ~state.taken):
             candidates |= self._after[task]
         return state.ready & ~taken | self._unlocked(candidates, taken)
 
@@ -193,7 +193,7 @@ class ThresholdSearch:
         commit: tuple[int, int, int] | None = None
         lightest: int | None = None
         risers, reach = self._within_risers(state)
-        for task in bits(reach):
+        for task in members(reach):
             for first in self._firsts(task, state, risers):
                 child = self._child(state, task, first)
                 if child is None:
@@ -230,11 +230,11 @@ class ThresholdSearch:
     def _heavy_risers(self, state: _OpenState, risers: int, lightest: int) -> Iterator[tuple[int, int, int]]:
         """Yield the states after risers that need more above them than some event, and after what these need."""
         above = self._events.above
-        for task in bits(risers):
+        for task in members(risers):
             if above[task] <= lightest:
                 continue
             first = self._events.needed[task] & ~state.taken
-            if any(above[other] > above[task] for other in bits(first)):
+            if any(above[other] > above[task] for other in members(first)):
                 continue
             both = first | 1 << task
             residue = self._after_risers(state.residue, both, state.taken | both)
@@ -245,12 +245,12 @@ class ThresholdSearch:
         """Return the pure risers that only others come before, and all that can be taken after some."""
         rising, needs = self._events.risers, self._moves.needs
         risers, reach, latest = 0, state.ready, state.ready
-        while more := bitset(task for task in bits(latest & rising) if self._is_pure(task, state.taken)):
+        while more := bitset(task for task in members(latest & rising) if self._is_pure(task, state.taken)):
             risers |= more
             within, candidates, latest = state.taken | risers, 0, 0
-            for task in bits(more):
+            for task in members(more):
                 candidates |= self._after[task]
-            for task in bits(candidates & ~reach):
+            for task in members(candidates & ~reach):
                 if not needs[task] & ~within:
                     latest |= 1 << task
             reach |= latest
@@ -275,7 +275,7 @@ class ThresholdSearch:
         """Return the residue after ``risers``, which end in the state ``together``; None where one is an event."""
         if risers & ~self._events.risers:
             return None
-        for task in bits(risers):
+        for task in members(risers):
             if not self._is_pure(task, together):
                 return None
             residue += self._events.rise[task]
@@ -297,7 +297,7 @@ class ThresholdSearch:
         order = []
         while risers:
             last = min(
-                (task for task in bits(risers) if not after[task] & risers), key=lambda task: (above[task], task)
+                (task for task in members(risers) if not after[task] & risers), key=lambda task: (above[task], task)
             )
             order.append((last, residue + above[last]))
             residue -= self._events.rise[last]
@@ -335,7 +335,7 @@ class ThresholdSearch:
         state = _OpenState(step.taken, step.residue, step.ready, -1)
         order: list[int] = []
         while state.taken != end:
-            for task in bits(self._unlocked(end & ~state.taken, state.taken)):
+            for task in members(self._unlocked(end & ~state.taken, state.taken)):
                 change, excess, _ = self._look(task, state.taken)
                 if change <= 0 and state.residue + excess <= self.threshold:
                     order.append(task)
@@ -349,7 +349,7 @@ class ThresholdSearch:
     def _event_order(self, step: _OpenState, end: int) -> list[int]:
         """Return risers in their best order and, unless nothing but them is left, the event after them."""
         taken = end & ~step.taken
-        for task in bits(taken):
+        for task in members(taken):
             first = taken ^ 1 << task
             if self._moves.needs[task] & ~(step.taken | first) or self._after[task] & first:
                 continue

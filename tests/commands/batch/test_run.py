@@ -196,7 +196,7 @@ class Fake:
         if job.shown == "waits":
             self.waiting.wait()
             raise ProcessDiedError("cancelled")
-        return JobResult(1, f"{job.shown} is bad", {}, None)
+        return JobResult(1, f"bad {job.shown}", {}, None)
 
     def cancel(self) -> None:
         self.waiting.set()
@@ -212,7 +212,7 @@ def test_a_model_whose_process_died_is_tried_again_after_the_others(tmp_path: Pa
     result = run_batch(models_of("a", "b", "c", "d"), QUICK, str(tmp_path), runner, on_event=events.append)
     assert runner.calls == ["a", "b", "c", "d", "b", "c"]
     assert [row.attempts for row in result.rows] == [1, 2, 2, 1]
-    assert [row.error for row in result.rows] == ["a is bad", "b is bad", "killed", "d is bad"]
+    assert [row.error for row in result.rows] == ["bad a", "bad b", "killed", "bad d"]
     assert [event.index for event in events if event.kind == "again"] == [1, 2]
 
 

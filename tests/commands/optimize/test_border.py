@@ -84,7 +84,7 @@ def test_a_float_image_becomes_what_the_first_layer_reads(target: str) -> None:
     assert (image["written"]["dtype"], image["written"]["shape"]) == ("int8", [1, 16, 16, 3])
     assert (image["written"]["scale"], image["written"]["zero_point"]) == (0.05, -1)
     assert image["formula"] == "clamp(round(transpose(x, [0, 2, 3, 1]) / 0.05) - 1, -128, 127)"
-    assert image["halves"] == "away from zero"
+    assert "away" in image["halves"]
     assert result["formula"] == "transpose((q - 3) * 0.06, [0, 3, 1, 2])"
     assert result["halves"] is None
     assert report["written"]["interface"]["inputs"] == [image["written"]]
@@ -171,7 +171,7 @@ REFUSED = [
             (0,),
             (2, 3),
         ),
-        {"y": "'y' is read by EXP 'e', too"},
+        {"y": ["'y'", "EXP", "'e'"]},
     ),
     (
         "the quantised input is an output itself",
@@ -181,7 +181,7 @@ REFUSED = [
             (0,),
             (1, 2),
         ),
-        {"x": "what QUANTIZE 'q' makes is an output of the model"},
+        {"x": ["QUANTIZE", "'q'", "output"]},
     ),
     (
         "the input is an output",
@@ -191,7 +191,7 @@ REFUSED = [
             (0,),
             (0, 2),
         ),
-        {"x": "it is an output of the model, too"},
+        {"x": ["output"]},
     ),
     (
         "another scale",
@@ -201,7 +201,7 @@ REFUSED = [
             (0,),
             (2,),
         ),
-        {"x": "QUANTIZE 'q' makes int8 of int8 with other scales, of which a caller has no exact formula"},
+        {"x": ["QUANTIZE", "'q'", "int8", "int8", "scale"]},
     ),
     (
         "floats would be larger",
@@ -211,7 +211,7 @@ REFUSED = [
             (0,),
             (2,),
         ),
-        {"x": "without DEQUANTIZE 'f' it would be larger: 1,024 instead of 256 B"},
+        {"x": ["DEQUANTIZE", "'f'", "1,024", "256"]},
     ),
     (
         "floats to integers",
@@ -221,7 +221,7 @@ REFUSED = [
             (0,),
             (2,),
         ),
-        {"x": "CAST 'i' makes int32 of float32, of which no formula holds for all values"},
+        {"x": ["CAST", "'i'", "int32", "float32"]},
     ),
     (
         "nothing but the border",
@@ -231,18 +231,23 @@ REFUSED = [
             (0,),
             (2,),
         ),
-        {"y": "what DEQUANTIZE 'y' reads is an input of the model"},
+        {"y": ["DEQUANTIZE", "'y'", "input"]},
     ),
 ]
+"""What has to stay, each with the names, types and sizes in its reason, in turn."""
 
 
 @pytest.mark.parametrize(("data", "reasons"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
-def test_what_has_to_stay_is_named(data: bytes, reasons: dict[str, str]) -> None:
+def test_what_has_to_stay_is_named(data: bytes, reasons: dict[str, list[str]]) -> None:
+    def named(reason: str) -> list[str]:
+        return re.findall(r"'[^']*'|[A-Z]{2,}|(?:int|float)\d+|scale|input|output|[\d,]{3,}", reason)
+
     module = load_module(data, "net.tflite", LoadOptions())
     found = capability(module, BorderRewrites).borders(module)
-    assert dict(found.refusals) == reasons
+    assert {tensor: named(reason) for tensor, reason in found.refusals} == reasons
     _, report = run(data, "litert")
-    assert reasons.items() <= {row["tensor"]: row["reason"] for row in report["sections"]["border"]["kept"]}.items()
+    kept = {row["tensor"]: named(row["reason"]) for row in report["sections"]["border"]["kept"]}
+    assert {tensor: kept[tensor] for tensor in reasons} == reasons
 
 
 def test_without_operators_at_the_border_nothing_changes() -> None:
@@ -361,7 +366,7 @@ def test_onnx(casts: bool) -> None:
     image, result = section["changed"]
     inner = "float32(x)" if casts else "x"
     assert image["formula"] == f"clamp(round(transpose({inner}, [0, 3, 1, 2]) / 0.02) + 128, 0, 255)"
-    assert image["halves"] == "to the even one"
+    assert "even" in image["halves"]
     assert image["written"] == {
         "tensor": "q",
         "shape": [1, 4, 16, 16],

@@ -93,7 +93,7 @@ def test_a_branch_is_named_where_sessions_without_options_take_much_more(
     path.write_bytes(branches(4, 1 << 16))
     result = memsched.optimize(path, effort=0.1)
     assert result.model != path.read_bytes()
-    assert any("without the options a session takes" in note for note in result.report.values.verdict.notes) == named
+    assert any("--allow reorder,inplace,branch" in note for note in result.report.values.verdict.notes) == named
 
 
 @pytest.mark.parametrize(

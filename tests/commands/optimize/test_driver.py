@@ -25,7 +25,7 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.graph.model import Graph
 from memsched.rewrites.recompute.cost import judge, work_of
 from memsched.rewrites.recompute.rewrite import rematerialise
-from memsched.runtimes.runtime import Requirement
+from memsched.runtimes.runtime import AS_TOLD, Requirement
 from memsched.runtimes.sessions import ExecutedModel
 from memsched.search.limits import Limits
 from memsched.search.run import Run
@@ -100,7 +100,7 @@ class Failing:
     def candidates(self, base: RewriteBase, run: Run) -> Proposals:
         del run
         yield Candidate(Ways(base.given))
-        raise InternalError("as it should")
+        raise InternalError("on purpose")
 
 
 def start(data: bytes, target: str = "ideal", path: str = "net.onnx") -> FinalModel:
@@ -158,7 +158,7 @@ def test_an_arm_that_fails_is_left_out_and_the_run_goes_on(skip: FinalModel, mon
     assert best.names == ("again",)
     (failure,) = driver.request.failures.found
     assert failure.what == "fails"
-    assert "as it should" in failure.reason
+    assert "on purpose" in failure.reason
 
 
 def test_a_rewrite_from_outside_is_combined_with_the_others() -> None:
@@ -252,7 +252,7 @@ class _Turning(Ways):
 def in_another_form(given: FinalModel, *, only: bool) -> Form:
     executed = ExecutedModel(given.data, LoadOptions(), "all", None, "", {})
     turned = dataclasses.replace(given, executed=executed)
-    return Form(turned, Turning(turned), frozenset({"again"}), 0.5, only)
+    return Form(turned, Turning(turned), frozenset({"again"}), 0.5, AS_TOLD, only)
 
 
 def test_rewrites_before_and_after_another_form_are_tried(skip: FinalModel) -> None:

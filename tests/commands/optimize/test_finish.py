@@ -14,6 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import memsched
+from memsched.base.units import format_size
 from memsched.cli.main import main
 from memsched.commands.calls import seconds_of
 from memsched.commands.optimize import finish, judged_sessions, named_sessions
@@ -21,12 +22,13 @@ from memsched.commands.options import Options
 from memsched.commands.verify import verify_written
 from memsched.report.values.optimize import OptimizeReport
 from memsched.runtimes.measure import Measured
-from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
-from memsched.runtimes.onnxruntime.verification import verify as compare_in_sessions
+from memsched.runtimes.onnxruntime.session_maker import SessionMaker
 from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.values import Verification
 from tests.commands.optimize.test_session import SIDE, network
 from tests.measured import took
+from tests.outcomes import line_with
+from tests.runtimes.onnxruntime.measured import verify as compare_in_sessions
 
 MUCH = 1 << 30
 """Bytes that no session of these models needs."""
@@ -137,10 +139,11 @@ def test_the_summary_names_the_sessions(
     worse(monkeypatch, MUCH, MUCH + 1)
     assert main(["optimize", str(path)]) == 0
     shown = capsys.readouterr().out
-    assert f"({MUCH:,} -> {MUCH + 1:,} B)" in shown
-    assert "for other sessions" not in shown
-    helps = shown[shown.index("what helps, as tried") :]
-    assert "--session default" in helps or "--order-guarantee session" in helps
+    assert line_with(shown, f"({MUCH:,} -> {MUCH + 1:,} B)")
+    report = json.loads(path.with_name("net_memsched.json").read_text())
+    commands = [one["command"] for one in report["alternatives"]]
+    assert any("--session default" in one or "--order-guarantee session" in one for one in commands)
+    assert [one for one in commands if f"  {one}" not in shown.splitlines()] == []
 
 
 def test_the_suggested_commands_do_what_they_say(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,9 +232,9 @@ def test_sessions_on_both_files_are_measured(
     # What the listed session takes of the arena is what was promised of it.
     assert rows[2].measured_bytes == rows[2].predicted_bytes
     main(["optimize", str(path), "--order-guarantee", "session"])
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "the process, measured:" in shown
-    assert "with the options below:" in shown
+    given, _, listed = json.loads(path.with_name("net_memsched.json").read_text())["sections"]["sessions"]
+    sizes = (format_size(row["process_bytes"]) for row in (given, listed))
+    assert line_with(capsys.readouterr().out, *sizes, f" {listed['cpu_ratio']:.2f} x ")
 
 
 def test_small_models_are_not_lost_in_the_noise_of_a_process(path: Path) -> None:
@@ -307,7 +310,7 @@ def test_the_least_of_several_processes_says_what_is_gained(
         size = left[path.name == file.name].pop(0) * 1_000_000
         return took(size, 0.01, None if beside is None else ratio, requested=1_000)
 
-    monkeypatch.setattr(OnnxRuntimeSessions, "measure", told)
+    monkeypatch.setattr(SessionMaker, "measure", told)
     rows = memsched.optimize(
         file, effort=0.1, hooks=memsched.Hooks(words=("optimize", str(file)))
     ).report.values.alternatives

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from memsched.commands.optimize.measured_sizes import RangedSizes, measured_sizes, seconds_to_judge
 from memsched.formats.blocks import OpenModel, Range
 from memsched.runtimes.measure import Measured
+from memsched.runtimes.onnxruntime import ranged
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 
 SECONDS_AT_512 = 0.2
 
 
-class _Runner:
-    """Runs a model whose time grows with its length."""
+@pytest.fixture(autouse=True)
+def _timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a model whose time grows with its length."""
 
-    def runs_at(self, path: Path, sizes: Mapping[str, int], *, seed: int, most: int) -> list[Measured] | str:
+    def runs_at(path: Path, sizes: Mapping[str, int], *, seed: int, most: int) -> list[Measured] | str:
         del path, seed, most
         return [Measured(1 << 20, clock=(SECONDS_AT_512 * sizes["n"] / 512,))]
+
+    monkeypatch.setattr(ranged, "runs_at", runs_at)
 
 
 def sizes(limit: float | None, points: int = 7, *, judged: bool = True) -> RangedSizes:
@@ -36,9 +39,8 @@ def sizes(limit: float | None, points: int = 7, *, judged: bool = True) -> Range
         lambda: None,
         lambda at: {},
     )
-    runner: Any = _Runner()
     run = Run(Limits(limit), started=0.0, clock=lambda: 0.0)
-    return measured_sizes(opened, runner, Path("net.onnx"), {}, points, run, judged=judged)
+    return measured_sizes(opened, Path("net.onnx"), {}, points, run, judged=judged)
 
 
 def test_without_a_limit_of_time_memory_alone_decides() -> None:

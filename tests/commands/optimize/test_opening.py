@@ -16,7 +16,7 @@ from memsched.report.sessions import held_back_lines, measured_text, process_lin
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.measure import Measured, Raced
-from memsched.runtimes.onnxruntime.session_maker import OnnxRuntimeSessions
+from memsched.runtimes.onnxruntime.session_maker import SessionMaker
 from memsched.runtimes.onnxruntime.session_memory import draw_feeds, measure_session, race_sessions
 from memsched.runtimes.sessions import DEFAULT, LISTED, PATTERNLESS, SessionPoint
 from tests.commands.optimize.test_finish import LEAST
@@ -87,13 +87,11 @@ def _measured(monkeypatch: pytest.MonkeyPatch, path: Path, **taken: _Taken) -> N
     """Let sessions on the written file take so much; the one on the file as given takes 100 MB."""
     names = {DEFAULT: "default", PATTERNLESS: "patternless", LISTED: "listed"}
 
-    def measure(
-        _: OnnxRuntimeSessions, file: Path, feeds: Path, point: SessionPoint, *__: object, **___: object
-    ) -> Measured:
+    def measure(_: SessionMaker, file: Path, feeds: Path, point: SessionPoint, *__: object, **___: object) -> Measured:
         size, ratio = (100, None) if file == path else taken[names[point]]
         return took(size * _MB, 0.1, ratio)
 
-    monkeypatch.setattr(OnnxRuntimeSessions, "measure", measure)
+    monkeypatch.setattr(SessionMaker, "measure", measure)
 
 
 def _optimized(path: Path) -> OptimizeReport:
@@ -159,7 +157,7 @@ def _raced(monkeypatch: pytest.MonkeyPatch, listed: float) -> list[Path | None]:
     times, folders = {DEFAULT: 1.0, PATTERNLESS: 1.0, LISTED: listed}, list[Path | None]()
 
     def race(
-        _: OnnxRuntimeSessions,
+        _: SessionMaker,
         sessions: Sequence[tuple[Path, SessionPoint]],
         feeds: Path,
         *,
@@ -175,7 +173,7 @@ def _raced(monkeypatch: pytest.MonkeyPatch, listed: float) -> list[Path | None]:
             for number, (_, point) in enumerate(sessions)
         )
 
-    monkeypatch.setattr(OnnxRuntimeSessions, "race", race)
+    monkeypatch.setattr(SessionMaker, "race", race)
     return folders
 
 
@@ -198,7 +196,7 @@ def test_options_for_small_models_are_measured_too(
 
 
 def test_options_that_could_not_be_timed_are_not_recommended(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OnnxRuntimeSessions, "race", lambda _, sessions, *__, **___: (None,) * len(sessions))
+    monkeypatch.setattr(SessionMaker, "race", lambda _, sessions, *__, **___: (None,) * len(sessions))
     assert not _lists_options(memsched.optimize(small, effort=1.0).report.values)
 
 
@@ -242,13 +240,11 @@ def test_what_is_said_of_the_recommended_session_was_measured_in_it(
 ) -> None:
     requested = {DEFAULT: 90_000, PATTERNLESS: 70_000, LISTED: 60_000}
 
-    def measure(
-        _: OnnxRuntimeSessions, file: Path, feeds: Path, point: SessionPoint, *__: object, **___: object
-    ) -> Measured:
+    def measure(_: SessionMaker, file: Path, feeds: Path, point: SessionPoint, *__: object, **___: object) -> Measured:
         size, ratio = (100, None) if file == path else (50 if point == PATTERNLESS else 90, 1.0)
         return took(size * _MB, 0.1, ratio, requested=requested[point])
 
-    monkeypatch.setattr(OnnxRuntimeSessions, "measure", measure)
+    monkeypatch.setattr(SessionMaker, "measure", measure)
     report = _optimized(path)
     shown = report.sections.verification
     assert shown is not None

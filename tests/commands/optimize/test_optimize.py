@@ -148,7 +148,7 @@ def test_subgraphs_that_nothing_executes_are_scheduled_too() -> None:
     assert (other["graph"], other["parent"], other["op"]) == ("other", None, None)
     assert other["peak_bytes"] < other["file_peak_bytes"]
     assert result.model != data
-    assert any("'other' is executed by no op" in note for note in result.report["verdict"]["notes"])
+    assert any("'other'" in note for note in result.report["verdict"]["notes"])
 
 
 def a_module(count: int, *bodies: Body) -> Module:

@@ -21,11 +21,13 @@ from onnx import ModelProto, TensorProto, helper
 
 import memsched
 from memsched.cli.main import main
+from memsched.cli.terminal import ACKNOWLEDGED
 from memsched.commands.failures import DEFECTS, Failures
 from memsched.commands.optimize import ranged_trials
 from memsched.commands.optimize.measured_sizes import RangedSizes
 from memsched.commands.optimize.ranged_trials import BlockFile, GivenFile, try_points
 from memsched.formats.blocks import BlockPoint, OpenModel, Range
+from memsched.formats.onnx.blocks.reserve import WITH_ROOM
 from memsched.formats.onnx.capabilities import OnnxDimensions, OnnxWeightPlacement
 from memsched.formats.onnx.format import OnnxFormat
 from memsched.runtimes.measure import Measured
@@ -116,7 +118,7 @@ def test_kernels_for_attention_are_tried_where_they_are_permitted(written: Path)
         effort=10,
     )
     section = result.report["sections"]["open_loops"]
-    assert section["way"].startswith("attention by kernels")
+    assert "kernel" in section["way"]
     assert [len(row["ops"]) for row in section["kernels"]] == [4]
     assert not any("--allow" in note for note in result.report["verdict"]["notes"])
     assert b"MultiHeadAttention" in result.model
@@ -129,10 +131,8 @@ def test_kernels_for_attention_are_tried_where_they_are_permitted(written: Path)
 def test_a_budget_is_compared_with_the_process(written: Path) -> None:
     budget = json.loads((written / "out.json").read_text())["budget"]
     assert not budget["met"]
-    assert (
-        "budget exceeded: the process, the runtime's library included, requires"
-        in (written / "printed.txt").read_text()
-    )
+    required, available = (f" {budget[name]:,} B" for name in ("required_bytes", "budget_bytes"))
+    assert "process" in outcomes.line_with((written / "printed.txt").read_text(), required, available)
 
 
 @pytest.mark.quick
@@ -194,7 +194,7 @@ def test_room_in_the_arena_is_not_written_where_it_takes_more_when_sizes_take_tu
     report = result.report.values
     assert report.output is not None
     assert report.output.unchanged
-    assert any(note.startswith("not written as given, with room in the arena") for note in report.verdict.notes)
+    assert any(WITH_ROOM in note for note in report.verdict.notes)
 
 
 def test_no_file_for_every_size_is_written_that_makes_something_else_of_nan(
@@ -228,7 +228,7 @@ def test_no_file_for_every_size_is_written_that_makes_something_else_of_nan(
     assert found.best.point.name == "second"
     assert found.best.special["tried"] == list(WORDS)
     (note,) = found.notes
-    assert note.startswith("not written first: outputs differ on inputs with NaN and infinities in a session at n = 9")
+    assert [one for one in (" first:", "NaN", "n = 9") if one not in note] == []
 
 
 def _described(data: bytes) -> bytes:
@@ -603,7 +603,7 @@ def test_ctrl_c_ends_the_trials_over_a_range_and_keeps_what_there_is(tmp_path: P
         assert process.stderr is not None
         assert process.stderr.readline() == "trying\n"
         process.send_signal(signal.SIGINT)
-        assert "ending with the best so far" in process.stderr.readline()
+        assert process.stderr.readline() == ACKNOWLEDGED.decode()
         process.communicate(timeout=100)
     assert process.returncode == 130
     assert (tmp_path / "net_memsched.onnx").read_bytes() == (tmp_path / "net.onnx").read_bytes()

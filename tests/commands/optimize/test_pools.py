@@ -20,6 +20,7 @@ from memsched.search.run import Run
 from memsched.targets.load import load_target
 from tests import small_models
 from tests.formats.tflite_builder import MODELS
+from tests.outcomes import line_with
 
 SCHEMA = jsonschema.Draft202012Validator(json_schema("report"))
 
@@ -81,12 +82,15 @@ def test_what_people_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(["analyze", str(model), "--target", two(tmp_path, 256)]) == 0
     out = capsys.readouterr().out
     assert "pools: sram" in out
-    assert "bytes accessed x cost" in out
+    assert main(["analyze", str(model), "--target", two(tmp_path, 256), "--json"]) == 0
+    section = json.loads(capsys.readouterr().out)["sections"]["pools"]
+    assert line_with(out, *(f" {section[name]:,}" for name in ("weighted_traffic", "last_pool_weighted_traffic")))
     assert main(["analyze", str(model), "--target", target(tmp_path, 'name = "only"\nsize = 8')]) == 0
-    assert "the pools cannot hold the buffers" in capsys.readouterr().out
+    assert line_with(capsys.readouterr().out, "pools ", " 8 B ")
     assert main(["analyze", str(model), "--target", target(tmp_path, 'name = "only"\nsize = 8'), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     SCHEMA.validate(report)
+    assert report["sections"]["pools"]["status"] == "infeasible"
     assert report["sections"]["pools"]["weighted_traffic"] is None
     assert report["written"]["buffers"]
 

@@ -96,7 +96,8 @@ def test_a_budget_that_can_be_met_ends_with_exit_0(seconds: str, tmp_path: Path)
         section = report["sections"]["recompute"]
         assert report["budget"]["met"] == (not code)
         assert section["lower_bound_bytes"] == least
-        assert (section["status"], section["proof"]) == ("optimal", "all orders and all repetitions")
+        assert (section["status"], bool(section["proof"])) == ("optimal", True)
+        assert section["extra_work_bound_percent"] == section["extra_work_percent"]
 
 
 def test_the_page_says_what_was_proven() -> None:
@@ -111,7 +112,8 @@ def test_the_page_says_what_was_proven() -> None:
     )
     section = result.report.values.sections.recompute
     assert section is not None
-    assert (section.status, section.proof) == ("optimal", "all orders and all repetitions")
+    assert section.status == "optimal"
+    assert section.proof in proof_of(section)
     (table,) = rewrite_tables(result.report.values)
     assert proof_of(section)[1:] in table.text
 

@@ -11,6 +11,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import memsched
+from memsched.base.units import format_size
 from memsched.commands.results import OptimizeResult
 from memsched.lowering.prices import Kept, Pace, Prices
 from memsched.report.console import findings
@@ -104,7 +105,7 @@ def test_the_report_states_what_else_decided(unpriced: OptimizeResult) -> None:
     assert beside == price.bytes_per_op * more
     assert weight(priced) == priced.report["sections"]["requirement"]["bytes"] + beside
     assert any(
-        "a session has structures for its operators" in line
+        f" {format_size(beside)} " in line and "operators" in line
         for line, _ in findings(priced.report.values, 200, verbose=False)
     )
     assert unpriced.report["sections"]["requirement"]["structures_bytes"] == 0

@@ -25,7 +25,7 @@ from tests import small_models
 from tests.commands.optimize.test_choose import SIDE, convolutions, skip_connection
 from tests.commands.optimize.test_fuse import gated
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build
-from tests.outcomes import Run
+from tests.outcomes import Run, line_with
 from tests.small_models import floats
 
 
@@ -72,21 +72,28 @@ SOURCES = {
     "person detect.tflite": (MODELS / "person_detect.tflite").read_bytes,
 }
 CASES = [
-    ("convolutions.onnx", [], "layers in pieces"),
-    ("convolutions.onnx", ["--budget", "60%"], "layers in pieces"),
-    ("skip.onnx", [], "values computed again"),
-    ("gated.onnx", [], "activations in one operator each, for ONNX Runtime alone"),
-    ("person detect.tflite", [], "layers in pieces, for interpreters without XNNPACK"),
-    ("person detect.tflite", ["--target", "tflm"], "layers in pieces"),
+    ("convolutions.onnx", [], ("tile", "pieces")),
+    ("convolutions.onnx", ["--budget", "60%"], ("tile", "pieces")),
+    ("skip.onnx", [], ("remat", "again")),
+    ("gated.onnx", [], ("fuse", "ONNX Runtime")),
+    ("person detect.tflite", [], ("tile", "XNNPACK")),
+    ("person detect.tflite", ["--target", "tflm"], ("tile", "pieces")),
 ]
+"""Models and options, with the rewrite that a suggestion permits, if any, and a word of what it says of that."""
 
 
 PLANS = [
-    ("chain.tflite", ["--target", "tflm"], "a memory plan"),
-    ("chain.tflite", ["--target", "tflm", "--allow=reorder"], "a memory plan"),
-    ("chain.tflite", ["--target", "tflm", "--budget", "99.5%"], "a memory plan"),
+    ("chain.tflite", ["--target", "tflm"], ("", "plan")),
+    ("chain.tflite", ["--target", "tflm", "--allow=reorder"], ("", "plan")),
+    ("chain.tflite", ["--target", "tflm", "--budget", "99.5%"], ("", "plan")),
 ]
 """What ``optimize`` does by itself."""
+
+
+def permitted(command: str) -> str:
+    """Return the last rewrite that a suggested command permits; empty if it permits none by name."""
+    words = shlex.split(command)
+    return words[words.index("--allow") + 1].rpartition(",")[2] if "--allow" in words else ""
 
 
 @pytest.mark.parametrize(
@@ -95,7 +102,7 @@ PLANS = [
     + [("analyze", *case) for case in PLANS],
 )
 def test_the_printed_command_keeps_what_is_printed(
-    run: Run, tmp_path: Path, command: str, name: str, options: list[str], what: str
+    run: Run, tmp_path: Path, command: str, name: str, options: list[str], what: tuple[str, str]
 ) -> None:
     path = tmp_path / name
     path.write_bytes(SOURCES[name]())
@@ -104,7 +111,8 @@ def test_the_printed_command_keeps_what_is_printed(
     first = run(command, path, *options, *quick, "--report", tmp_path / "first.json")
     before = json.loads((tmp_path / "first.json").read_text())
     found = before["alternatives"]
-    assert what in {one["what"] for one in found}
+    rewrite, word = what
+    assert any(rewrite in {"", permitted(one["command"])} and word in one["what"] for one in found)
     assert len(found) <= 3
     lines = first.out.splitlines()[-2 * len(found) :]
     for number, one in enumerate(found):
@@ -131,14 +139,13 @@ def test_only_where_nothing_was_gained(run: Run, tmp_path: Path) -> None:
     assert "what helps" not in gained.out
     assert json.loads(report.read_text())["alternatives"] == []
     # As the file stands, an order helps.
-    assert "what helps, as tried: another order" in run("analyze", path).out
+    assert line_with(run("analyze", path).out, "what helps", "order", " -> ")
     assert "what helps" not in run("analyze", path, "--frontier", "--time-limit", 1).out
     path.write_bytes(convolutions())
     assert "what helps" not in run("optimize", path, "--no-verify", "--budget", "100%").out
     assert "what helps" not in run("optimize", path, "--no-verify", "--time-limit", 0).out
-    assert (
-        "layers in pieces" not in run("optimize", path, "--no-verify", "--allow", "all", "--time-limit", 5).out[-200:]
-    )
+    assert run("optimize", path, "--no-verify", "--allow", "all", "--time-limit", 5).code == 0
+    assert not any("pieces" in one["what"] for one in json.loads(report.read_text())["alternatives"])
 
 
 def test_scripts_get_the_report_and_nothing_else(run: Run, tmp_path: Path) -> None:
@@ -155,7 +162,7 @@ def test_scripts_get_the_report_and_nothing_else(run: Run, tmp_path: Path) -> No
     (first, *_) = memsched.optimize(convolutions(), verify=False, hooks=memsched.Hooks(words=words)).report[
         "alternatives"
     ]
-    assert first["command"].startswith("memsched optimize net.onnx -o small.onnx --allow ")
+    assert shlex.split(first["command"])[:6] == ["memsched", *words, "--allow"]
 
 
 def test_what_cannot_be_written_is_not_suggested(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

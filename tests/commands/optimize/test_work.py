@@ -11,6 +11,7 @@ import pytest
 
 import memsched
 from memsched.runtimes.tflm import layout
+from memsched.search.pace import MachinePace
 from tests.commands.optimize.test_choose import both, convolutions, skip_connection
 from tests.rewrites.tile.random_nets import onnx_net, tflite_net
 
@@ -72,7 +73,7 @@ def test_planning_and_writing_for_tflm_are_work(monkeypatch: pytest.MonkeyPatch)
         return offsets(search)
 
     monkeypatch.setattr(layout._PlanSearch, "offsets", counted)
-    monkeypatch.setattr(layout, "_WORK_PER_BUFFER", 0.01)
+    monkeypatch.setattr(MachinePace, "BLOCK_SECONDS", 0.01)
     found = memsched.optimize(path, target="tflm-reference", effort=1.0, level=2, max_extra_macs=15.0, verify=False)
     # Each takes as much as all that is permitted: none of a candidate follows but those that a result needs.
     assert found.work > 1.0

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from memsched.features.relay.cuts import RelayCuts, aligned
+from memsched.features.relay.cuts import RelayCuts
 from memsched.features.relay.layout import HandOver, RelayLayout, lay_out
 from memsched.features.relay.search import StageRange, search
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.graph.model import Graph
+from memsched.runtimes.arena_facts import round_up
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from tests.features.relay.nets import random_net
@@ -44,7 +45,7 @@ def test_what_crosses_a_cut_is_what_is_there_and_still_needed(seed: int) -> None
         there = {*graph.inputs, *(tensor for op in graph.ops[:place] for tensor in op.outputs)}
         later = {*graph.outputs, *(tensor for op in graph.ops[place:] for tensor in op.inputs)}
         assert set(cuts.crossing(place)) == there & later
-        assert cuts.handed[place] == sum(aligned(graph.tensors[tensor].size) for tensor in there & later)
+        assert cuts.handed[place] == sum(round_up(graph.tensors[tensor].size) for tensor in there & later)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

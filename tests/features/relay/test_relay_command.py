@@ -10,16 +10,16 @@ import pytest
 
 from memsched.commands.failures import DEFECTS
 from memsched.commands.options import RelayOptions
-from memsched.features.relay.cuts import aligned
 from memsched.features.relay.relay import RelayModel, relay
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.formats.tflite.model import parse
+from memsched.runtimes.arena_facts import round_up
 from memsched.runtimes.runtime import RelayRun
 from memsched.runtimes.special import WORDS
 from memsched.runtimes.tflm.persistent import estimates
 from memsched.runtimes.tflm.plan import kernel_scratch, predict
-from memsched.runtimes.tflm.relay import TflmRelay
+from memsched.runtimes.tflm.relay import RelayRules
 from tests.failures import fails
 from tests.features.relay.nets import random_net
 from tests.formats.tflite_builder import O, Sub, T, build, options
@@ -51,8 +51,8 @@ def check(found: RelayModel) -> None:
             alive |= {name: sizes[name] for name in given - set(stage.segment.inputs) if name in later}
         arena = whole_arena(stage.data)
         assert arena == stage.needs.total(32)
-        assert sum(map(aligned, alive.values())) <= found.layout.kept[number]
-        assert aligned(arena) + found.layout.kept[number] <= found.needed
+        assert sum(map(round_up, alive.values())) <= found.layout.kept[number]
+        assert round_up(arena) + found.layout.kept[number] <= found.needed
         alive |= {name: sizes[name] for name in stage.segment.outputs}
         alive = {name: size for name, size in alive.items() if name in later}
     assert results <= set(alive) | {name for stage in found.stages for name in stage.segment.outputs}
@@ -105,8 +105,8 @@ def relay_cost(found: RelayModel, stage: tuple[int, int]) -> int:
         tuple(names[tensor] for tensor in found.cuts.outputs(*stage)),
     )
     data = capability(found.module, Stages).cutter(found.module).cut(segment, {})
-    outside = sum(aligned(found.module.graphs[0].tensors[tensor].size) for tensor in found.cuts.kept(*stage))
-    return aligned(whole_arena(data)) + outside
+    outside = sum(round_up(found.module.graphs[0].tensors[tensor].size) for tensor in found.cuts.kept(*stage))
+    return round_up(whole_arena(data)) + outside
 
 
 @needs_tflm
@@ -115,7 +115,7 @@ def test_random_networks_with_skips_compute_the_same(seed: int) -> None:
     data = random_net(seed)
     found = relay(data, RelayOptions(seed=seed))
     check(found)
-    assert found.needed <= aligned(whole_arena(data))
+    assert found.needed <= round_up(whole_arena(data))
     assert found.verification is not None
     assert found.verification.verification.outputs_equal
     assert found.verification.twice_equal
@@ -143,7 +143,7 @@ def test_a_budget_is_met_with_fewer_stages() -> None:
 def test_without_time_the_model_stays_whole() -> None:
     found = relay(str(MODELS / "person_detect.tflite"), RelayOptions(time_limit=0, verify=False))
     check(found)
-    assert found.needed <= aligned(found.given)
+    assert found.needed <= round_up(found.given)
 
 
 def test_the_same_work_gives_the_same_files() -> None:
@@ -217,14 +217,14 @@ def test_stages_that_make_something_else_of_special_values_make_way(
     """The larger of a value and the least finite one is no infinity, which multiplying by 1 leaves."""
     monkeypatch.delenv(DEFECTS)
     tried = itertools.count()
-    execute = TflmRelay.execute
+    execute = RelayRules.execute
 
-    def with_others(self: TflmRelay, module: Any, whole: bytes, segments: Any, files: Any, **more: Any) -> RelayRun:
+    def with_others(self: RelayRules, module: Any, whole: bytes, segments: Any, files: Any, **more: Any) -> RelayRun:
         wrong = next(tried) < wrong_ones
         return execute(self, module, whole, segments, [finite] if wrong else files, **more)
 
     given, finite = tflite_net("MUL", "MulOptions", 1.0), tflite_net("MAXIMUM", "MaximumMinimumOptions", -3.4e38)
-    monkeypatch.setattr(TflmRelay, "execute", with_others)
+    monkeypatch.setattr(RelayRules, "execute", with_others)
     how = RelayOptions(allow=("reorder", "inplace", "tile"), effort=1.0)
     if wrong_ones == 2:
         with fails("outputs-differ", "NaN"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -13,6 +11,7 @@ from memsched.formats.tflite import rewriter
 from memsched.ops.rules import Refusal
 from memsched.rewrites.tile.pieces import TilingGroup
 from memsched.runtimes.litert.runner import LiteRtRunner
+from memsched.runtimes.runner import CompareFiles
 from memsched.runtimes.tflm.runner import TflmRunner
 from tests.formats.tflite_builder import O, Sub, T, build, options, unpack
 from tests.rewrites.tile.test_rewrite import tiled
@@ -55,6 +54,5 @@ def test_each_piece_states_its_own_multiplier(padding: int, axes: tuple[int, ...
     assert len(made) == 3 ** len(axes)
     assert all(stated == channels for stated, channels in made)
     assert sum(channels for _, channels in made) == 16 * 3 ** (len(axes) - 1)
-    how: dict[str, Any] = {"runs": 1, "rtol": 0.0, "atol": 0.0, "seed": 0}
     for runner in (LiteRtRunner(), TflmRunner()):
-        assert runner.compare(data, found[1], LoadOptions(), **how)[0], runner.name
+        assert runner.compare(CompareFiles(data, found[1], LoadOptions(), 1, 0.0, 0.0, 0))[0], runner.name

@@ -228,7 +228,7 @@ def test_a_list_of_operators_that_overlaps_other_parts_is_refused(part: str) -> 
     if part == "name":
         place = subgraphs[0].place(SubgraphSlot.NAME)
     else:
-        table = subgraphs[1].tables(SubgraphSlot.OPERATORS)[0].table(OperatorSlot.OPTIONS)
+        table = subgraphs[1].tables(SubgraphSlot.OPERATORS)[0].table(OperatorSlot.BUILTIN_OPTIONS)
         assert table is not None
         place = table.place(0)
     assert place is not None

@@ -29,7 +29,7 @@ PAPER = load_target("paper")
 
 def repeated(rng: random.Random, graph: Graph, most: int) -> list[int]:
     """Return a random sequence with repetitions."""
-    may = repeatable(graph, custom=True)
+    may = repeatable(graph)
     sequence = list(range(len(graph.ops)))
     for _ in range(rng.randint(0, most)):
         place = rng.randint(0, len(sequence))
@@ -45,9 +45,10 @@ def test_the_tracer_is_liveness_of_the_rewritten_graph(seed: int) -> None:
     rng = random.Random(seed)
     graph = random_graph(rng, rng.randint(2, 12))
     # A second concatenation of one piece is laid out anew by the lowering.
-    graph = replace(graph, ops=tuple(replace(op, views=op.views[:1] if not op.in_place else ()) for op in graph.ops))
+    ops = [replace(op, views=op.views[:1] if not op.in_place else (), effects=Effects()) for op in graph.ops]
+    graph = replace(graph, ops=tuple(ops))
     sequence = repeated(rng, graph, 4)
-    tracer = Tracer(graph, work_of(graph).costs, repeatable(graph, custom=True))
+    tracer = Tracer(graph, work_of(graph).costs, repeatable(graph))
     found = rematerialise(graph, sequence, PLAIN)
     assert tuple(tracer.needed(sequence)) == found.sequence
     check_rewrite(graph, found.graph)

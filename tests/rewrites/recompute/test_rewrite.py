@@ -95,8 +95,6 @@ def test_what_may_not_be_repeated() -> None:
         replace(graph.ops[1], effects=UNKNOWN),
     ):
         assert not repeatable(replace(graph, ops=(graph.ops[0], op, *graph.ops[2:])))[1]
-    custom = replace(graph.ops[1], effects=UNKNOWN)
-    assert repeatable(replace(graph, ops=(graph.ops[0], custom, *graph.ops[2:])), custom=True)[1]
     assert repeatable(replace(graph, dependencies=((0, 2),)))[:3] == (False, True, False)
     assert repeatable(replace(graph, variables=(1,)))[1:4] == (False, False, False)
 

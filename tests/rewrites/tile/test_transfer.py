@@ -125,7 +125,7 @@ def test_choices_say_where_a_group_can_be_cut_and_why_not() -> None:
     assert [choice.axis for choice in choices] == [0, 1, 2, 3]
     batch, _, height, width = choices
     assert (height.positions, height.natural, height.refusal) == (tuple(range(1, 8)), (2, 4, 6), None)
-    assert batch.refusal == Refusal("axis 0 has length 1")
+    check_refusal(batch.refusal, "refused", "axis 0 ", " 1")
     assert width.positions == ()
     check_refusal(width.refusal, "fixed-axis", "'op2' (Softmax)", "axis 3")
     assert TransferGroup(chain(shapes[0], steps), range(3)).choices(3, [4, 5, 99])[2].positions == (4, 5)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import signal
 import struct
 from typing import Any
@@ -101,7 +102,8 @@ def test_other_outputs_are_found() -> None:
     assert found.outputs_equal is False
     assert found.max_abs_error is not None
     assert found.max_abs_error > 0.1
-    assert found.reason == "outputs differ in LiteRT without delegates"
+    assert found.reason is not None
+    assert found.reason.endswith(verification.PLAIN)
 
 
 def test_a_model_that_litert_refuses_as_given() -> None:
@@ -109,7 +111,7 @@ def test_a_model_that_litert_refuses_as_given() -> None:
     found = verification.verify(data, reordered(data, control_dependencies=True))
     assert (found.runs, found.outputs_equal, found.executed_order_matches) == (0, None, None)
     assert found.reason is not None
-    assert "quantized_dimension must be in range [0, 1)" in found.reason
+    assert "quantized_dimension" in found.reason
     assert "\n" not in found.reason
     assert len(found.reason) < 300
 
@@ -179,7 +181,8 @@ def test_models_that_draw_are_compared_with_the_same_seeds() -> None:
     again = O("RANDOM_UNIFORM", [1], [4], options("RandomOptions"))
     doubled = Sub([*sub.tensors, T("r2", (1, 64))], [again, *sub.ops], [0], [3])
     found = verification.verify(build(sub), build(doubled))
-    assert (found.outputs_equal, found.reason) == (False, "2 RANDOM_UNIFORM draw random numbers instead of 1")
+    assert found.outputs_equal is False
+    assert re.findall(r"\d|RANDOM\w+", found.reason or "") == ["2", "RANDOM_UNIFORM", "1"]
 
 
 def test_integer_inputs_stay_in_the_range_of_small_axes() -> None:
@@ -209,7 +212,7 @@ def test_a_model_that_takes_too_long_is_given_up() -> None:
     found = verification.verify(data, data, timeout_seconds=0.01)
     assert found.outputs_equal is None
     assert found.reason is not None
-    assert "not finished after 0.01 s" in found.reason
+    assert " 0.01 s" in found.reason
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from memsched.runtimes.measure import Measured
-from memsched.runtimes.onnxruntime.ranged import run_at
+from tests.runtimes.onnxruntime.measured import run_at
 
 _WIDTH, _WEIGHTS = 1024, 12
 _HELD = 4 * _WIDTH * _WIDTH * _WEIGHTS

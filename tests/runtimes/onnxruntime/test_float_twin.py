@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from memsched.runtimes.onnxruntime.float_twin import float_twin
-from memsched.runtimes.onnxruntime.verification import verify
+from tests.runtimes.onnxruntime.measured import verify
 
 WIDTH, LENGTH, LAYERS = 256, 64, 6
 

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from memsched.commands.optimize.optimize import optimize
 from memsched.graph.liveness import Storage, evaluate
-from memsched.runtimes.onnxruntime import verification as runtime
 from tests.needs import recent_onnxruntime
+from tests.runtimes.onnxruntime.measured import measure
 
 pytestmark = recent_onnxruntime
 
@@ -71,7 +71,7 @@ def test_what_becomes_part_of_a_convolution(case: str) -> None:
 
 def held(data: bytes) -> int:
     """Return the measured peak, which must be the predicted one."""
-    measured = runtime.measure(data, level="basic").peak_bytes
+    measured = measure(data, level="basic").peak_bytes
     assert measured is not None
     graph = optimize(data, solver="file", verify=False).graph
     # A profile does not show what kernels take beside their outputs.

@@ -18,6 +18,7 @@ from memsched.runtimes.onnxruntime.opened import read_profile
 from tests import small_models
 from tests.commands.optimize.test_choose import skip_connection
 from tests.needs import recent_onnxruntime
+from tests.runtimes.onnxruntime.measured import measure, verify
 from tests.runtimes.onnxruntime.test_sessions import model_of
 
 pytestmark = recent_onnxruntime
@@ -77,11 +78,11 @@ def test_constants_are_folded_in_the_printed_session(tmp_path: Path) -> None:
     (tmp_path / "head.onnx").write_bytes(data)
     logits = 4 * 8192 * 4
     assert peak_as_printed(tmp_path / "head.onnx", tmp_path)[0] < 2 * logits
-    found = runtime.verify(data, data, runs=1)
+    found = verify(data, data, runs=1)
     assert found.measured_peak_before_bytes == peak_as_printed(tmp_path / "head.onnx", tmp_path)[0]
     result = optimize(data, time_limit=1.0)
     assert result.schedule.peak == found.measured_peak_before_bytes
-    assert (runtime.measure(data, level="disabled").peak_bytes or 0) >= 8192 * 64 * 4
+    assert (measure(data, level="disabled").peak_bytes or 0) >= 8192 * 64 * 4
 
 
 def test_what_is_computed_again_is_not_merged_in_the_printed_session(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tests import small_models
 from tests.failures import fails
 from tests.needs import recent_onnxruntime
 from tests.onnx_dags import elementwise, executed, graph_of, shuffled
+from tests.runtimes.onnxruntime.measured import measure, verify
 
 pytestmark = recent_onnxruntime
 
@@ -109,7 +111,7 @@ def test_instructions_open_the_session_that_is_measured(tmp_path: Path) -> None:
 
 
 def test_equal_models_with_measured_peaks_and_order() -> None:
-    found = runtime.verify(branches(False), branches(True), runs=2)
+    found = verify(branches(False), branches(True), runs=2)
     assert (found.outputs_equal, found.max_abs_error, found.runs) == (True, 0.0, 2)
     # In use at the end of a node, before its inputs are given back: 6 large and a small; 1 large and 6 small.
     assert (found.measured_peak_before_bytes, found.measured_peak_after_bytes) == (6 * 4000 + 4, 4000 + 6 * 4)
@@ -133,8 +135,8 @@ def test_different_outputs() -> None:
 
 def test_wrong_order_is_noticed() -> None:
     wanted = [f"l{i}" for i in range(6)] + [f"s{i}" for i in range(6)] + ["y"]
-    assert runtime.verify(branches(True), branches(True), expected_order=wanted, runs=1).executed_order_matches is False
-    assert runtime.verify(branches(True), branches(False), expected_order=wanted, runs=1).executed_order_matches is True
+    assert verify(branches(True), branches(True), expected_order=wanted, runs=1).executed_order_matches is False
+    assert verify(branches(True), branches(False), expected_order=wanted, runs=1).executed_order_matches is True
 
 
 def test_pins_are_judged_in_plain_sessions() -> None:
@@ -142,9 +144,9 @@ def test_pins_are_judged_in_plain_sessions() -> None:
     plain = model.SerializeToString()
     pinned = pin(model).model.SerializeToString()
     wanted = [node.name for node in model.graph.node]
-    found = runtime.verify(plain, pinned, expected_order=wanted, guarantee="pins", runs=1)
+    found = verify(plain, pinned, expected_order=wanted, guarantee="pins", runs=1)
     assert (found.outputs_equal, found.executed_order_matches, found.reason) == (True, True, None)
-    found = runtime.verify(plain, plain, expected_order=wanted, guarantee="pins", runs=1)
+    found = verify(plain, plain, expected_order=wanted, guarantee="pins", runs=1)
     assert (found.outputs_equal, found.executed_order_matches) == (True, False)
 
 
@@ -154,9 +156,7 @@ def test_missing_node_names() -> None:
     before = model_of(nodes, [("x", FLOAT, [2])], [("y", FLOAT, [2])])
     after = model_of([nodes[at] for at in (1, 0, 2)], [("x", FLOAT, [2])], [("y", FLOAT, [2])])
     # As the reader names them: a node without a name takes that of an output.
-    found = runtime.verify(
-        before.SerializeToString(), after.SerializeToString(), expected_order=["Sin", "own", "y"], runs=1
-    )
+    found = verify(before.SerializeToString(), after.SerializeToString(), expected_order=["Sin", "own", "y"], runs=1)
     assert (found.outputs_equal, found.executed_order_matches) == (True, True)
 
 
@@ -175,9 +175,9 @@ def test_nodes_of_bodies_are_told_from_those_of_the_main_graph() -> None:
         model_of([nodes[at] for at in order], inputs, [("y", FLOAT, [4])]).SerializeToString()
         for order in ((0, 1, 2, 3), (0, 2, 1, 3))
     )
-    found = runtime.verify(before, after, expected_order=["a", "d", "b", "y"], runs=1)
+    found = verify(before, after, expected_order=["a", "d", "b", "y"], runs=1)
     assert (found.outputs_equal, found.executed_order_matches) == (True, True)
-    assert runtime.verify(before, before, expected_order=["a", "d", "b", "y"], runs=1).executed_order_matches is False
+    assert verify(before, before, expected_order=["a", "d", "b", "y"], runs=1).executed_order_matches is False
 
 
 def test_a_model_that_the_runtime_refuses() -> None:
@@ -186,27 +186,28 @@ def test_a_model_that_the_runtime_refuses() -> None:
     )
     custom.opset_import.add(domain="my.ops", version=1)
     refused = custom.SerializeToString()
-    found = runtime.verify(refused, refused)
+    found = verify(refused, refused)
     assert (found.outputs_equal, found.executed_order_matches, found.runs) == (None, None, 0)
     assert "my.ops" in (found.reason or "")
     assert "\n" not in (found.reason or "")
-    found = runtime.verify(relu(), refused)
+    found = verify(relu(), refused)
     assert found.outputs_equal is False
-    assert (found.reason or "").startswith("the optimised model does not run: ")
+    assert "my.ops" in (found.reason or "").partition(": ")[2]
+    assert "optimised" in (found.reason or "").partition(": ")[0]
 
 
 def test_damaged_bytes() -> None:
-    assert runtime.verify(b"\x08\x08garbage", relu()).outputs_equal is None
-    assert runtime.verify(relu(), b"\x08\x08garbage").outputs_equal is False
+    assert verify(b"\x08\x08garbage", relu()).outputs_equal is None
+    assert verify(relu(), b"\x08\x08garbage").outputs_equal is False
 
 
 def test_unknown_dimensions_are_stated_or_named() -> None:
     model = relu(shape=["n", 3])
-    found = runtime.verify(model, model, runs=1)
+    found = verify(model, model, runs=1)
     assert found.outputs_equal is None
     assert "--input-shape x:" in (found.reason or "")
-    assert runtime.verify(model, model, runs=1, dims={"n": 2}).measured_peak_after_bytes == 24
-    assert runtime.verify(model, model, runs=1, input_shapes={"x": [4, 3]}).measured_peak_after_bytes == 48
+    assert verify(model, model, runs=1, dims={"n": 2}).measured_peak_after_bytes == 24
+    assert verify(model, model, runs=1, input_shapes={"x": [4, 3]}).measured_peak_after_bytes == 48
 
 
 def test_external_data_is_found(tmp_path: Path) -> None:
@@ -217,10 +218,10 @@ def test_external_data_is_found(tmp_path: Path) -> None:
     onnx.save_model(model, path, save_as_external_data=True, location="weights", size_threshold=0)
     data = path.read_bytes()
     assert len(data) < 1000
-    assert runtime.verify(path, data, data_folder=tmp_path, runs=1).outputs_equal is True
-    assert runtime.measure(path).peak_bytes == 4096 * 4
+    assert verify(path, data, data_folder=tmp_path, runs=1).outputs_equal is True
+    assert measure(path).peak_bytes == 4096 * 4
     (tmp_path / "weights").unlink()
-    found = runtime.verify(path, path, runs=1)
+    found = verify(path, path, runs=1)
     assert found.outputs_equal is None
     assert found.reason
 
@@ -236,13 +237,13 @@ def test_models_that_draw_are_compared_with_the_same_seeds() -> None:
         model_of([nodes[at] for at in order], [("x", FLOAT, [9])], [("y", FLOAT, [9])]).SerializeToString()
         for order in ((0, 1, 2), (1, 0, 2))
     )
-    found = runtime.verify(before, after, runs=2)
+    found = verify(before, after, runs=2)
     assert (found.outputs_equal, found.max_abs_error, found.executed_order_matches) == (True, 0.0, True)
     assert any("once" in note and "seeds" in note for note in found.notes)
     twice = [*nodes[:2], helper.make_node("RandomUniformLike", ["x"], ["r2"], "r2"), nodes[2]]
     twice[3] = helper.make_node("Sum", ["n", "r", "r2"], ["y"], "y")
     doubled = model_of(twice, [("x", FLOAT, [9])], [("y", FLOAT, [9])]).SerializeToString()
-    found = runtime.verify(before, doubled, runs=1)
+    found = verify(before, doubled, runs=1)
     assert found.outputs_equal is False
     assert "2 RandomUniformLike" in (found.reason or "")
 
@@ -254,7 +255,7 @@ def test_computed_constants_count_as_weights() -> None:
     ]
     dims = helper.make_tensor("dims", INT64, [1], [5000])
     model = model_of(nodes, [("x", FLOAT, [5000])], [("y", FLOAT, [5000])], constants=[dims]).SerializeToString()
-    found = runtime.verify(model, model, runs=1)
+    found = verify(model, model, runs=1)
     assert (found.measured_peak_before_bytes, found.outputs_equal, found.executed_order_matches) == (20000, True, True)
 
 
@@ -262,7 +263,7 @@ def test_indices_stay_in_bounds_where_they_can() -> None:
     table = helper.make_tensor("table", FLOAT, [2, 3], list(range(6)))
     nodes = [helper.make_node("Gather", ["table", "i"], ["y"], "n")]
     model = model_of(nodes, [("i", INT64, [64])], [("y", FLOAT, [64, 3])], constants=[table]).SerializeToString()
-    assert runtime.verify(model, model).outputs_equal is True
+    assert verify(model, model).outputs_equal is True
 
 
 def test_sequences_strings_and_absent_optionals() -> None:
@@ -275,7 +276,7 @@ def test_sequences_strings_and_absent_optionals() -> None:
     out = helper.make_tensor_sequence_value_info("t", FLOAT, None)
     inputs = [sequence, ("x", FLOAT, [2]), ("words", TensorProto.STRING, [3])]
     model = model_of(nodes, inputs, [out, ("n", INT64, []), ("w", TensorProto.STRING, [3])]).SerializeToString()
-    found = runtime.verify(model, model)
+    found = verify(model, model)
     assert (found.outputs_equal, found.max_abs_error) == (True, 0.0)
 
 
@@ -286,14 +287,13 @@ def test_element_types(kind: str) -> None:
                      [("y", element, [9])], opset=19)  # fmt: skip
     model.ir_version = 9
     data = model.SerializeToString()
-    assert runtime.verify(data, data, runs=1).outputs_equal is True
+    assert verify(data, data, runs=1).outputs_equal is True
 
 
 def test_inputs_are_the_same_for_one_seed_and_differ_between_seeds() -> None:
     doubled = model_of([helper.make_node("Add", ["x", "x"], ["y"], "n")], [("x", FLOAT, [3])], [("y", FLOAT, [3])])
     errors = [
-        runtime.verify(relu(shape=[3]), doubled.SerializeToString(), runs=1, seed=seed).max_abs_error
-        for seed in (1, 1, 2)
+        verify(relu(shape=[3]), doubled.SerializeToString(), runs=1, seed=seed).max_abs_error for seed in (1, 1, 2)
     ]
     assert errors[0] == errors[1] != errors[2]
 
@@ -304,12 +304,13 @@ def test_inputs_are_the_same_for_one_seed_and_differ_between_seeds() -> None:
 def test_missing_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with fails("runtime-missing", "pip install onnxruntime"):
-        runtime.verify(relu(), relu())
+        verify(relu(), relu())
 
 
 def test_timeout_says_nothing_about_outputs() -> None:
-    found = runtime.verify(relu(), relu(), timeout_seconds=0.05)
-    assert (found.outputs_equal, found.reason) == (None, "onnxruntime: not finished after 0.05 s")
+    found = verify(relu(), relu(), timeout_seconds=0.05)
+    assert found.outputs_equal is None
+    assert re.fullmatch(r"onnxruntime: .* 0\.05 s", found.reason or "")
 
 
 @pytest.mark.parametrize("first_survives", [True, False])
@@ -320,7 +321,7 @@ def test_crash_is_blamed_on_the_right_model(first_survives: bool, monkeypatch: p
         return ChildResult("crash", reason="the process was killed by SIGSEGV")
 
     monkeypatch.setattr(runtime, "run_in_child", child)
-    found = runtime.verify(relu(), relu())
+    found = verify(relu(), relu())
     assert found.outputs_equal is (False if first_survives else None)
     assert "SIGSEGV" in (found.reason or "")
 
@@ -379,10 +380,10 @@ def test_offline_optimization_of_no_model(tmp_path: Path) -> None:
 
 
 def test_measure_says_why_not(tmp_path: Path) -> None:
-    found = runtime.measure(tmp_path / "missing.onnx")
+    found = measure(tmp_path / "missing.onnx")
     assert (found.peak_bytes, found.executed) == (None, None)
     assert found.reason
-    found = runtime.measure(branches(True))
+    found = measure(branches(True))
     assert (found.peak_bytes, found.executed) == (4024, tuple(range(13)))
 
 

@@ -14,9 +14,9 @@ from memsched.commands.optimize.optimize import optimize
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.lowering.apply import apply_target
-from memsched.runtimes.onnxruntime import verification as runtime
 from memsched.targets.load import load_target
 from tests.needs import recent_onnxruntime
+from tests.runtimes.onnxruntime.measured import measure
 
 pytestmark = recent_onnxruntime
 
@@ -74,7 +74,7 @@ def test_writes_in_place_need_shapes_that_the_file_states(case: str) -> None:
     writes = [lowered.tensors[output].name for op in lowered.ops for output, _ in op.in_place]
     assert writes == (["r"] if granted else [])
     result = optimize(data, input_shapes={"x": (8, 64)}, time_limit=1.0)
-    measured = runtime.measure(data, level="basic", input_shapes={"x": (8, 64)}).peak_bytes
+    measured = measure(data, level="basic", input_shapes={"x": (8, 64)}).peak_bytes
     # A Shape of known lengths, two numbers, is folded.
     assert measured == pytest.approx(result.report["original"]["schedule"]["peak_bytes"], abs=16)
 

@@ -9,12 +9,12 @@ import pytest
 from memsched.commands.optimize import optimize as compiler
 from memsched.commands.optimize.analysis import analyze
 from memsched.formats.tflite.model import FileModel, parse
+from memsched.runtimes.arena_facts import round_up
 from memsched.runtimes.tflm.kernel_sets import REFERENCE, kernel_set
 from memsched.runtimes.tflm.kernels import scratch_requests
 from memsched.runtimes.tflm.persistent import estimates, unknown_kernels
 from memsched.runtimes.tflm.plan import kernel_scratch, predict
-from memsched.runtimes.tflm.planner import round_up
-from memsched.runtimes.tflm.relay import TflmRelay
+from memsched.runtimes.tflm.relay import RelayRules
 from memsched.targets.load import load_target
 from tests.failures import fails
 from tests.formats.tflite_builder import O, Sub, T, build, options
@@ -157,7 +157,7 @@ def test_scratch_is_laid_as_the_planner_does_and_counted() -> None:
     # 18 requests of 4 bytes, 32 more for the dense layer's own data, 40 for its sums; each end is rounded up.
     assert 66540 + 18 * 4 + 32 + 40 <= report["sections"]["requirement"]["parts"]["persistent_bytes"] <= 66540 + 160
     assert report["sections"]["requirement"]["bytes"] == 138240 + 4464 + estimates(model, "cmsis-nn-mve")[32].persistent
-    needs = TflmRelay(32, "cmsis-nn-mve").needs(path.read_bytes())
+    needs = RelayRules(32, "cmsis-nn-mve").needs(path.read_bytes())
     assert needs.total(32) == report["sections"]["requirement"]["bytes"]
     assert "CMSIS-NN" in report["sections"]["firmware"]["assumptions"][0]
     assert {row["type"] for row in report["sections"]["firmware"]["scratch"]} >= {"CONV_2D", "DEPTHWISE_CONV_2D"}

@@ -15,6 +15,7 @@ from memsched.runtimes.tflm.layout import best_offsets
 from memsched.runtimes.tflm.plan import encode_plan, predict
 from memsched.runtimes.tflm.plan_check import check_plan
 from memsched.search.limits import QUICK, Limits
+from memsched.search.pace import MachinePace
 from memsched.search.run import Run
 from memsched.targets.load import load_target
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
@@ -110,7 +111,7 @@ def test_what_planning_takes_is_counted_and_no_limit_changes_a_plan() -> None:
     for model in models:
         before = freely.meter.done
         assert best_offsets(model, BARE, {}, freely) == best_offsets(model, BARE, {}, over)
-        assert freely.meter.done - before > 400 * layout._WORK_PER_BUFFER
+        assert freely.meter.done - before > 400 * MachinePace.BLOCK_SECONDS
     assert over.meter.done == freely.meter.done
 
 

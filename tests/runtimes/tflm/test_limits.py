@@ -7,8 +7,9 @@ import pytest
 
 from memsched.formats.tflite.model import parse
 from memsched.formats.tflite.schema import operator_types
-from memsched.runtimes.tflm.limits import AXES, KERNELS, MOST_JOINED, new_refusals, refusals
+from memsched.runtimes.tflm.limits import AXES, KERNELS, new_refusals, refusals
 from memsched.runtimes.tflm.resolver import BUILTIN
+from memsched.runtimes.tflm.sources import Sources
 from tests.formats.tflite_builder import MODELS, O, Sub, T, build, options
 from tests.runtimes.tflm.interpreter import needs_tflm, run_all
 from tests.runtimes.tflm.kernel_models import CASES, model, of_axes, strided
@@ -92,10 +93,10 @@ def test_a_hybrid_lstm_computes_what_is_wrong() -> None:
 
 
 @needs_tflm
-@pytest.mark.parametrize("count", [MOST_JOINED, MOST_JOINED + 1])
+@pytest.mark.parametrize("count", [Sources.MOST_JOINED, Sources.MOST_JOINED + 1])
 def test_joins(count: int) -> None:
     (ran,) = run_all([join(count)], runs=1)
-    assert ran.refused == bool(refusals(parse(join(count)))) == (count > MOST_JOINED)
+    assert ran.refused == bool(refusals(parse(join(count)))) == (count > Sources.MOST_JOINED)
 
 
 @needs_tflm

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memsched.runtimes.arena_facts import round_up
 from memsched.runtimes.tflm import planner
-from memsched.runtimes.tflm.planner import TflmRequest, greedy_offsets, head_bytes, round_up
+from memsched.runtimes.tflm.planner import TflmRequest, greedy_offsets, head_bytes
 
 SIZES = st.sampled_from([16, 32, 48, 96, 160])
 

@@ -147,7 +147,7 @@ def test_a_model_that_takes_too_long_is_given_up() -> None:
     found = verification.verify(data, data, timeout_seconds=0.01)
     assert found.outputs_equal is None
     assert found.reason is not None
-    assert "not finished after 0.01 s" in found.reason
+    assert " 0.01 s" in found.reason
 
 
 def test_tflm_says_nothing_on_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
@@ -196,7 +196,8 @@ def test_what_no_table_has_is_told_in_its_words_alone() -> None:
     report = memsched.analyze(build(sub), target="tflm").report
     assert report["sections"]["tflm"]["refused"] == []
     (line, _) = refusal_lines(report.values)[0]
-    assert line.startswith("TensorFlow Lite Micro refuses this model: ")
+    assert report["sections"]["tflm"]["refusal"]
+    assert line.endswith(f": {report['sections']['tflm']['refusal']}")
 
 
 def test_operators_that_a_firmware_brings_are_not_refused() -> None:

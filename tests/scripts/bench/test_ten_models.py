@@ -27,7 +27,7 @@ def test_a_file_that_needs_more_is_named_and_ends_badly(tmp_path: Path) -> None:
     lines = list(printed(tables(["net.onnx"], LoadOptions(), None, tmp_path)))
     assert more_than_given(POINTS)
     assert not more_than_given({**POINTS, "plain": POINTS["given"]})
-    assert "written, and more in a session without options: net" in "\n".join(lines)
+    assert any(line.startswith("written, ") and line.endswith(": net") for line in lines)
     row = next(line for line in lines if line.startswith("| net |"))
     assert [cell.strip() for cell in row.strip("|").split("|")] == [
         "net",
@@ -39,7 +39,7 @@ def test_a_file_that_needs_more_is_named_and_ends_badly(tmp_path: Path) -> None:
         "written: basic",
         "8.00 / 8.00 / 6.00 / 4.00",
     ]
-    assert "the doctor's first: -50.0 % on average" in "\n".join(lines)
+    assert any("doctor" in line and ": -50.0 % " in line for line in lines)
 
 
 def test_sessions_are_measured_on_the_files_that_are_exchanged(tmp_path: Path) -> None:

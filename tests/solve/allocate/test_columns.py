@@ -78,7 +78,6 @@ def test_addresses_are_made_once_they_are_asked_for(monkeypatch: pytest.MonkeyPa
 @pytest.mark.skipif(library() is None, reason="the installation has no compiled core: no C++ compiler")
 @pytest.mark.parametrize("tight", [True, False])
 def test_the_compiled_sweep_places_as_the_one_in_python(tight: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(greedy, "_FEW", 0)
     rng = random.Random(tight)
     for _ in range(150):
         count, steps, largest = rng.randint(1, 60), rng.randint(1, 30), rng.choice([2, 9, 300])

@@ -13,9 +13,10 @@ from memsched.base.errors import UsageError
 from memsched.check.packing import check_packing
 from memsched.graph.packing import Block, BlockPart, Packing, height_of
 from memsched.search.limits import QUICK, Limits
+from memsched.search.pace import MachinePace
 from memsched.search.progress import Progress
 from memsched.search.run import Run
-from memsched.solve.allocate import greedy, local, portfolio
+from memsched.solve.allocate import greedy, local
 from memsched.solve.allocate.bounds import live_bound, lower_bound
 from memsched.solve.allocate.components import components
 from memsched.solve.allocate.conflicts import conflicts_of, overlapping_pairs, without_overlaps
@@ -74,7 +75,7 @@ def test_what_packing_takes_is_counted() -> None:
     packing = pack(blocks, run)
     steps = packing.states * GreedyPlanner(without_overlaps(blocks)).order_steps
     assert packing.status != "optimal"
-    assert run.meter.done >= steps / portfolio._STEPS_PER_SECOND
+    assert run.meter.done >= steps / MachinePace.PACKING_STEPS
 
 
 @settings(max_examples=300, deadline=None)

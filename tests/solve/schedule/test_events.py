@@ -8,8 +8,9 @@ import random
 import pytest
 
 from memsched.graph.contraction import Tasks
+from memsched.graph.dag import members
 from memsched.solve.schedule.events import find_events
-from memsched.solve.schedule.moves import Moves, backward_moves, bits, final_residue, forward_moves
+from memsched.solve.schedule.moves import Moves, backward_moves, final_residue, forward_moves
 from memsched.solve.schedule.threshold import ThresholdSearch
 from tests.brute_force import optimal_peak
 from tests.random_graphs import random_graph
@@ -56,7 +57,7 @@ def test_what_dies_only_raises_a_task_above_the_later_residue(forward: bool) -> 
 
 def above(moves: Moves, task: int, dying: int) -> int:
     """Return a task's footprint above the residue after it, bytes."""
-    change = moves.change[task] + moves.sign * sum(moves.shared[task][place][1] for place in bits(dying))
+    change = moves.change[task] + moves.sign * sum(moves.shared[task][place][1] for place in members(dying))
     return moves.excess(task, dying) - change
 
 

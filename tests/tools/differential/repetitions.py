@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from memsched.graph.model import Graph
 from memsched.lowering.apply import apply_target
 from memsched.rewrites.recompute.cost import judge, least_peak
-from memsched.rewrites.recompute.cpsat import least_cost
 from memsched.rewrites.recompute.decompose import path_schedule, tree_schedule
 from memsched.rewrites.recompute.greedy import reduce_to
 from memsched.rewrites.recompute.local import improve
@@ -17,6 +16,7 @@ from memsched.rewrites.recompute.rewrite import repeatable
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from memsched.targets.load import load_target
+from tests.rewrites.recompute.moccasin import least_cost
 from tests.rewrites.recompute.tiny_graphs import PLAIN, layered, tiny, tracer_of
 from tests.tools.differential.claims import Claim, Pair, disagreements
 

@@ -5,23 +5,21 @@ ONNX Runtime's InstanceNormalization strays from float64 by up to 1e-4 of the la
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from memsched.formats.onnx.attributes import attribute_of
 from memsched.formats.onnx.blocks.body import names_of
 from memsched.formats.onnx.standard import Opset
 from memsched.formats.onnx.structure import op_type
 
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
-
 __all__ = ["accurate"]
 
 
 def accurate(model: ModelProto) -> ModelProto | None:
     """Return a copy of a model with other nodes for its instance normalisations; None where it has none."""
-    from onnx import ModelProto
-
     if not any(op_type(node) == "InstanceNormalization" for node in model.graph.node):
         return None
     written = ModelProto()
@@ -49,8 +47,6 @@ class _Expansion:
 
     def of(self, node: NodeProto) -> list[NodeProto]:
         """Return the nodes that stand for one."""
-        from onnx import TensorProto, helper
-
         self.made = []
         flat = self._op("Reshape", node.input[0], self.flat)
         mean = self._op("Cast", self._mean(self._op("Cast", flat, to=TensorProto.DOUBLE)), to=TensorProto.FLOAT)
@@ -72,16 +68,11 @@ class _Expansion:
         return self._op("ReduceMean", name, axes=[2], keepdims=1)
 
     def _constant(self, numbers: list[int]) -> str:
-        import numpy as np
-        from onnx import numpy_helper
-
         name = self._name()
         self.written.graph.initializer.append(numpy_helper.from_array(np.array(numbers, dtype=np.int64), name))
         return name
 
     def _op(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        from onnx import helper
-
         name = self._name()
         self.made.append(helper.make_node(kind, list(inputs), [name], name=f"{name}_node", **attributes))
         return name

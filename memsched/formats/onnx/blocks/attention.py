@@ -6,26 +6,22 @@ MultiHeadAttention never holds all scores. Others, causal masks among them, are 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import GraphProto, NodeProto
 
 from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.attributes import ConstantValues, attribute_of
 from memsched.formats.onnx.blocks.cuts import is_elementwise
 from memsched.formats.onnx.blocks.regions import OpenGraph
 from memsched.formats.onnx.blocks.sizes import Polynomial
-from memsched.formats.onnx.standard import ElementType
+from memsched.formats.onnx.standard import Axes, ElementType
 from memsched.formats.onnx.structure import op_type
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
 
 __all__ = ["OpenAttention", "RowlessMask", "find_attention"]
 
 _MOST_FILL: Final = -1e6
 """What replaces scores that do not count is no more than this: its share of a softmax is 0."""
-
-_HEADED, _FLAT = 4, 3
-"""Ranks of values with an axis of heads, and with heads and texts in one axis."""
 
 _SCALES: Final = frozenset({"Div", "Mul"})
 _MOST_NODES: Final = 64
@@ -184,7 +180,7 @@ class _ScoreChain:
         shapes = [graph.values.shapes.get(name, ()) for name in (queries, keys, values)]
         ranks = {len(shape) for shape in shapes}
         names = (queries, keys, values, result)
-        if ranks not in ({_HEADED}, {_FLAT}) or any(
+        if ranks not in ({Axes.HEADED}, {Axes.FLAT}) or any(
             graph.values.elements.get(name) != ElementType.FLOAT for name in names
         ):
             return None

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import NodeProto
 
 from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.attributes import attribute_of
@@ -18,9 +20,6 @@ from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.structure import op_type
 from memsched.ops.rules import POINTWISE, AxisMap, Geometry, WholeAxis
 from memsched.ops.table import FROM_NUMBERS, SHAPED, class_of
-
-if TYPE_CHECKING:
-    from onnx import NodeProto
 
 __all__ = ["Cut", "Needs", "integers_of", "is_cheap", "is_elementwise", "needs"]
 

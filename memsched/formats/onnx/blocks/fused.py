@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from memsched.formats.blocks import BlockPoint, BlockRow
 from memsched.formats.onnx.attributes import attribute_of
@@ -22,20 +25,15 @@ from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.regions import OpenGraph
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.blocks.tokens import groups, is_weightless, points_of
+from memsched.formats.onnx.standard import Axes
 from memsched.formats.onnx.structure import op_type
 from memsched.graph.kernel import LARGEST_FLOAT
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorProto
 
 __all__ = ["kernel_points", "write_kernels"]
 
 _MICROSOFT: Final = "com.microsoft"
 _KERNEL: Final = "MultiHeadAttention"
 _ONE: Final = Polynomial((((), Fraction(1)),))
-
-_TOKENS_FIRST: Final = (0, 2, 1, 3)
-"""From [texts, heads, tokens, depth] to [texts, tokens, heads, depth], and back."""
 
 
 def kernel_points(model: ModelProto, values: OpenValues) -> Sequence[BlockPoint]:
@@ -85,8 +83,6 @@ def write_kernels(model: ModelProto, graph: OpenGraph, found: Sequence[OpenAtten
         graph: Its main graph.
         found: Attention in it, which has no node in common.
     """
-    from onnx import ModelProto, helper
-
     written = ModelProto()
     written.CopyFrom(model)
     writer = _KernelWriter(graph, Lengths(graph.values, names_of(model.graph)))
@@ -129,9 +125,9 @@ class _KernelWriter:
         """Return the nodes that give a result of attention, and what reads it under another shape."""
         self._label, self._nodes = self.lengths.name(f"attention_{number}"), []
         shapes = self.graph.values.shapes
-        headed = len(shapes[one.queries]) == len(_TOKENS_FIRST)
+        headed = len(shapes[one.queries]) == Axes.HEADED
         batch, rows, columns = shapes[one.queries][0], shapes[one.queries][-2], shapes[one.values][-2]
-        order = _TOKENS_FIRST if headed else (0, 1, 2)
+        order = Axes.TOKENS_FIRST if headed else (0, 1, 2)
         turned = (0, 3, 1, 2) if headed else (0, 2, 1)
         more = int(one.mask is not None)
         heads = [Polynomial(()) if length is None else length for length in shapes[one.queries][1:-2]]
@@ -159,8 +155,6 @@ class _KernelWriter:
 
     def _node(self, kind: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
         """Add a node; return what it gives."""
-        from onnx import helper
-
         output = output or self.lengths.name(f"{self._label}_{kind.lower()}")
         name = self.lengths.name(f"{output}_node")
         self._nodes.append(helper.make_node(kind, list(inputs), [output], name=name, **attributes))
@@ -201,7 +195,7 @@ class _KernelWriter:
         if headed and one.result not in graph.results:
             for place in graph.readers.get(one.result, ()):
                 node = graph.nodes[place]
-                if op_type(node) == "Transpose" and attribute_of(node, "perm", None) == list(_TOKENS_FIRST):
+                if op_type(node) == "Transpose" and attribute_of(node, "perm", None) == list(Axes.TOKENS_FIRST):
                     moved.append(place)
         for place in moved:
             joined = joined or self._joined(graph.nodes[place].output[0], one.heads * depth)
@@ -211,7 +205,7 @@ class _KernelWriter:
         if not headed:
             return
         parted = self._node("Reshape", [plain, self.lengths.constant([0, 0, one.heads, depth])])
-        self._node("Transpose", [parted], one.result, perm=list(_TOKENS_FIRST))
+        self._node("Transpose", [parted], one.result, perm=list(Axes.TOKENS_FIRST))
         for place in moved:
             self.replaced.add(place)
             self._node("Identity", [parted], graph.nodes[place].output[0])
@@ -248,14 +242,12 @@ class _KernelWriter:
             else:
                 row = self.lengths.node("Where", [row, *((nothing, least) if mask.kept else (least, nothing))], "added")
             wide = self.lengths.node("Expand", [row, self.lengths.vector(shape)], "added_to_all_heads")
-            order = (0, 3, 1, 2) if len(shape) == len(_TOKENS_FIRST) else (0, 2, 1)
+            order = (0, 3, 1, 2) if len(shape) == Axes.HEADED else (0, 2, 1)
             self._columns[key] = self.lengths.node("Transpose", [wide], "added_to_keys", perm=list(order))
         return self._columns[key]
 
     def _row(self, mask: RowlessMask) -> str:
         """Return one row of a mask, of the nodes that make it."""
-        from onnx import NodeProto
-
         self._rows.update(mask.narrow)
         for place in mask.made:
             node = NodeProto()
@@ -273,9 +265,6 @@ class _KernelWriter:
 
     def _number(self, number: float) -> str:
         """Return a constant."""
-        import numpy as np
-        from onnx import numpy_helper
-
         name = f"number_{number!r}"
         if name not in self.numbers:
             self.numbers[name] = numpy_helper.from_array(np.array([number], np.float32), self.lengths.name(name))

@@ -7,22 +7,19 @@ from outside. Under a shape that is known at run time alone they are no constant
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import GraphProto, NodeProto
 
 from memsched.formats.onnx.blocks.lengths import Lengths
 from memsched.formats.onnx.structure import op_type
 from memsched.formats.onnx.types import tensor_bytes
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
+from memsched.formats.onnx.worth import LARGE_WEIGHT
 
 __all__ = ["held_once", "weights_of_products"]
 
 _PACKED: Final = frozenset({"MatMul", "Gemm"})
 """Operators whose second input is packed where it is constant."""
-
-_LEAST: Final = 1 << 16
-"""Bytes of a weight that is worth a node."""
 
 
 def weights_of_products(graph: GraphProto, nodes: Sequence[NodeProto]) -> int:
@@ -51,7 +48,7 @@ def held_once(graph: GraphProto, nodes: Sequence[NodeProto], lengths: Lengths) -
 def _sizes(graph: GraphProto) -> dict[str, int]:
     """Return the bytes of large weights."""
     sizes = {tensor.name: tensor_bytes(tensor.data_type, tensor.dims) for tensor in graph.initializer}
-    return {name: size for name, size in sizes.items() if size >= _LEAST}
+    return {name: size for name, size in sizes.items() if size >= LARGE_WEIGHT}
 
 
 def _captured(nodes: Sequence[NodeProto], sizes: Mapping[str, int]) -> list[str]:

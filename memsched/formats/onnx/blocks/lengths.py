@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Monomial, Polynomial
 from memsched.formats.onnx.free_names import FreeNames
-
-if TYPE_CHECKING:
-    from onnx import NodeProto, TensorProto
 
 __all__ = ["Lengths"]
 
@@ -37,9 +37,6 @@ class Lengths:
 
     def constant(self, numbers: Sequence[int], *, scalar: bool = False) -> str:
         """Return a constant."""
-        import numpy as np
-        from onnx import numpy_helper
-
         key = ("constant", tuple(numbers), scalar)
         if key not in self._known:
             name = self.name(f"length_{'_'.join(map(str, numbers))}".replace("-", "minus_"))
@@ -50,8 +47,6 @@ class Lengths:
 
     def node(self, kind: str, inputs: Sequence[str], base: str, **attributes: Any) -> str:
         """Return the output of a node of its own, which is put behind those made before."""
-        from onnx import helper
-
         key = (kind, tuple(inputs), tuple(sorted((name, str(value)) for name, value in attributes.items())))
         if key not in self._known:
             name = self.name(base)
@@ -63,8 +58,6 @@ class Lengths:
 
     def alias(self, kind: str, inputs: Sequence[str], name: str) -> None:
         """Put a node behind those made before whose output has a name that the model's other nodes read."""
-        from onnx import helper
-
         self.nodes.append(helper.make_node(kind, list(inputs), [name], name=self.name(f"{name}_node")))
 
     def at_least(self, length: str, least: int) -> str:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from onnx import GraphProto, NodeProto
 
 from memsched.base.errors import InternalError
 from memsched.formats.onnx.blocks.regions import names_read
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
 
 __all__ = ["replace_nodes"]
 

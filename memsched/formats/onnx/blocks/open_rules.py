@@ -9,23 +9,22 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import GraphProto, NodeProto
 
 from memsched.formats.onnx.attributes import ConstantValues, Values, attributes_of, constant_shapes, with_one_axis
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.effects import false_names, node_effects
 from memsched.formats.onnx.functions import FUNCTIONS
-from memsched.formats.onnx.raised import LEAST_OPSET
+from memsched.formats.onnx.standard import Opset
 from memsched.formats.onnx.structure import op_type
 from memsched.formats.onnx.types import element_name
 from memsched.graph.model import AttributeValue, Graph, Op, Tensor
 from memsched.ops.geometry import describe, described
 from memsched.ops.rules import Geometry, Refusal
 from memsched.ops.table import OPERATORS
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
 
 __all__ = ["OpenRules"]
 
@@ -97,7 +96,7 @@ class OpenRules:
     def _attributes(self, node: NodeProto, kind: str) -> Mapping[str, AttributeValue]:
         attributes = attributes_of(node, self._numbers)
         attributes |= constant_shapes(node, self._constant_shape, attributes)
-        return with_one_axis(kind, attributes, LEAST_OPSET)
+        return with_one_axis(kind, attributes, Opset.LOOPS_OVER_SEQUENCES)
 
     def _is_constant(self, name: str) -> bool:
         """Whether a value is stated, or follows from lengths alone: it is made anew where it is needed."""

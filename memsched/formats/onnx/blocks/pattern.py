@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import GraphProto, NodeProto
 
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.regions import names_read
@@ -16,9 +18,6 @@ from memsched.formats.onnx.blocks.sizes import Monomial, Polynomial
 from memsched.formats.onnx.structure import op_type
 from memsched.formats.onnx.types import element_bits
 from memsched.ops.table import families
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
 
 __all__ = ["open_inputs", "pattern_bytes", "pattern_sizes"]
 

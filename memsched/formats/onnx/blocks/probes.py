@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+from onnx import ModelProto, numpy_helper
 
 from memsched.base.errors import ModelError, UsageError
 from memsched.base.frozen import FrozenValue
@@ -20,10 +21,8 @@ from memsched.formats.onnx.light import is_stripped
 from memsched.formats.onnx.shapes import infer
 from memsched.formats.onnx.structure import analyse, op_type
 from memsched.formats.onnx.types import SHAPE_ELEMENTS
+from memsched.formats.onnx.worth import LONG
 from memsched.ops.table import families
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
 
 __all__ = ["InferredValues", "OpenValues", "infer_at", "probe"]
 
@@ -32,9 +31,6 @@ _MOST_COMPUTED: Final = 2
 
 _TOGETHER: Final = families("broadcast")
 """Operators whose inputs have the same lengths, or the length 1."""
-
-_SHORT: Final = 64
-"""Dimensions that are never longer as far as anybody said, such as a batch, are not what makes a value large."""
 
 _MOST_SYMBOLS: Final = 4
 """Models with more open dimensions would have to be read too often."""
@@ -173,7 +169,7 @@ def _ends(ranges: Mapping[str, Range]) -> list[dict[str, int]]:
 
 def _typical(ranges: Mapping[str, Range]) -> dict[str, int]:
     least, most = _ends(ranges)
-    return {name: (most if span.named or span.most > _SHORT else least)[name] for name, span in ranges.items()}
+    return {name: (most if span.named or span.most > LONG else least)[name] for name, span in ranges.items()}
 
 
 def _probes(ranges: Mapping[str, Range], count: int) -> list[dict[str, int]]:
@@ -203,8 +199,6 @@ def infer_at(light: ModelProto, sizes: Mapping[str, int]) -> InferredValues:
     Raises:
         ModelError: The model contradicts itself there.
     """
-    from onnx import ModelProto, numpy_helper
-
     model = ModelProto()
     model.CopyFrom(light)
     unnamed = {one.places[0]: sizes[one.name] for one in free_inputs(light) if "[" in one.name}

@@ -10,7 +10,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import GraphProto, NodeProto
 
 from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.blocks.cuts import Cut, Needs, is_cheap, needs
@@ -19,21 +21,13 @@ from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.structure import op_type
 from memsched.formats.onnx.types import element_bits
+from memsched.formats.onnx.worth import GAIN, LONG
 from memsched.ops.table import SHAPED, class_of
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
 
 __all__ = ["BlockGrowth", "BlockRegion", "Nest", "OpenGraph", "asks_only", "find", "names_read", "rows_of"]
 
-_GAIN: Final = 1.5
-"""A group's largest value must be so many times what it reads and makes in blocks."""
-
 _THICK: Final = 4
 """What is so many times as large as what it follows from, at little cost, is computed block by block as well."""
-
-_LONG: Final = 64
-"""Axes that are shorter, at the sizes of the graph, are not cut."""
 
 
 class BlockRegion(FrozenValue, frozen=True):
@@ -110,7 +104,7 @@ class OpenGraph:
         """The lengths of long axes, each once."""
         lengths = itertools.chain.from_iterable(self.values.shapes.values())
         known = dict.fromkeys(one for one in lengths if one is not None and one.constant() is None)
-        return [one for one in known if one.at(self.sizes) >= _LONG]
+        return [one for one in known if one.at(self.sizes) >= LONG]
 
     @cached_property
     def sources(self) -> Mapping[str, int]:
@@ -170,7 +164,7 @@ def _nested(graph: OpenGraph, seed: str, region: BlockRegion, least: int, taken:
     this is made once.
     """
     for axis, length in enumerate(graph.values.shapes[seed]):
-        if length is None or axis == region.cuts[seed].axis or not 1 < length.at(graph.sizes) < _LONG:
+        if length is None or axis == region.cuts[seed].axis or not 1 < length.at(graph.sizes) < LONG:
             continue
         short = _grown(graph, seed, Cut(axis), length, least, taken)
         if short is None or set(short.made) != set(region.made) or not set(short.nodes) <= set(region.nodes):
@@ -198,7 +192,7 @@ def _best(graph: OpenGraph, seed: str, least: int, taken: set[int]) -> BlockRegi
             continue
         whole = sum(graph.bytes_of(name) for name in (*region.made, *region.read))
         inside = max((graph.bytes_of(name) for name in region.largest), default=0)
-        if inside >= _GAIN * whole and (best is None or inside - whole > best[0]):
+        if inside >= GAIN * whole and (best is None or inside - whole > best[0]):
             best = inside - whole, region
     return None if best is None else best[1]
 
@@ -206,7 +200,7 @@ def _best(graph: OpenGraph, seed: str, least: int, taken: set[int]) -> BlockRegi
 def _axes(graph: OpenGraph, name: str) -> Iterator[tuple[Cut, Polynomial]]:
     """Yield the long axes of a value, and those that others are merged into, with the lengths to be cut."""
     for axis, length in enumerate(graph.values.shapes[name]):
-        if length is None or length.constant() is not None or length.at(graph.sizes) < _LONG:
+        if length is None or length.constant() is not None or length.at(graph.sizes) < LONG:
             continue
         yield Cut(axis), length
         for other in graph.long_lengths:

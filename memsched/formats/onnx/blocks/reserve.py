@@ -15,7 +15,10 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from memsched.formats.blocks import BlockPoint
 from memsched.formats.onnx.blocks.lengths import Lengths
@@ -23,15 +26,12 @@ from memsched.formats.onnx.blocks.pattern import open_inputs, pattern_bytes, pat
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.free_names import FreeNames
+from memsched.formats.onnx.standard import ElementType
 from memsched.formats.onnx.structure import graphs_of
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+from memsched.formats.onnx.types import element_bits
+from memsched.formats.onnx.worth import LARGE_BLOCK
 
 __all__ = ["reserve", "reserve_points", "reserved"]
-
-_WORTH: Final = 16 << 20
-"""Bytes of a block from which room is made for it."""
 
 _SPARE: Final = Fraction(11, 10)
 """What is not foreseen: temporary values, and what the session does not compute in place."""
@@ -39,7 +39,7 @@ _SPARE: Final = Fraction(11, 10)
 _LEAST_CLASS, _CLASSES = 20, 22
 """The logarithm, to base 2, of the bytes of the smallest region; and how many sizes of regions there are."""
 
-_FLOAT: Final = 4
+_FLOAT: Final = element_bits(ElementType.FLOAT) // 8
 
 WITH_ROOM: Final = "as given, with room in the arena"
 
@@ -53,8 +53,6 @@ def reserve_points(model: ModelProto, values: OpenValues) -> list[BlockPoint]:
 
 
 def _alone(model: ModelProto, values: OpenValues) -> bytes:
-    from onnx import ModelProto
-
     written = ModelProto()
     written.CopyFrom(model)
     reserve(written, values, alone=True)
@@ -64,8 +62,6 @@ def _alone(model: ModelProto, values: OpenValues) -> bytes:
 
 def reserved(build: Callable[[], bytes], values: OpenValues) -> bytes:
     """Return the file that ``build`` makes, with room for its block."""
-    from onnx import ModelProto
-
     model = ModelProto.FromString(build())
     reserve(model, values)
     data: bytes = model.SerializeToString(deterministic=True)
@@ -86,7 +82,7 @@ def reserve(model: ModelProto, values: OpenValues, *, alone: bool = False) -> bo
 
 
 def _is_worth(graph: GraphProto, values: OpenValues) -> bool:
-    return pattern_bytes(graph, values, values.typical) >= _WORTH and bool(open_inputs(graph, values))
+    return pattern_bytes(graph, values, values.typical) >= LARGE_BLOCK and bool(open_inputs(graph, values))
 
 
 def _insert(graph: GraphProto, values: OpenValues, *, alone: bool) -> None:
@@ -112,9 +108,6 @@ def _with_spare(size: Polynomial) -> Polynomial:
 def _nodes(
     graph: GraphProto, values: OpenValues, *, alone: bool
 ) -> tuple[list[NodeProto], list[TensorProto], dict[str, str]]:
-    import numpy as np
-    from onnx import helper, numpy_helper
-
     every = chain.from_iterable(scope.graph.node for scope in graphs_of(graph))
     names = FreeNames(chain.from_iterable((node.name, *node.input, *node.output) for node in every))
     nodes: list[NodeProto] = []

@@ -16,7 +16,7 @@ Monomial = tuple[str, ...]
 """The symbols of a product, sorted, one for each time that it occurs; empty for the number 1."""
 
 _DEGREE: Final = 2
-_LONGEST_PRODUCT: Final = 4
+"""The largest of monomials in sums; products of two such monomials are recognised too."""
 
 
 class Polynomial(FrozenValue, frozen=True):
@@ -89,7 +89,7 @@ def fit(values: Sequence[int], probes: Sequence[Mapping[str, int]]) -> Polynomia
     """
     if len(set(values)) == 1:
         return Polynomial((((), Fraction(values[0])),) if values[0] else ())
-    for power in monomials(list(probes[0]), _LONGEST_PRODUCT):
+    for power in monomials(list(probes[0]), 2 * _DEGREE):
         column = _column(power, probes)
         ratios = {Fraction(value, number) for value, number in zip(values, column, strict=True) if number}
         if len(ratios) == 1:

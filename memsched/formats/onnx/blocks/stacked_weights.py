@@ -17,12 +17,13 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 from memsched.formats.onnx.blocks.body import names_of
 from memsched.formats.onnx.blocks.nodes import replace_nodes
 from memsched.formats.onnx.free_names import FreeNames
-from memsched.formats.onnx.standard import IrVersion, Opset
+from memsched.formats.onnx.standard import Axes, IrVersion, Opset
 from memsched.formats.onnx.structure import graphs_of, op_type
+from memsched.search.heap import LARGEST_PAGE, Glibc
 
 __all__ = ["weights_in_stacks"]
 
-_MAPPED: Final = (32 << 20) + (1 << 16)
+_MAPPED: Final = Glibc.LARGEST_THRESHOLD + LARGEST_PAGE
 """Bytes of a stack at least: those of the largest block that glibc may put into the heap, and a page of any size."""
 
 _DOUBLED: Final = 50_000_000
@@ -30,9 +31,6 @@ _DOUBLED: Final = 50_000_000
 
 _LARGE: Final = 1 << 18
 """Bytes of a weight that is worth it."""
-
-_SPATIAL: Final = 3
-"""Dimensions that weights of convolutions have at least; matrices are replaced one at a time, and freed so."""
 
 
 def weights_in_stacks(data: bytes) -> bytes:
@@ -54,7 +52,7 @@ def _stacks(graph: GraphProto) -> Iterator[list[TensorProto]]:
     outside = {value.name for value in (*graph.input, *graph.output)}
     alike: dict[tuple[int, ...], list[TensorProto]] = {}
     for one in graph.initializer:
-        if len(one.dims) >= _SPATIAL and len(one.raw_data) >= _LARGE and one.name not in outside:
+        if len(one.dims) >= min(Axes.SPATIAL) and len(one.raw_data) >= _LARGE and one.name not in outside:
             alike.setdefault((one.data_type, *one.dims[1:]), []).append(one)
     for weights in alike.values():
         yield from _parted(weights)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import ModelProto
 
 from memsched.base.frozen import FrozenValue
 from memsched.formats.blocks import BlockPoint, BlockRow
@@ -21,26 +23,11 @@ from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.blocks.sums_body import SumGroup, SumKind, write_sums
 from memsched.formats.onnx.blocks.tokens import token_points
 from memsched.formats.onnx.blocks.two_passes import Normaliser, in_two_passes
-from memsched.formats.onnx.raised import LEAST_OPSET
-from memsched.formats.onnx.standard import ElementType
+from memsched.formats.onnx.standard import ElementType, Opset
 from memsched.formats.onnx.structure import op_type
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
+from memsched.formats.onnx.worth import BLOCKS, GAIN, LONG, TRIED
 
 __all__ = ["find_sums", "sum_points"]
-
-_LONG: Final = 64
-"""Axes that are shorter, at the sizes of the graph, are not cut, as in `memsched.formats.onnx.blocks.regions`."""
-
-_GAIN: Final = 1.5
-"""What is never whole must be so many times what has to be made before the loop, and what it gives."""
-
-_TRIED: Final = 32
-"""Sizes from which on values are computed in blocks, of which the best is taken."""
-
-_BLOCKS: Final = (16 << 20, 4 << 20)
-"""Bytes that the large values of a block may take."""
 
 _REDUCED: Final[Mapping[str, SumKind]] = {"ReduceSum": "sum", "ReduceMean": "mean", "ReduceMax": "most"}
 
@@ -71,7 +58,7 @@ def sum_points(model: ModelProto, values: OpenValues) -> Sequence[BlockPoint]:
         model: With its weights; it is not changed.
     """
     opset = next((one.version for one in model.opset_import if one.domain in {"", "ai.onnx"}), 1)
-    if opset < LEAST_OPSET:
+    if opset < Opset.LOOPS_OVER_SEQUENCES:
         return ()
     graph = OpenGraph(model.graph, values, values.typical)
     known = {node.name or node.output[0] for node in graph.nodes}
@@ -100,10 +87,10 @@ def _points(
         for number, one in enumerate(found)
     )
     points = []
-    for block in _BLOCKS:
+    for block in BLOCKS:
         build = partial(_written, model, graph, found, block)
         points.append(BlockPoint(f"{words} over blocks of {block >> 20} MB", rows, build, reassociates=True))
-    for number, point in enumerate(token_points(write_sums(model, graph, found, _BLOCKS[0]), graph.values)):
+    for number, point in enumerate(token_points(write_sums(model, graph, found, BLOCKS[0]), graph.values)):
         build = partial(_with_loops, model, graph, found, number)
         name = f"{points[0].name}, the rest {point.name}"
         rest = (dataclasses.replace(row, ops=tuple(name for name in row.ops if name in known)) for row in point.rows)
@@ -142,7 +129,7 @@ def _written(model: ModelProto, graph: OpenGraph, found: Sequence[SumGroup], blo
 
 
 def _with_loops(model: ModelProto, graph: OpenGraph, found: Sequence[SumGroup], number: int) -> bytes:
-    return token_points(write_sums(model, graph, found, _BLOCKS[0]), graph.values)[number].build()
+    return token_points(write_sums(model, graph, found, BLOCKS[0]), graph.values)[number].build()
 
 
 def find_sums(graph: OpenGraph, normalisers: Sequence[Normaliser] = ()) -> list[SumGroup]:
@@ -179,7 +166,7 @@ def _is_small(graph: OpenGraph, place: int) -> bool:
 
 
 def _is_long(graph: OpenGraph, length: Polynomial | None) -> bool:
-    return length is not None and length.constant() is None and length.at(graph.sizes) >= _LONG
+    return length is not None and length.constant() is None and length.at(graph.sizes) >= LONG
 
 
 def _is_there(graph: OpenGraph, length: Polynomial) -> bool:
@@ -258,7 +245,7 @@ def _best(graph: OpenGraph, one: _Summed, taken: set[int]) -> tuple[SumGroup, se
     sizes = sorted({size for name in graph.maker if (size := graph.bytes_of(name))}, reverse=True)
     tail = set(one.tail)
     result = graph.nodes[max(tail)].output[0]
-    for least in sizes[:_TRIED]:
+    for least in sizes[:TRIED]:
         growth = BlockGrowth(graph, one.length, least, taken)
         if not _grow(graph, growth, one):
             continue
@@ -269,7 +256,7 @@ def _best(graph: OpenGraph, one: _Summed, taken: set[int]) -> tuple[SumGroup, se
         whole = graph.bytes_of(result)
         whole += sum(graph.bytes_of(name) for name in growth.read if name in graph.maker)
         never = max(map(graph.bytes_of, largest), default=0)
-        if never >= _GAIN * whole and (best is None or never - whole > best[0]):
+        if never >= GAIN * whole and (best is None or never - whole > best[0]):
             needs = {at: growth.wanted[at] for at in sorted({*growth.core, *growth.copied})} | dict(one.tail)
             region = BlockRegion(needs, growth.cuts, tuple(growth.read), (), one.length, tuple(largest))
             best = never - whole, SumGroup(one.kind, region, max(tail), min(tail)), {*growth.core, *tail, *one.between}

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
+
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.attributes import attribute_of
@@ -22,9 +25,6 @@ from memsched.formats.onnx.blocks.regions import BlockRegion, OpenGraph
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.standard import Opset
 from memsched.graph.kernel import LARGEST_FLOAT
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 __all__ = ["SumGroup", "SumKind", "write_sums"]
 
@@ -62,8 +62,6 @@ def write_sums(model: ModelProto, graph: OpenGraph, groups: Sequence[SumGroup], 
         graph: Its main graph.
         block_bytes: What the large values of a block may take together.
     """
-    from onnx import ModelProto
-
     written = ModelProto()
     written.CopyFrom(model)
     opset = next(one.version for one in model.opset_import if one.domain in {"", "ai.onnx"})
@@ -116,8 +114,6 @@ class _SumWriter(NestWriter):
             numbers: Constants that were made so far; gets those of this loop.
             opset: The version of the operator set.
         """
-        from onnx import helper
-
         states = self._states()
         starts = [self._start(state, numbers) for state in states]
         results = [f"{self.label}_{state.name}" for state in states]
@@ -149,9 +145,6 @@ class _SumWriter(NestWriter):
         return _known(self.graph.values.shapes[self.graph.nodes[place].output[0]])
 
     def _start(self, state: _CarriedSum, numbers: dict[float, TensorProto]) -> str:
-        import numpy as np
-        from onnx import numpy_helper
-
         if state.start not in numbers:
             name = self.lengths.name("number_at_first")
             numbers[state.start] = numpy_helper.from_array(np.array(state.start, np.float32), name)
@@ -176,15 +169,11 @@ class _SumWriter(NestWriter):
 
     def _add(self, kind: str, inputs: Sequence[str], name: str, **attributes: Any) -> str:
         """Add a node to the body; return what it gives."""
-        from onnx import helper
-
         result = f"{self.label}_{name}"
         self._steps.append(helper.make_node(kind, list(inputs), [result], name=f"{result}_node", **attributes))
         return result
 
     def _loop_body(self, states: Sequence[_CarriedSum], size: str, opset: int) -> GraphProto:
-        from onnx import TensorProto, helper
-
         step, before = f"{self.label}_step", f"{self.label}_condition"
         self._steps = [*self.bounds(0, step, size), *self.slices(0)]
         for place in self.depths:

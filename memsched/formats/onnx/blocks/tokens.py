@@ -5,31 +5,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import ModelProto
 
 from memsched.formats.blocks import BlockPoint, BlockRow
 from memsched.formats.onnx.blocks.body import write
 from memsched.formats.onnx.blocks.held import weights_of_products
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.regions import Nest, OpenGraph, find, rows_of
-from memsched.formats.onnx.raised import LEAST_OPSET
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
+from memsched.formats.onnx.standard import Opset
+from memsched.formats.onnx.worth import BLOCKS, GAIN, LARGE_BLOCK, SMALL_BLOCK
 
 __all__ = ["groups", "is_weightless", "points_of", "token_points"]
 
-_BLOCKS: Final = (16 << 20, 4 << 20)
-"""Bytes that the large values of a block may take."""
-
-_LEAST: Final = 1.5
-"""Values so many times as large as the largest input, output or value between groups are worth a loop."""
-
 
 _TRIED: Final = 64
-
-_WORTH_HOLDING: Final = 4 << 20
-"""Bytes of weights that a file is tried for in which they are not packed."""
 
 
 def token_points(model: ModelProto, values: OpenValues) -> Sequence[BlockPoint]:
@@ -49,14 +40,14 @@ def points_of(model: ModelProto, graph: OpenGraph, nests: Sequence[Nest]) -> Seq
     if not nests:
         return ()
     rows = tuple(_row(graph, nest, number) for number, nest in enumerate(nests))
-    holding = sum(_packed(model, graph, nest) for nest in nests) >= _WORTH_HOLDING
+    holding = sum(_packed(model, graph, nest) for nest in nests) >= SMALL_BLOCK
     points = []
     bare = [nest for nest in nests if is_weightless(model, graph, nest)]
     if holding and bare:
         told = tuple(_row(graph, nest, number) for number, nest in enumerate(bare))
-        name = f"in blocks of {_BLOCKS[0] >> 20} MB, layers with weights whole"
-        points.append(BlockPoint(name, told, partial(_written, model, graph, bare, _BLOCKS[0], False)))
-    for block, once in itertools.product(_BLOCKS, (False, True) if holding else (False,)):
+        name = f"in blocks of {LARGE_BLOCK >> 20} MB, layers with weights whole"
+        points.append(BlockPoint(name, told, partial(_written, model, graph, bare, LARGE_BLOCK, False)))
+    for block, once in itertools.product(BLOCKS, (False, True) if holding else (False,)):
         name = f"in blocks of {block >> 20} MB{', weights unpacked' if once else ''}"
         points.append(BlockPoint(name, rows, partial(_written, model, graph, nests, block, once)))
     return points
@@ -81,7 +72,7 @@ def groups(model: ModelProto, values: OpenValues) -> tuple[OpenGraph, Sequence[N
     """Return the groups of nodes of a model that are worth a loop; none where its operator set has no such loops."""
     graph = OpenGraph(model.graph, values, values.typical)
     opset = next((one.version for one in model.opset_import if one.domain in {"", "ai.onnx"}), 1)
-    return graph, _nests(graph) if opset >= LEAST_OPSET else ()
+    return graph, _nests(graph) if opset >= Opset.LOOPS_OVER_SEQUENCES else ()
 
 
 def _nests(graph: OpenGraph) -> list[Nest]:
@@ -90,7 +81,7 @@ def _nests(graph: OpenGraph) -> list[Nest]:
     best: list[Nest] = []
     whole = 0
     for least in largest[:_TRIED]:
-        if least <= _LEAST * whole:
+        if least <= GAIN * whole:
             break
         found = find(graph, least)
         if found:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from onnx import ModelProto, NodeProto, helper
 
 from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.blocks.body import names_of
@@ -20,14 +22,11 @@ from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.regions import BlockGrowth, OpenGraph
 from memsched.formats.onnx.blocks.sizes import Polynomial
 from memsched.formats.onnx.standard import ElementType, Opset
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+from memsched.formats.onnx.worth import TRIED
 
 __all__ = ["Normaliser", "TwoPasses", "in_two_passes"]
 
 _ONE: Final = Polynomial((((), Fraction(1)),))
-_TRIED: Final = 32
 
 
 class Normaliser(FrozenValue, frozen=True):
@@ -69,8 +68,6 @@ def in_two_passes(model: ModelProto, graph: OpenGraph, chosen: Sequence[tuple[in
         graph: Its main graph.
         chosen: Places of softmaxes, and their axes, which are long.
     """
-    from onnx import ModelProto
-
     writer = _PassWriter(model, graph)
     made = ((place, writer.nodes(place, axis)) for place, axis in chosen)
     replaced = {place: stands for place, stands in made if stands}
@@ -143,7 +140,7 @@ class _PassWriter:
         if place is None or length is None:
             return None
         sizes = sorted({size for one in graph.maker if (size := graph.bytes_of(one))}, reverse=True)
-        for least in sizes[:_TRIED]:
+        for least in sizes[:TRIED]:
             growth = BlockGrowth(graph, length, least, set())
             if growth.add(place, Cut(axis), core=True):
                 whole = sum(graph.bytes_of(one) for one in growth.read if one in graph.maker)
@@ -153,8 +150,6 @@ class _PassWriter:
 
     def _again(self, cloned: Sequence[int], scores: str) -> str:
         """Add the nodes that make a softmax's input once more; return what they make."""
-        from onnx import NodeProto
-
         names: dict[str, str] = {}
         for place in cloned:
             node = NodeProto()
@@ -180,8 +175,6 @@ class _PassWriter:
         given: bool = False,
         **attributes: Any,
     ) -> str:
-        from onnx import helper
-
         result = name if given else self.lengths.name(name)
         made = helper.make_node(kind, list(inputs), [result], name=self.lengths.name(f"{result}_node"), **attributes)
         self._nodes.append(made)

@@ -73,7 +73,7 @@ def compare_kernels(seed: int, sizes: list[tuple[int, int]]) -> int:
 def compare_sums(seed: int, sizes: list[tuple[int, int]]) -> int:
     """Check the same of sums in loops, alone and with the rest in blocks; return the number of loops that add up."""
     model = random_model(seed, summed=True)
-    with mock.patch.object(sums, "_BLOCKS", (random.Random(seed).choice([1, 5000, 100_000, 4 << 20]),)):
+    with mock.patch.object(sums, "BLOCKS", (random.Random(seed).choice([1, 5000, 100_000, 4 << 20]),)):
         points = sum_points(model, _values(model))
         for point in points:
             _run(seed, model, ModelProto.FromString(point.build()), sizes, other_sums=True)

@@ -185,7 +185,7 @@ def test_other_attention_stays_as_it_is(kind: str) -> None:
 
 @pytest.mark.parametrize("least", [256, 1 << 16])
 def test_the_rest_goes_into_loops(least: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held, "_LEAST", least)
+    monkeypatch.setattr(held, "LARGE_WEIGHT", least)
     net = _Net()
     x = net.op("Add", "x", net.attending("x", scale="Div", mask="add"))
     model = net.model(net.op("Add", x, net.feed_forward(x)))

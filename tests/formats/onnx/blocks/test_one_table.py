@@ -17,7 +17,7 @@ from memsched.formats.onnx.blocks.cuts import Cut, needs
 from memsched.formats.onnx.blocks.open_rules import OpenRules
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
-from memsched.formats.onnx.raised import LEAST_OPSET
+from memsched.formats.onnx.standard import Opset
 from memsched.formats.onnx.structure import op_type
 from memsched.graph.model import Graph
 from memsched.ops.geometry import describe
@@ -33,7 +33,7 @@ TOLD = {"Resize"}
 
 def _first_cases() -> Iterator[Case]:
     """Yield a few cases of each operator."""
-    found = sorted((one for one in cases() if one.opset >= LEAST_OPSET), key=lambda one: one.kind)
+    found = sorted((one for one in cases() if one.opset >= Opset.LOOPS_OVER_SEQUENCES), key=lambda one: one.kind)
     for _, some in itertools.groupby(found, key=lambda one: one.kind):
         yield from itertools.islice((one for one in some if one.dtype in {"float32", "int8", "bool"}), 3)
 

@@ -190,7 +190,7 @@ def test_sums_means_maxima_and_products_are_added_up(kind: str, opset: int, axes
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("opset", [13, 18])
 def test_a_softmax_over_tokens_takes_two_passes(monkeypatch: pytest.MonkeyPatch, opset: int, masked: bool) -> None:
-    monkeypatch.setattr(sums, "_BLOCKS", (40_000, 10_000))
+    monkeypatch.setattr(sums, "BLOCKS", (40_000, 10_000))
     net = _Net()
     if masked:
         net.padding_mask()

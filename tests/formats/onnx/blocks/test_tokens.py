@@ -88,7 +88,7 @@ def test_blocks_compute_the_same_bits_at_every_length(make: Callable[[], ModelPr
 def test_weights_that_are_held_once_give_the_same(
     make: Callable[[], ModelProto], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "_LEAST", 1)
+    monkeypatch.setattr(held, "LARGE_WEIGHT", 1)
     model = make()
     values = dataclasses.replace(_values(model), ranges={"batch": Range(1, 8), "length": Range(1, 8192, named=True)})
     graph, nests = groups(model, values)
@@ -109,8 +109,8 @@ def test_weights_that_are_held_once_give_the_same(
 
 
 def test_layers_with_weights_may_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held, "_LEAST", 256)
-    monkeypatch.setattr(tokens, "_WORTH_HOLDING", 256)
+    monkeypatch.setattr(held, "LARGE_WEIGHT", 256)
+    monkeypatch.setattr(tokens, "SMALL_BLOCK", 256)
     model = _masked()
     points = token_points(model, _values(model))
     assert [re.findall(r"\d+ MB|whole|unpacked", point.name) for point in points] == [

@@ -15,8 +15,8 @@ from memsched.formats.onnx.blocks.lengths import Lengths
 from memsched.formats.onnx.blocks.rows.field import RowField, RowNorm, RowOp
 from memsched.formats.onnx.blocks.rows.loops import RowLoop, Span, Statistic, spans_of
 from memsched.formats.onnx.blocks.rows.nodes import BodyNodes, blocks_value, branch, value
-from memsched.formats.onnx.blocks.rows.rules import ROWS, enlargement
-from memsched.formats.onnx.standard import Opset
+from memsched.formats.onnx.blocks.rows.rules import enlargement
+from memsched.formats.onnx.standard import Axes, Opset
 
 __all__ = ["Carried", "Outer", "RowWriter", "Totals"]
 
@@ -206,17 +206,17 @@ class RowWriter:
         """Read rows of an image that is kept."""
         body, span = self.body, self.spans[name]
         shape = self.values.shapes[name]
-        rows = _Rows("", span.rate, span.above, (shape[ROWS], span.rate, span.below))
+        rows = _Rows("", span.rate, span.above, (shape[Axes.ROWS], span.rate, span.below))
         start, end = self._start(span.rate, span.above), self._scaled(self.behind, span.rate)
         end = body.op("Add", end, self._number(span.below)) if span.below else end
         if name not in self.outer.sequences:
-            return _Rows(body.op("Slice", name, start, end, self._number(ROWS)), rows.rate, rows.above, rows.tail)
+            return _Rows(body.op("Slice", name, start, end, self._number(Axes.ROWS)), rows.rate, rows.above, rows.tail)
         sequence, height = self.outer.sequences[name]
         sequence, dropped = self.carried.blocks.get(name, sequence), self._dropped(name)
         if height == (self.height, self.count) and span == Span(Fraction(1), 0, 0):
             found = body.op("SequenceAt", sequence, body.op("Sub", self.step, dropped) if dropped else self.step)
         else:
-            length = shape[ROWS]
+            length = shape[Axes.ROWS]
             last = body.op("Min", end, self.outer.lengths.one(length)) if length is not None else end
             found = self._gathered((sequence, dropped), height[0], (start, last), self.outer.element(name))
         return _Rows(found, rows.rate, rows.above, rows.tail)
@@ -234,14 +234,14 @@ class RowWriter:
         found = inner.op("Squeeze", number)
         block = inner.op("SequenceAt", sequence, inner.op("Sub", found, dropped) if dropped else found)
         begin = inner.op("Max", inner.op("Sub", start, place), self._number(0))
-        part = inner.op("Slice", block, begin, inner.op("Sub", end, place), self._number(ROWS))
+        part = inner.op("Slice", block, begin, inner.op("Sub", end, place), self._number(Axes.ROWS))
         joined = inner.op("SequenceInsert", parts, part)
         after = inner.op("Identity", before)
         inputs = [value(step, TensorProto.INT64, []), value(before, TensorProto.BOOL, []), blocks_value(parts, element)]
         outputs = [value(after, TensorProto.BOOL, []), blocks_value(joined, element)]
         graph = helper.make_graph(inner.made, f"{inner.label}_body", inputs, outputs)
         empty = body.op("SequenceEmpty", dtype=element)
-        return body.op("ConcatFromSequence", body.op("Loop", count, "", empty, body=graph), axis=ROWS)
+        return body.op("ConcatFromSequence", body.op("Loop", count, "", empty, body=graph), axis=Axes.ROWS)
 
     def _op(self, number: int) -> None:
         """Compute an operator's outputs on rows."""
@@ -282,7 +282,7 @@ class RowWriter:
         return self._sliced(rows, self._number(0), length, rows.above, (rows.tail, step))
 
     def _length(self, name: str) -> str:
-        return self.body.op("Gather", self.body.op("Shape", name), self._number(ROWS), axis=0)
+        return self.body.op("Gather", self.body.op("Shape", name), self._number(Axes.ROWS), axis=0)
 
     def _offset(self, rows: _Rows, above: int) -> str:
         """Return where rows with fewer above begin."""
@@ -292,12 +292,12 @@ class RowWriter:
 
     def _sliced(self, rows: _Rows, start: str, length: str, above: int, tail: object) -> _Rows:
         end = self.body.op("Add", start, length)
-        return _Rows(self.body.op("Slice", rows.name, start, end, self._number(ROWS)), rows.rate, above, tail)
+        return _Rows(self.body.op("Slice", rows.name, start, end, self._number(Axes.ROWS)), rows.rate, above, tail)
 
     def _block(self, name: str) -> str:
         """Return the rows of a target where the block lies, without those around."""
         rows = self.held[name]
-        length = self.values.shapes[name][ROWS]
+        length = self.values.shapes[name][Axes.ROWS]
         if not rows.above and rows.tail == (length, 1, 0):
             return rows.name
         start = self._offset(rows, 0)
@@ -305,7 +305,7 @@ class RowWriter:
         if length is not None:
             left = self.body.op("Sub", self.outer.lengths.one(length), self.first)
             end = self.body.op("Add", start, self.body.op("Min", self.height, left))
-        return self.body.op("Slice", rows.name, start, end, self._number(ROWS))
+        return self.body.op("Slice", rows.name, start, end, self._number(Axes.ROWS))
 
     def _node(self, op: RowOp, images: dict[str, str], results: Sequence[str]) -> None:
         given = self.outer.field.graph.nodes[op.nodes[0]]

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import NodeProto
 
 from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.attributes import attribute_of
 from memsched.formats.onnx.blocks.cuts import integers_of
 from memsched.formats.onnx.blocks.regions import OpenGraph, names_read
-from memsched.formats.onnx.blocks.rows.rules import ROWS, RowRule, is_float_image, rule_of
+from memsched.formats.onnx.blocks.rows.rules import RowRule, is_float_image, rule_of
+from memsched.formats.onnx.standard import Axes
 from memsched.formats.onnx.structure import op_type
 from memsched.formats.onnx.types import element_bits
 from memsched.ops.macs import COUNTED, macs_of
 from memsched.ops.table import class_of
-
-if TYPE_CHECKING:
-    from onnx import NodeProto
 
 __all__ = ["RowField", "RowNorm", "RowOp", "row_ops"]
 
@@ -124,7 +124,7 @@ class RowField:
     def grids(self) -> Mapping[str, int]:
         """Per image a number; images with the same one have as many rows, at the same places."""
         shapes = self.graph.values.shapes
-        keys = {name: (*self.rates.grid(name), shapes[name][ROWS]) for name in sorted(self.images)}
+        keys = {name: (*self.rates.grid(name), shapes[name][Axes.ROWS]) for name in sorted(self.images)}
         numbers = {key: number for number, key in enumerate(dict.fromkeys(keys.values()))}
         return {name: numbers[key] for name, key in keys.items()}
 
@@ -143,7 +143,7 @@ class RowField:
         """Per image the bytes of a row."""
         found = {}
         for name in self.images:
-            rows = self.graph.values.shapes[name][ROWS]
+            rows = self.graph.values.shapes[name][Axes.ROWS]
             count = int(rows.at(self.graph.sizes)) if rows is not None else 1
             found[name] = self.graph.bytes_of(name) / max(1, count)
         return found
@@ -324,6 +324,6 @@ def _mean(graph: OpenGraph, node: NodeProto) -> RowNorm | None:
     rank, channels = len(graph.values.shapes[node.input[0]]), _channels(graph, node.input[0])
     if kind == "ReduceMean":
         axes = attribute_of(node, "axes", None) or integers_of(node, 1, graph.values) or ()
-        if sorted(axis % rank for axis in axes) != list(range(ROWS, rank)):
+        if sorted(axis % rank for axis in axes) != list(range(Axes.ROWS, rank)):
             return None
     return None if channels is None else RowNorm(channels)

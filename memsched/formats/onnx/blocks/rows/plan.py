@@ -14,6 +14,7 @@ from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.blocks.regions import names_read
 from memsched.formats.onnx.blocks.rows.field import RowField, RowOp
 from memsched.formats.onnx.blocks.rows.loops import RowLoop, Statistic, spans_of
+from memsched.formats.onnx.worth import GAIN
 
 __all__ = ["BLOCK_PART", "LIVE", "LoopWorks", "RowPlan", "arrange", "choose"]
 
@@ -28,9 +29,6 @@ _POWER: Final = 12
 
 _NEAR: Final = 0.9
 """Plans whose peak is above this part of another one's are not worth more work."""
-
-_GAIN: Final = 1.5
-"""The graph as it is must have a peak so many times as high."""
 
 _MOST_TRIED: Final = 12_000
 """Plans of a field that are looked at, about a millisecond each."""
@@ -73,7 +71,7 @@ def choose(field: RowField, most_work: Sequence[float], block_bytes: int) -> Seq
     if not field.ops:
         return ()
     works = LoopWorks(field, block_bytes)
-    least = arrange(works, frozenset(), field.largest).peak / _GAIN
+    least = arrange(works, frozenset(), field.largest).peak / GAIN
     limits = [one * field.work for one in sorted(most_work)]
     best: dict[float, RowPlan] = {}
     for part in _PARTS:

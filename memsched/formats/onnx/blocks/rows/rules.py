@@ -8,7 +8,9 @@ is padded, and at the ends of the image itself the node's own padding is right.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from onnx import NodeProto
 
 from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.attributes import attribute_of
@@ -16,22 +18,14 @@ from memsched.formats.onnx.blocks.cuts import Cut, needs
 from memsched.formats.onnx.blocks.open_rules import OpenRules
 from memsched.formats.onnx.blocks.probes import OpenValues
 from memsched.formats.onnx.blocks.sizes import Polynomial
+from memsched.formats.onnx.standard import Axes, ElementType
 from memsched.formats.onnx.structure import op_type
 from memsched.ops.rules import POINTWISE, Merge, Reflection, Rule, Subdivision, TransposedWindow, Window
 from memsched.ops.table import SHAPED, families
 
-if TYPE_CHECKING:
-    from onnx import NodeProto
-
-__all__ = ["ROWS", "RowRule", "enlargement", "is_float_image", "is_image", "rule_of"]
-
-ROWS: Final = 2
-"""The axis that is cut."""
-
-_RANKS: Final = (3, 4, 5)
+__all__ = ["RowRule", "enlargement", "is_float_image", "is_image", "rule_of"]
 
 # TensorProto.DataType
-_FLOAT: Final = 1
 _ELEMENTS: Final = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13})
 """Types of which ONNX Runtime joins and cuts blocks: numbers of whole bytes, and bool."""
 
@@ -85,15 +79,15 @@ class RowRule(FrozenValue, frozen=True):
 def is_image(name: str, values: OpenValues) -> bool:
     """Return whether a value has rows whose number is open."""
     shape = values.shapes.get(name, ())
-    if len(shape) not in _RANKS or any(one is None for one in shape):
+    if len(shape) not in Axes.SPATIAL or any(one is None for one in shape):
         return False
-    rows = shape[ROWS]
+    rows = shape[Axes.ROWS]
     return rows is not None and rows.constant() is None and values.elements.get(name) in _ELEMENTS
 
 
 def is_float_image(name: str, values: OpenValues) -> bool:
     """Return whether it has elements of single precision, too: statistics are found of these alone."""
-    return is_image(name, values) and values.elements.get(name) == _FLOAT
+    return is_image(name, values) and values.elements.get(name) == ElementType.FLOAT
 
 
 def rule_of(node: NodeProto, rules: OpenRules, typical: OpenRules) -> RowRule | None:
@@ -115,12 +109,12 @@ def rule_of(node: NodeProto, rules: OpenRules, typical: OpenRules) -> RowRule | 
 
 
 def _pointwise(node: NodeProto, rules: OpenRules) -> RowRule | None:
-    wanted, values = needs(node, Cut(ROWS), rules), rules.values
+    wanted, values = needs(node, Cut(Axes.ROWS), rules), rules.values
     if wanted is None:
         return None
     images = tuple(number for number, cut in enumerate(wanted) if cut is not None)
     same = all(
-        wanted[number] == Cut(ROWS)
+        wanted[number] == Cut(Axes.ROWS)
         and is_image(node.input[number], values)
         and _rows(node.input[number], values) == _rows(node.output[0], values)
         for number in images
@@ -138,7 +132,7 @@ def _follows(rule: RowRule, node: NodeProto, values: OpenValues) -> bool:
 
 
 def _rows(name: str, values: OpenValues) -> Polynomial | None:
-    return values.shapes[name][ROWS]
+    return values.shapes[name][Axes.ROWS]
 
 
 def _spatial(node: NodeProto, rules: OpenRules) -> RowRule | None:
@@ -152,19 +146,19 @@ def _spatial(node: NodeProto, rules: OpenRules) -> RowRule | None:
 
 def _of_window(node: NodeProto, rules: OpenRules) -> RowRule | None:
     geometries = rules.of(node)
-    if not geometries or ROWS in geometries[0].fixed:
+    if not geometries or Axes.ROWS in geometries[0].fixed:
         return None
     geometry = geometries[0]
-    along = [place for place, maps in geometry.operands.items() if any(one.output == ROWS for one in maps)]
-    if along != [0] or geometry.operands[0][ROWS].output != ROWS:
+    along = [place for place, maps in geometry.operands.items() if any(one.output == Axes.ROWS for one in maps)]
+    if along != [0] or geometry.operands[0][Axes.ROWS].output != Axes.ROWS:
         return None
-    rule = geometry.operands[0][ROWS].rule
+    rule = geometry.operands[0][Axes.ROWS].rule
     if isinstance(rule, Window):
         # With a stride, the padding that SAME means would depend on the number of rows.
         same = attribute_of(node, "auto_pad", b"NOTSET").startswith(b"SAME") and rule.stride > 1
         return None if same else RowRule((0,), down=rule.stride, padding=_pads(rule), window=_reach(rule))
     if isinstance(rule, TransposedWindow):
-        return _transposed(rule, geometry.shapes[0][ROWS], geometry.shape[ROWS])
+        return _transposed(rule, geometry.shapes[0][Axes.ROWS], geometry.shape[Axes.ROWS])
     return _moved(rule)
 
 
@@ -206,9 +200,9 @@ def _resized(node: NodeProto, values: OpenValues) -> RowRule | None:
     if not known or attribute_of(node, "axes", None) or attribute_of(node, "antialias", 0):
         return None
     before, after = values.shapes[node.input[0]], values.shapes[node.output[0]]
-    if len(before) != len(after) or before[:ROWS] != after[:ROWS]:
+    if len(before) != len(after) or before[: Axes.ROWS] != after[: Axes.ROWS]:
         return None
-    ratios = [enlargement(first, second) for first, second in zip(before[ROWS:], after[ROWS:], strict=True)]
+    ratios = [enlargement(first, second) for first, second in zip(before[Axes.ROWS :], after[Axes.ROWS :], strict=True)]
     if any(one is None for one in ratios):
         return None
     up = ratios[0] or 1

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
-from onnx import GraphProto, TensorProto, helper
+from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from memsched.base.frozen import FrozenValue
 from memsched.formats.onnx.blocks.rows.body import Carried, Outer, RowWriter, Totals
 from memsched.formats.onnx.blocks.rows.loops import RowLoop, Statistic
 from memsched.formats.onnx.blocks.rows.nodes import BodyNodes, blocks_value, branch, value
-from memsched.formats.onnx.blocks.rows.rules import ROWS
-
-if TYPE_CHECKING:
-    from onnx import NodeProto, ValueInfoProto
+from memsched.formats.onnx.standard import Axes
 
 __all__ = ["Phase", "RunWriter"]
 
@@ -118,7 +115,7 @@ class RunWriter:
         for slot, name in made.items():
             if name in self.outer.whole:
                 label = f"{results[slot]}_joined"
-                joined = helper.make_node("ConcatFromSequence", [results[slot]], [name], name=label, axis=ROWS)
+                joined = helper.make_node("ConcatFromSequence", [results[slot]], [name], name=label, axis=Axes.ROWS)
                 around.made.append(joined)
         for statistic, slot in self.sums.items():
             count, mean, squares = totals[3 * slot : 3 * slot + 3]

@@ -20,9 +20,9 @@ from memsched.formats.onnx.blocks.rows.body import Outer
 from memsched.formats.onnx.blocks.rows.field import RowField
 from memsched.formats.onnx.blocks.rows.loops import RowLoop, spans_of
 from memsched.formats.onnx.blocks.rows.plan import BLOCK_PART, LIVE, RowPlan
-from memsched.formats.onnx.blocks.rows.rules import ROWS
 from memsched.formats.onnx.blocks.rows.run import Phase, RunWriter
 from memsched.formats.onnx.blocks.sizes import Polynomial
+from memsched.formats.onnx.standard import Axes
 from memsched.formats.onnx.types import element_bits
 
 __all__ = ["write_rows"]
@@ -93,7 +93,7 @@ def _replaced(field: RowField, plan: RowPlan) -> tuple[set[int], set[str]]:
 
 
 def _rows(field: RowField, name: str) -> Polynomial:
-    found = field.graph.values.shapes[name][ROWS]
+    found = field.graph.values.shapes[name][Axes.ROWS]
     return Polynomial(()) if found is None else found
 
 
@@ -139,7 +139,7 @@ def _row_bytes(field: RowField, loops: Sequence[RowLoop], names: Sequence[str], 
     rates = {name: span.rate for loop in loops for name, span in spans_of(field, loop)[0].items()}
     total = ""
     for name in names:
-        axes = [axis for axis in range(len(field.graph.values.shapes[name])) if axis != ROWS]
+        axes = [axis for axis in range(len(field.graph.values.shapes[name])) if axis != Axes.ROWS]
         product = _product(field.graph.values, name, lengths, axes, max(1, round(rates[name])))
         total = lengths.node("Add", [total, product], "bytes_of_a_row") if total else product
     return total

@@ -24,9 +24,10 @@ from memsched.formats.onnx.blocks.rows.plan import LoopWorks, arrange, choose
 from memsched.formats.onnx.blocks.rows.write import write_rows
 from memsched.formats.onnx.structure import graphs_of
 from memsched.runtimes.measure import Measured
-from memsched.runtimes.onnxruntime.ranged import compare_at, draw_at, run_at, run_on
+from memsched.runtimes.onnxruntime.ranged import compare_at, draw_at, run_on
 from tests.formats.onnx.blocks.rows.compare import compare, differences, field_of
 from tests.formats.onnx.blocks.rows.images import LAYERS, Images
+from tests.runtimes.onnxruntime.measured import run_at
 
 
 @pytest.mark.parametrize("seed", [*range(24), 205])  # 205: nothing is worth a loop

@@ -7,11 +7,11 @@ import random
 import pytest
 
 from memsched.rewrites.recompute.cost import judge
-from memsched.rewrites.recompute.cpsat import least_cost
 from memsched.rewrites.recompute.greedy import reduce_to
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from memsched.targets.load import load_target
+from tests.rewrites.recompute.moccasin import least_cost, with_firsts
 from tests.rewrites.recompute.tiny_graphs import PLAIN, every_sequence, layered, tiny, tracer_of, unet
 
 LIMITS = Limits(None)
@@ -24,7 +24,7 @@ def test_the_least_cost_of_every_budget(target: str, copies: int) -> None:
     for seed in range(12):
         graph = tiny(random.Random(seed), 5 if copies == 2 else 4)
         tracer = tracer_of(graph, rules)
-        kept = {tuple(tracer.needed(one, firsts=True)) for one in set(every_sequence(graph, copies))}
+        kept = {tuple(with_firsts(tracer, one)) for one in set(every_sequence(graph, copies))}
         all_ = {(tracer.run(one).peak, tracer.cost(one)) for one in kept}
         peaks = sorted({peak for peak, _ in all_})
         for budget in [peaks[0] - 1, *peaks[:4]]:

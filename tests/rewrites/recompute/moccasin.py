@@ -20,28 +20,31 @@ covers executions of whole groups only: an inner value can no longer be dropped 
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from memsched.base.errors import InternalError
 from memsched.base.frozen import FrozenValue
-from memsched.rewrites.recompute.gaps import crowded
-from memsched.rewrites.recompute.nodes import Nodes
 from memsched.rewrites.recompute.trace import Tracer
+from memsched.rewrites.recompute.unread import Readers
 from memsched.search import cpsat
 from memsched.search.run import Run
+from tests.rewrites.recompute.moccasin_nodes import Nodes
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["CopyResult", "least_cost"]
+__all__ = ["CopyResult", "least_cost", "with_firsts"]
 
 _EFFORT = 60.0
 _HINT_EFFORT = 10.0
 """CP-SAT's own measure, about seconds of an idle machine: what it finds does not depend on how busy this one is."""
+
+Gap = tuple[int, int, int]
+"""The node that makes values, and the nodes between whose first executions they wait."""
 
 CopyStatus = Literal["optimal", "feasible", "infeasible", "unknown", "refused"]
 
@@ -86,9 +89,6 @@ def least_cost(
         hint: A known sequence.
         most_cost: Sequences that cost more are of no interest.
         max_intervals: Refuse a larger model.
-
-    Raises:
-        InternalError: The result contradicts the tracer.
     """
     started = time.monotonic()
     nodes = Nodes(tracer, groups or [(op,) for op in range(tracer.count)])
@@ -111,11 +111,15 @@ def least_cost(
     if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
         return CopyResult(None, 0, bound, "unknown", seconds)
     # What is proven holds for this order of first executions; without those that nothing reads it is another one.
-    sequence = tuple(tracer.needed(model.sequence(solver), firsts=True))
-    if groups is None and tracer.run(sequence).peak > budget and not any(op.views for op in tracer.graph.ops):
-        raise InternalError("CP-SAT's sequence exceeds the budget of memory", code="solver-contradicts")
+    sequence = tuple(with_firsts(tracer, model.sequence(solver)))
+    assert groups or tracer.run(sequence).peak <= budget or any(op.views for op in tracer.graph.ops)
     done = status == cp_model.OPTIMAL
     return CopyResult(sequence, tracer.cost(sequence), bound, "optimal" if done else "feasible", seconds)
+
+
+def with_firsts(tracer: Tracer, sequence: Sequence[int]) -> list[int]:
+    """Return ``sequence`` without executions that nothing reads, but for the first one of every op."""
+    return Readers(Readers.of(tracer.graph).operands, (True,) * tracer.count).needed(sequence)
 
 
 @dataclass(slots=True)
@@ -387,3 +391,23 @@ class _RetentionModel:
                 elif solver.boolean_value(copy.present):
                     times.append((int(solver.value(copy.start)), node))
         return [op for _, node in sorted(times) for op in self.nodes.members[node]]
+
+
+def crowded(nodes: Nodes, budget: int) -> Iterator[tuple[int, list[tuple[Gap, int]]]]:
+    """Yield for each step that needs more than ``budget`` bytes how many too many, and the gaps around it in bytes."""
+    load = [nodes.variables + nodes.extra[node] for node in range(nodes.count)]
+    idle: list[list[tuple[Gap, int]]] = [[] for _ in range(nodes.count)]
+    for value in nodes.all:
+        first = max(value.maker, 0)
+        last = nodes.count - 1 if value.kept else max(value.readers, default=first)
+        for node in range(first, last + 1):
+            load[node] += value.size
+        if value.maker < 0 or value.kept or not nodes.repeat[value.maker] or not value.size:
+            continue
+        for left, right in itertools.pairwise(sorted({first, *value.readers})):
+            for node in range(left + 1, right):
+                idle[node].append(((value.maker, left, right), value.size))
+    for node in range(nodes.count):
+        most = max([bytes_ for _, bytes_ in nodes.credits[node]], default=0)
+        if load[node] - most > budget:
+            yield load[node] - most - budget, idle[node]
