@@ -16,9 +16,10 @@ from typing import Final
 
 from memsched.base.errors import MemschedError, UsageError
 from memsched.base.units import format_size
-from memsched.search.limits import POLL_SECONDS
 
 __all__ = ["MemoryLimitError", "MemoryWatch", "check_memory_limit", "memory_limited", "resident_bytes"]
+
+_INTERVAL_SECONDS: Final = 0.1
 
 _PATIENCE_SECONDS: Final = 10.0
 """How long a search that was asked to end may go on above the limit, and how long native code may."""
@@ -134,7 +135,7 @@ class MemoryWatch:
 
     def _watch(self) -> None:
         limit = self.limit or 0
-        while not self._end.wait(POLL_SECONDS):
+        while not self._end.wait(_INTERVAL_SECONDS):
             held = resident_bytes()
             if held <= limit:
                 continue

@@ -87,7 +87,8 @@ def test_a_second_ctrl_c_ends_a_search_that_does_not_listen(model: Path) -> None
     script = SLOW.replace(
         "while not arguments[1].stop():\n",
         "while not arguments[1].stop():\n        time.sleep(0.01)\n"
-        '    print("asked", file=sys.stderr, flush=True)\n    while True:\n',
+        # In one piece, beside which another thread writes its line.
+        '    sys.stderr.write("asked\\n")\n    sys.stderr.flush()\n    while True:\n',
     )
     command = [sys.executable, "-c", script, "optimize", str(model)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
