@@ -135,7 +135,7 @@ class _DecompositionSearch:
         order: Sequence[int],
         budget: int | None,
         deadline: float,
-        ) -> None:
+    ) -> None:
         self.graph = graph
         self.storage = storage
         self.order = order
