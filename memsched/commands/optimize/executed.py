@@ -30,7 +30,6 @@ __all__ = ["AHEAD", "ExecutedRewrite", "SessionSource", "executed_of", "executed
 AHEAD = frozenset({"tile", "fold"})
 """Rewrites whose work is still there after a runtime's own optimisation."""
 
-
 IN_ORDER = Opening("session")
 """How files are opened that hold what a session executes: in their order."""
 

@@ -15,7 +15,7 @@ from memsched.search.run import Run
 __all__ = ["RangedSizes", "measured_sizes", "seconds_to_judge"]
 
 _RUNS_TO_JUDGE: Final = 60
-"""Runs at the largest size, of both files, in which one is judged, and half of those at the small one."""
+"""Runs at the largest size, of both files, in which one is judged; at the small one there are twice as many."""
 
 _PROCESSES_TO_JUDGE: Final = 8
 

@@ -253,7 +253,7 @@ def _for_file(file: _SourceFile, asked: _OptimizeRun) -> OptimizeResult:
     done = finish_best(sought.file, request, finishing)
     if opened is not None and sought.start is not None and sought.executed is not None and not done.ended:
         other = executed_file(sought.start, sought.executed, opened, request, _session_request(asked, given))
-        if other.takes_less_than(done):
+        if other.takes_less_than(done, options.max_slowdown):
             return other.result(request)
     found = _OptimizedFile(given, request, done.final, done, interrupted or done.ended)
     pools = plan_pools(done.final.placed.plans[0], prepared.target, run.quiet())

@@ -33,6 +33,7 @@ from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.values.sessions import ExecutedSection, SessionRow
 from memsched.runtimes.known import SessionMaker, runtime_of, session_maker_of
 from memsched.runtimes.output import Guarantee, ModelBytes
+from memsched.runtimes.race import most_times
 from memsched.runtimes.runtime import Opening, Requirement
 from memsched.runtimes.sessions import EXECUTED, ExecutedModel, SessionPoint
 from memsched.runtimes.values import EXECUTED_TOLERANCE, Verification
@@ -105,7 +106,46 @@ def executed_file(
     plain: FinalModel, best: FinalModel, source: SessionSource, request: Request, asked: SessionRequest
 ) -> ExecutedFile:
     """Return the best file of what a session executes that holds, run beside the model as given."""
-    return _found(plain, best, session_maker_of(source.format), source, request, asked)
+    maker = session_maker_of(source.format)
+    module, prepared = plain.module, plain.prepared
+    chosen, held, notes = _first_that_holds(maker, source, (best, plain), asked, request.failures)
+    run = held or _SessionRun(ModelBytes(source.data, True, Guarantee("session")))
+    placed, written, verification = chosen.placed, run.written, run.verification
+    given, needed = required_as_given(module, prepared, Opening("none")).total, placed.required
+    if verification is not None:
+        shown = verification.measured_peak_before_bytes, verification.measured_peak_after_bytes
+        if verification.at_stated_sizes and shown[0] is not None and shown[1] is not None:
+            given, needed = shown[0], max(needed, shown[1])
+    saved, final = module, chosen
+    needs = needed + placed.requirement.structures
+    budget = asked.budget.of(given) if isinstance(asked.budget, Percentage) else asked.budget
+    little = None if held is None or run.saves_process() else slight(given, needs, budget)
+    if held is None or needs >= given or little is not None:
+        final = plain
+        placed = place(module, prepared, dataclasses.replace(request, solver="file"))
+        written = ModelBytes(source.data, True, Guarantee("session"))
+        saved = load_module(source.data, source.path, source.options)
+        if verification is not None and verification.outputs_equal is not True and verification.reason:
+            notes = (*notes, f"{verification.runtime}: {verification.reason}")
+        if held is not None:
+            told = f"such a session needs {given:,} B for the file as given and {needed:,} B for the best found"
+            notes = (*notes, told)
+        needed, verification = given, None
+    return ExecutedFile(
+        asked,
+        plain,
+        chosen,
+        final,
+        placed,
+        written,
+        saved,
+        verification,
+        (given, needed),
+        budget,
+        little,
+        run.sessions,
+        notes,
+    )
 
 
 def _check(asked: SessionRequest) -> None:
@@ -164,9 +204,17 @@ class ExecutedFile(FrozenValue, frozen=True):
             raise OutputsDifferError(_told_apart(self.verification, self.chosen), made.report)
         return made
 
-    def takes_less_than(self, other: FinishedModel) -> bool:
-        """Whether the process was measured to take less than that of another file, or the session to request less."""
-        if self.written.unchanged:
+    def takes_less_than(self, other: FinishedModel, slowdown: float | None) -> bool:
+        """Whether the process was measured to take less than that of another file, or the session to request less.
+
+        What takes more time than is permitted does not, nor what misses a budget that the other file meets.
+
+        Args:
+            slowdown: Time that may be added to the original's, in percent; None for any.
+        """
+        slow = any(row.file == "written" and (row.cpu_ratio or 0.0) > most_times(slowdown) for row in self.sessions)
+        missed = self.budget is not None and other.needed[1].total <= self.budget < self.needed[1]
+        if self.written.unchanged or slow or missed:
             return False
         here, there = _taken(self.sessions), _taken(other.sessions)
         mine = here.get("written")
@@ -179,55 +227,6 @@ class ExecutedFile(FrozenValue, frozen=True):
 def _taken(rows: Sequence[SessionRow]) -> dict[str, int]:
     """Return the bytes of the process by the file that it opened, the last session of each."""
     return {row.file: row.process_bytes for row in rows if row.process_bytes is not None}
-
-
-def _found(
-    plain: FinalModel,
-    best: FinalModel,
-    maker: SessionMaker,
-    source: SessionSource,
-    request: Request,
-    asked: SessionRequest,
-) -> ExecutedFile:
-    module, prepared = plain.module, plain.prepared
-    chosen, held, notes = _first_that_holds(maker, source, (best, plain), asked, request.failures)
-    run = held or _SessionRun(ModelBytes(source.data, True, Guarantee("session")))
-    placed, written, verification = chosen.placed, run.written, run.verification
-    given, needed = required_as_given(module, prepared, Opening("none")).total, placed.required
-    if verification is not None:
-        shown = verification.measured_peak_before_bytes, verification.measured_peak_after_bytes
-        if verification.at_stated_sizes and shown[0] is not None and shown[1] is not None:
-            given, needed = shown[0], max(needed, shown[1])
-    saved, final = module, chosen
-    needs = needed + placed.requirement.structures
-    budget = asked.budget.of(given) if isinstance(asked.budget, Percentage) else asked.budget
-    little = None if held is None or run.saves_process() else slight(given, needs, budget)
-    if held is None or needs >= given or little is not None:
-        final = plain
-        placed = place(module, prepared, dataclasses.replace(request, solver="file"))
-        written = ModelBytes(source.data, True, Guarantee("session"))
-        saved = load_module(source.data, source.path, source.options)
-        if verification is not None and verification.outputs_equal is not True and verification.reason:
-            notes = (*notes, f"{verification.runtime}: {verification.reason}")
-        if held is not None:
-            told = f"such a session needs {given:,} B for the file as given and {needed:,} B for the best found"
-            notes = (*notes, told)
-        needed, verification = given, None
-    return ExecutedFile(
-        asked,
-        plain,
-        chosen,
-        final,
-        placed,
-        written,
-        saved,
-        verification,
-        (given, needed),
-        budget,
-        little,
-        run.sessions,
-        notes,
-    )
 
 
 def _record(found: ExecutedFile, request: Request) -> Record:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import msgspec
 import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
 
 from memsched.commands.optimize.optimize import optimize
-from memsched.commands.optimize.session import SessionName
+from memsched.commands.optimize.session import ExecutedFile, SessionName
 from memsched.commands.results import OptimizeResult
+from memsched.commands.session_rows import session_row
 from memsched.report.tiling import tiling_lines
+from memsched.runtimes.runtime import Requirement
+from memsched.runtimes.sessions import EXECUTED
 from tests.commands.optimize.test_slowdown import convolutions
 from tests.failures import fails
 from tests.permissions import allowed
@@ -174,3 +180,22 @@ def test_only_sessions_can_be_opened_in_another_way() -> None:
     person = Path(__file__).parents[3] / "models" / "person_detect.tflite"
     with fails("other-format", "--allow opening"):
         optimize(person, allow=("reorder", "inplace", "opening"), effort=0.1)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "slowdown", "budget", "less"),
+    [(1.05, 10.0, None, True), (1.5, 10.0, None, False), (1.5, None, None, True), (1.0, 10.0, 60, False)],
+)
+def test_what_is_slow_or_misses_a_budget_makes_way(
+    ratio: float, slowdown: float | None, budget: int | None, less: bool
+) -> None:
+    row = session_row("written", EXECUTED)
+    executed = msgspec.structs.replace(row, process_bytes=70, cpu_ratio=ratio)
+    file = msgspec.structs.replace(row, process_bytes=100, cpu_ratio=1.0)
+    made: Any = SimpleNamespace(
+        written=SimpleNamespace(unchanged=False), sessions=(executed,), budget=budget, needed=(100, 70)
+    )
+    other: Any = SimpleNamespace(
+        written=SimpleNamespace(unchanged=False), sessions=(file,), needed=(Requirement(100), Requirement(50))
+    )
+    assert ExecutedFile.takes_less_than(made, other, slowdown) == less
