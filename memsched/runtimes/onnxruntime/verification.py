@@ -102,12 +102,11 @@ def compare_models(
             in sessions with the options of ``session_instructions``.
         runs: Input sets to compare.
         seed: Of the inputs.
-        rtol: Outputs are close within ``atol + rtol * |output|``.
-        atol: As ``rtol`` says.
+        rtol, atol: Outputs are close within ``atol + rtol * |output|``.
         input_shapes: Dimensions of inputs that the model leaves open.
         dims: Values of its symbolic dimensions.
         feeds: An .npz file with the inputs to run on once, instead of random ones.
-        data_folder: Where the external data of models given as bytes lies.
+        data_folder: Of the external data of models given as bytes.
         timeout_seconds: For everything.
         borders: What stands between the inputs and outputs of both.
 
@@ -115,15 +114,9 @@ def compare_models(
         RuntimeUnavailableError: onnxruntime is not installed.
     """
     ONNXRUNTIME.require()
-    first = _UNOPTIMISED if guarantee in _PLAIN else LISTED
     request: dict[str, Any] = {
         "models": [described(before, data_folder), described(after, data_folder)],
-        "sessions": [
-            {"model": 0, "options": asdict(first), "required": True, "reference": 0},
-            {"model": 1, "options": asdict(first), "required": True, "reference": 0},
-            {"model": 0, "options": asdict(DEFAULT), "required": False, "reference": 1},
-            {"model": 1, "options": asdict(DEFAULT), "required": False, "reference": 2},
-        ],
+        "sessions": _sessions(guarantee),
         "seed": seed,
         "input_shapes": {name: list(shape) for name, shape in (input_shapes or {}).items()},
         "dims": dict(dims or {}),
@@ -137,9 +130,25 @@ def compare_models(
         "borders": told(borders),
     }
     result = run_in_child(_EXECUTE, request, timeout_seconds)
-    if not result.ok:
-        return Comparison(_died(result, request, timeout_seconds), None)
-    answer = result.value
+    if result.ok:
+        return _answered(result.value, request, guarantee)
+    return Comparison(_died(result, request, timeout_seconds), None)
+
+
+def _sessions(guarantee: OrderGuarantee) -> list[dict[str, Any]]:
+    """Return the sessions that both models are run in: those that keep the order, and those without options."""
+    first = _UNOPTIMISED if guarantee in _PLAIN else LISTED
+    return [
+        {"model": 0, "options": asdict(first), "required": True, "reference": 0},
+        {"model": 1, "options": asdict(first), "required": True, "reference": 0},
+        {"model": 0, "options": asdict(DEFAULT), "required": False, "reference": 1},
+        {"model": 1, "options": asdict(DEFAULT), "required": False, "reference": 2},
+    ]
+
+
+def _answered(answer: Mapping[str, Any], request: Mapping[str, Any], guarantee: OrderGuarantee) -> Comparison:
+    """Return the comparison that a child's answer to a request is."""
+    feeds = request["feeds"]
     if answer["failed"] is not None:
         verdict = _failed(answer["failed"], answer["message"], _runtime(answer))
         other_inputs = feeds is None and answer["failed"] == 0 and answer["loaded"]
