@@ -229,7 +229,7 @@ def test_far_lines_and_a_graph_of_one_op(show: Show) -> None:
 
 @pytest.mark.parametrize("name", FIVE)
 def test_five_models_without_a_word(show: Show, name: str) -> None:
-    report = json.loads(memsched.optimize(MODELS / name, verify=False, time_limit=5).report.to_json())
+    report = json.loads(memsched.optimize(MODELS / name, verify=False, effort=2).report.to_json())
     for width in (1280, 390):
         for scheme in ("light", "dark"):
             page = show(report, width=width, scheme=scheme)

@@ -25,7 +25,7 @@ Saved = Callable[[Shown, str], Path]
 
 @pytest.fixture(scope="module")
 def person() -> dict[str, Any]:
-    result = memsched.optimize(MODELS / "person_detect.tflite", target="tflm", verify=False, time_limit=10)
+    result = memsched.optimize(MODELS / "person_detect.tflite", target="tflm", verify=False, effort=3)
     report: dict[str, Any] = json.loads(result.report.to_json())
     return report
 

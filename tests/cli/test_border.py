@@ -68,7 +68,7 @@ def test_the_header_is_c(run: Run, model: Path) -> None:
 
 @pytest.mark.parametrize("allow", [None, "reorder,inplace", "all"])
 def test_it_is_offered_with_what_it_gives_and_not_done_unasked(run: Run, model: Path, allow: str | None) -> None:
-    words = ["optimize", model, "--target", "tflm", "--time-limit", 5, *(["--allow", allow] if allow else [])]
+    words = ["optimize", model, "--target", "tflm", "--effort", 2, *(["--allow", allow] if allow else [])]
     done = run(*words, "--no-verify")
     report = json.loads(model.with_name("net_memsched.json").read_text())
     assert report["sections"]["border"] is None

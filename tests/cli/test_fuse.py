@@ -31,7 +31,7 @@ def test_what_was_done_is_said_in_one_line(run: Run, model: Path) -> None:
 
 
 def test_all_does_not_include_it(run: Run, model: Path) -> None:
-    run("optimize", model, "--allow", "all", "--time-limit", 2, "--no-verify", "-o", model.with_name("out.onnx"))
+    run("optimize", model, "--allow", "all", "--effort", 1, "--no-verify", "-o", model.with_name("out.onnx"))
     assert "QuickGelu" not in types(model.with_name("out.onnx").read_bytes())
     report = json.loads(model.with_name("out.json").read_text())
     assert report["sections"]["chains"] is None

@@ -96,7 +96,7 @@ def sessions(model: bytes) -> list[Any]:
     ],
 )
 def test_a_model_in_pieces_is_refused_at_other_sizes(make: Any, given: Any, right: Any, wrong: Any, fixed: Any) -> None:
-    result = optimize(make(), level=2, time_limit=3.0, **given)
+    result = optimize(make(), level=2, effort=0.3, **given)
     report = result.report.data
     assert report["sections"]["tile"]["applied"]
     for session in sessions(result.model):
@@ -136,7 +136,7 @@ def test_a_file_whose_dimensions_are_left_open_is_not_written(
 
     monkeypatch.setattr(finish, "write_model", careless)
     (tmp_path / "ffn.onnx").write_bytes(ffn())
-    arguments = ("--dim", "B=1", "--dim", "N=512", "--allow", "reorder,inplace,tile", *NAMED, "--time-limit", 3)
+    arguments = ("--dim", "B=1", "--dim", "N=512", "--allow", "reorder,inplace,tile", *NAMED, "--effort", 0.3)
     done = run("optimize", tmp_path / "ffn.onnx", *arguments)
     done.failed("outputs-differ", "N = 640", "[1, 512, 64]", "[1, 640, 64]")
     assert not (tmp_path / "ffn_memsched.onnx").exists()
@@ -172,7 +172,7 @@ def test_verify_finds_a_tflite_file_that_drops_batches(run: Run, tmp_path: Path)
 
 def test_the_terminal_says_what_is_fixed_and_tried(run: Run, tmp_path: Path) -> None:
     (tmp_path / "ffn.onnx").write_bytes(ffn())
-    arguments = ("--dim", "B=1", "--dim", "N=512", "--allow", "reorder,inplace,tile", *NAMED, "--time-limit", 3)
+    arguments = ("--dim", "B=1", "--dim", "N=512", "--allow", "reorder,inplace,tile", *NAMED, "--effort", 0.3)
     done = run("optimize", tmp_path / "ffn.onnx", *arguments)
     assert done.code == 0, done.err
     assert line_with(done.out, "fixed", " B = 1, N = 512")
@@ -229,14 +229,14 @@ def test_orders_and_pins_stay_right_at_every_size(guarantee: Any) -> None:
         model = shuffled(varied(seed), seed)
         given = model.SerializeToString()
         symbols = {one.name for one in dimensions.open_inputs(model)}
-        result = optimize(given, order_guarantee=guarantee, time_limit=1.0, dims=dict.fromkeys(symbols, 6))
+        result = optimize(given, order_guarantee=guarantee, effort=0.5, dims=dict.fromkeys(symbols, 6))
         if result.model == given or not symbols:
             continue
         changed += 1
         tried = result.report["sections"]["verification"]["other_sizes"]
         assert {one["outcome"] for one in tried} == {"equal"}, seed
     for given in (branches(side="N"), siblings("N")):
-        result = optimize(given, order_guarantee=guarantee, time_limit=1.0, dims={"N": 16})
+        result = optimize(given, order_guarantee=guarantee, effort=0.5, dims={"N": 16})
         if result.model != given:
             changed += 1
             tried = result.report["sections"]["verification"]["other_sizes"]
@@ -276,7 +276,7 @@ def test_sizes_that_no_input_has_are_not_cut() -> None:
         node("MatMul", ["r", "down"], ["y"], "down"),
     ]
     given = model_of(nodes, [16, 16], ["K", 2], [weight("up", (2, 256)), weight("down", (256, 2))])
-    result = optimize(given, level=2, input_shapes={"found": (2, 256)}, time_limit=2.0)
+    result = optimize(given, level=2, input_shapes={"found": (2, 256)}, effort=1)
     assert result.report["sections"]["tile"] is None
     assert compiler._NOT_CUT in result.report["verdict"]["notes"]
 

@@ -103,7 +103,7 @@ def test_a_budget_that_can_be_met_ends_with_exit_0(seconds: str, tmp_path: Path)
 def test_the_page_says_what_was_proven() -> None:
     result = memsched.optimize(
         small_model(4),
-        time_limit=2,
+        effort=1,
         target="ideal",
         allow=("reorder", "inplace", "remat"),
         max_extra_macs=1000,
@@ -165,12 +165,12 @@ def test_between_the_peak_and_what_is_required_repetitions_are_found(tmp_path: P
     tried = 0
     for seed in range(20):
         data = small_model(seed)
-        ordered = memsched.optimize(data, target=str(target), verify=False, time_limit=2).report
+        ordered = memsched.optimize(data, target=str(target), verify=False, effort=1).report
         least = memsched.optimize(
             data,
             target=str(target),
             verify=False,
-            time_limit=2,
+            effort=1,
             allow=("reorder", "inplace", "remat"),
             max_extra_macs=1_000,
             budget=1,

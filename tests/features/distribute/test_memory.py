@@ -44,7 +44,7 @@ def shown(found: DistributedNetwork) -> Sequence[int]:
 @pytest.mark.parametrize("data", [classifier(), wide(), *map(random_net, (1, 2, 5))])
 @pytest.mark.parametrize("count", [2, 3])
 def test_processes_show_what_is_printed(data: bytes, count: int) -> None:
-    found = distribute(data, cluster=cluster_of(count), time_limit=2.0)
+    found = distribute(data, cluster=cluster_of(count), effort=0.2)
     for printed, measured in zip(found.memory, shown(found), strict=True):
         assert printed == pytest.approx(measured, rel=0.02)
 

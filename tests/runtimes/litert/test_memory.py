@@ -45,7 +45,7 @@ def test_the_predicted_peak_is_litert_s(path: Path) -> None:
         with pytest.raises(ValueError, match="quantized_dimension"):
             session._load(given, "plain")
         return
-    result = memsched.optimize(given, target="litert", verify=False, time_limit=20.0)
+    result = memsched.optimize(given, target="litert", verify=False, effort=3)
     models = [given, result.model]
     if path.stem.startswith("nasnet"):
         models.append(reordered(given))

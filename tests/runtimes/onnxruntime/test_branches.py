@@ -127,7 +127,7 @@ def test_inputs_that_are_compared_with_constants_get_one_of_them() -> None:
 
 def held(data: bytes, **options: Any) -> None:
     """Assert that the claim is what the printed options show."""
-    found = memsched.optimize(data, time_limit=3, **options).report.data["sections"]["verification"]
+    found = memsched.optimize(data, effort=1.5, **options).report.data["sections"]["verification"]
     assert found["outputs_equal"]
     claimed = found["predicted_peak_after_bytes"] or found["measured_peak_after_bytes"]
     assert found["measured_peak_after_bytes"] == pytest.approx(claimed, abs=APART)
@@ -137,7 +137,7 @@ def held(data: bytes, **options: Any) -> None:
 @pytest.mark.parametrize("sizes", [{"a": 1, "b": 2}, {"a": 1, "b": 3}])
 def test_what_is_claimed_for_nested_branches_is_measured(sizes: dict[str, int]) -> None:
     data = squeezing()
-    graph = memsched.optimize(data, dims=sizes, time_limit=3, verify=False)
+    graph = memsched.optimize(data, dims=sizes, effort=1.5, verify=False)
     measured = measure(data, level="basic", dims=sizes).peak_bytes
     assert measured is not None
     assert measured == pytest.approx(graph.schedule.peak, abs=APART)
@@ -148,7 +148,7 @@ def test_what_is_claimed_for_nested_branches_is_measured(sizes: dict[str, int]) 
 def test_what_is_claimed_for_a_branch_by_the_value_of_an_input_is_measured() -> None:
     data = by_rate()
     measured = measure(data, level="basic", dims={"a": 3}).peak_bytes
-    peak = memsched.optimize(data, dims={"a": 3}, time_limit=3, verify=False).schedule.peak
+    peak = memsched.optimize(data, dims={"a": 3}, effort=1.5, verify=False).schedule.peak
     assert measured == pytest.approx(peak, abs=APART)
     held(data, dims={"a": 3})
 
@@ -184,7 +184,7 @@ def test_what_a_branch_makes_is_the_output_of_its_if(stated: bool, peak: int) ->
     """Where its size is known beforehand there is room for it from the beginning, otherwise from when it is made."""
     data, dims = handing(stated=stated), {} if stated else {"n": 1000}
     assert measure(data, level="basic", dims=dims).peak_bytes == pytest.approx(peak, abs=APART)
-    found = memsched.optimize(data, dims=dims, time_limit=3, verify=False)
+    found = memsched.optimize(data, dims=dims, effort=1.5, verify=False)
     assert found.schedule.peak == pytest.approx(peak, abs=APART)
 
 
@@ -207,5 +207,5 @@ def test_bodies_are_told_apart_where_their_ops_are_reordered() -> None:
         node("Add", ["first", "second"], ["y"], "y"),
     ]
     data = model(nodes, [value("c", BOOL, []), value("x", FLOAT, [1000])], [value("y", FLOAT, None)], CONSTANTS)
-    found = memsched.optimize(data, time_limit=3, order_guarantee="session")
+    found = memsched.optimize(data, effort=1.5, order_guarantee="session")
     assert found.schedule.peak < memsched.optimize(data, solver="file", verify=False).schedule.peak

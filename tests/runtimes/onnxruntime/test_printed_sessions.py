@@ -80,7 +80,7 @@ def test_constants_are_folded_in_the_printed_session(tmp_path: Path) -> None:
     assert peak_as_printed(tmp_path / "head.onnx", tmp_path)[0] < 2 * logits
     found = verify(data, data, runs=1)
     assert found.measured_peak_before_bytes == peak_as_printed(tmp_path / "head.onnx", tmp_path)[0]
-    result = optimize(data, time_limit=1.0)
+    result = optimize(data, effort=0.5)
     assert result.schedule.peak == found.measured_peak_before_bytes
     assert (measure(data, level="disabled").peak_bytes or 0) >= 8192 * 64 * 4
 
@@ -165,7 +165,7 @@ def test_functions_keep_their_place_in_the_printed_session(kind: str, tmp_path: 
     given, made = [("x", FLOAT, [1, 8, 16, 16])], [("y", FLOAT, [1, 24, 1, 1])]
     path = tmp_path / "functions.onnx"
     path.write_bytes(model_of(nodes, given, made, 18, weights).SerializeToString())
-    result = optimize(path, time_limit=2.0, order_guarantee="session")
+    result = optimize(path, effort=1, order_guarantee="session")
     assert result.verification is not None
     assert result.verification.outputs_equal
     assert result.verification.executed_order_matches
@@ -210,7 +210,7 @@ def test_nothing_quantised_is_added_in_the_printed_session(tmp_path: Path) -> No
     path.write_bytes(quantised().SerializeToString())
     peak, names = peak_as_printed(path, tmp_path)
     assert names == ["q", "d", "a", "m", "p", "r", "b", "y"]
-    result = optimize(path, time_limit=2.0, order_guarantee="session", level=2, max_extra_macs=50.0)
+    result = optimize(path, effort=1, order_guarantee="session", level=2, max_extra_macs=50.0)
     assert result.report["sections"]["requirement"]["given_bytes"] == peak
     result.save(tmp_path / "written.onnx")
     written, _ = peak_as_printed(tmp_path / "written.onnx", tmp_path)
@@ -222,7 +222,7 @@ def test_the_promised_peak_is_the_one_of_the_printed_session(name: str, tmp_path
     model = {"tile": skip_net, "remat": skip_connection}.get(name, small_models.branches)()
     allow = ("reorder", "inplace", name) if name else None
     most = 50.0 if name == "remat" else 15.0
-    result = optimize(model, time_limit=4.0, order_guarantee="session", allow=allow, max_extra_macs=most)
+    result = optimize(model, effort=2, order_guarantee="session", allow=allow, max_extra_macs=most)
     path = tmp_path / "written.onnx"
     result.save(path)
     data, check = result.report.data, result.report["sections"]["verification"]

@@ -73,7 +73,7 @@ def test_writes_in_place_need_shapes_that_the_file_states(case: str) -> None:
     lowered = apply_target(module.graph, TARGET)
     writes = [lowered.tensors[output].name for op in lowered.ops for output, _ in op.in_place]
     assert writes == (["r"] if granted else [])
-    result = optimize(data, input_shapes={"x": (8, 64)}, time_limit=1.0)
+    result = optimize(data, input_shapes={"x": (8, 64)}, effort=0.5)
     measured = measure(data, level="basic", input_shapes={"x": (8, 64)}).peak_bytes
     # A Shape of known lengths, two numbers, is folded.
     assert measured == pytest.approx(result.report["original"]["schedule"]["peak_bytes"], abs=16)
@@ -106,7 +106,7 @@ def block(length: Any) -> bytes:
 
 
 def test_pieces_hold_for_one_size_and_are_planned_so() -> None:
-    result = optimize(block("N"), dims={"N": 128}, level=2, max_extra_macs=0.0, time_limit=3.0)
+    result = optimize(block("N"), dims={"N": 128}, level=2, max_extra_macs=0.0, effort=1.5)
     check = result.report["sections"]["verification"]
     assert [tensor.name for tensor in result.module.graph.tensors if tensor.stated is not None]
     assert not [tensor.name for tensor in result.graph.tensors if tensor.stated is not None]

@@ -93,7 +93,7 @@ def test_groups_that_would_be_refused_are_left_out(monkeypatch: pytest.MonkeyPat
     target = tmp_path / "old_firmware.toml"
     target.write_text('extends = "tflm"\nname = "old_firmware"\ndescription = "without loops"\nloops = ""\n')
     monkeypatch.setattr(Sources, "MOST_JOINED", 1)
-    report = memsched.optimize(network(), level=2, target=str(target), max_extra_macs=0.0, time_limit=20).report.data
+    report = memsched.optimize(network(), level=2, target=str(target), max_extra_macs=0.0, effort=3).report.data
     assert not report["sections"]["tile"]["applied"]
     assert any("refuse CONCAT" in one["reason"] for one in report["sections"]["tile"]["refusals"])
     assert report["sections"]["tflm"]["refused"] == []
