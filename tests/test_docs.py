@@ -54,7 +54,7 @@ def test_every_slow_command_is_still_there() -> None:
 @cache
 def help_of(command: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "memsched", command, "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "memsched", command, "--help-all"], capture_output=True, text=True, check=True
     )
     return done.stdout
 

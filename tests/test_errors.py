@@ -52,7 +52,7 @@ def test_an_error_has_parts_that_make_its_line() -> None:
     "error",
     [
         errors.UsageError("no number", code="not-a-number", location="--dim", action="give one"),
-        errors.UnknownShapeError("'x' has no rank", ("--input-shape", "x:1")),
+        errors.UnknownShapeError("'x' has no rank", ("--shape", "x=1")),
     ],
 )
 def test_parts_survive_a_process_and_a_further_location(error: errors.MemschedError) -> None:

@@ -10,6 +10,7 @@ import click
 from memsched.base.frozen import FrozenValue
 from memsched.cli.display import Display, search_end
 from memsched.cli.exit_code import ExitCode
+from memsched.cli.groups import HelpCommand
 from memsched.cli.options import both_to_stream, check_limits, options_of, output_options, taken, unnamed_output
 from memsched.commands.options import AllocateOptions
 
@@ -21,7 +22,7 @@ __all__ = ["command"]
 _STANDARD = "-"
 
 
-@click.command("allocate", short_help="Addresses for buffers with lifetimes.")
+@click.command("allocate", cls=HelpCommand, short_help="Addresses for buffers with lifetimes.")
 @click.argument("buffers", metavar="BUFFERS.csv")
 @options_of(AllocateOptions, "capacity", "keep_best")
 @click.option(

@@ -13,6 +13,7 @@ from memsched.base.errors import UsageError
 from memsched.base.shown import ROWS_SHOWN
 from memsched.cli.display import Display, search_end
 from memsched.cli.exit_code import ExitCode
+from memsched.cli.groups import HelpCommand
 from memsched.cli.options import check_frontier, header_option, html_option, options_of, output_options, taken
 from memsched.commands.options import AnalyzeOptions
 
@@ -25,7 +26,7 @@ __all__ = ["command"]
 _STANDARD = "-"
 
 
-@click.command("analyze", short_help="What a model needs as it stands, and what less would cost.")
+@click.command("analyze", cls=HelpCommand, short_help="What a model needs as it stands, and what less would cost.")
 @click.argument("model")
 @click.option("--report", metavar="FILE", help="The report to write; '-' for standard output.")
 @header_option

@@ -11,6 +11,7 @@ import click
 from memsched.base.errors import UsageError
 from memsched.base.frozen import FrozenValue
 from memsched.cli.display import Display
+from memsched.cli.groups import HelpCommand
 from memsched.cli.options import (
     check_extra_work,
     check_level,
@@ -31,7 +32,7 @@ __all__ = ["command"]
 _LIST = "@"
 
 
-@click.command("batch", short_help="Optimise many models, and sum up.")
+@click.command("batch", cls=HelpCommand, short_help="Optimise many models, and sum up.")
 @click.argument("paths", nargs=-1, metavar="PATH...")
 @click.option(
     "-o", "--output", default="memsched_batch", show_default=True, metavar="DIR", help="Folder for all results."

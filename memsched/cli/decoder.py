@@ -9,6 +9,7 @@ import click
 
 from memsched.cli.display import Display
 from memsched.cli.exit_code import ExitCode
+from memsched.cli.groups import HelpCommand
 from memsched.cli.options import options_of, output_options, taken
 from memsched.commands.options import DecoderOptions
 
@@ -17,7 +18,7 @@ __all__ = ["command"]
 _STANDARD = "-"
 
 
-@click.command("decoder", short_help="Keep a language model's keys and values in place.")
+@click.command("decoder", cls=HelpCommand, short_help="Keep a language model's keys and values in place.")
 @click.argument("model", metavar="MODEL.onnx")
 @click.option("-o", "--output", metavar="OUT", help="The model to write; by default <stem>_in_place.onnx beside MODEL.")
 @click.option("--report", metavar="FILE", help="The report to write; by default beside the output, ending in .json.")

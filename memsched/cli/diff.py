@@ -10,6 +10,7 @@ import click
 from memsched.base.errors import UsageError
 from memsched.cli.display import Display
 from memsched.cli.exit_code import ExitCode
+from memsched.cli.groups import HelpCommand
 from memsched.cli.options import options_of, output_options, taken
 from memsched.commands.options import DiffOptions
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@click.command("diff", short_help="What changed between two reports.")
+@click.command("diff", cls=HelpCommand, short_help="What changed between two reports.")
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
 @options_of(DiffOptions)

@@ -10,6 +10,7 @@ import click
 from memsched.base.errors import UsageError
 from memsched.cli.display import Display, search_end
 from memsched.cli.exit_code import ExitCode
+from memsched.cli.groups import HelpCommand
 from memsched.cli.options import check_limits, options_of, output_options, taken, unnamed_output
 from memsched.commands.options import DistributeOptions
 
@@ -22,7 +23,7 @@ __all__ = ["command"]
 _STANDARD = "-"
 
 
-@click.command("distribute", short_help="Share a model out to the devices of a cluster.")
+@click.command("distribute", cls=HelpCommand, short_help="Share a model out to the devices of a cluster.")
 @click.argument("model")
 @options_of(DistributeOptions, "cluster")
 @click.option(

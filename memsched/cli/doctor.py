@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from memsched.cli.display import Display, search_end
+from memsched.cli.groups import HelpCommand
 from memsched.cli.options import check_limits, html_option, options_of, output_options, taken
 from memsched.commands.options import DoctorOptions
 
@@ -15,7 +16,7 @@ __all__ = ["command"]
 _STANDARD = "-"
 
 
-@click.command("doctor", short_help="Where an ONNX Runtime process's memory goes.")
+@click.command("doctor", cls=HelpCommand, short_help="Where an ONNX Runtime process's memory goes.")
 @click.argument("model", metavar="MODEL.onnx")
 @click.argument("written", metavar="[WRITTEN.onnx]", required=False)
 @options_of(DoctorOptions)

@@ -93,9 +93,9 @@ class _Outputs(FrozenValue, frozen=True):
 def command(**options: Any) -> int:
     """Write MODEL as an ordinary file that needs the least activation memory.
 
-    Its operators get the best order, and layers that need too much are computed piece by piece where that costs
-    nothing. Beside it goes a report in JSON. The model is run before and after to compare the outputs. Where nothing
-    better is found, the model is written unchanged, byte for byte. Ctrl-C ends the search and keeps the best so far.
+    Its operators get the best order, and layers that need too much are computed piece by piece if that costs nothing.
+    memsched runs both files to compare the outputs, and writes a report in JSON next to the new one. If it finds
+    nothing better, it writes the model unchanged, byte for byte. Ctrl-C ends the search and keeps the best so far.
 
     -O2 and -O3 permit what costs work: more pieces, which help plain CNNs that no order helps, and values computed
     again instead of kept, which help networks with long skip connections. With --budget an order alone comes first,

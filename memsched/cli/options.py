@@ -68,25 +68,25 @@ def _budget(ctx: click.Context, param: click.Parameter, value: str | None) -> in
 
 
 def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Return tensor names and shapes of "NAME:1,3,224,224" or "NAME:[1,3,224,224]"; names may hold colons.
+    """Return tensor names and shapes of "NAME=1,3,224,224" or "NAME=[1,3,224,224]".
 
     Raises:
         UsageError: A text is neither, a dimension is not a positive number, or a name occurs twice.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     for text in texts:
-        name, colon, listed = text.rpartition(":")
+        name, sign, listed = text.rpartition("=")
         inner = listed.strip().removeprefix("[").removesuffix("]")
         try:
             shape = tuple(_whole(part) for part in inner.split(",")) if inner.strip() else ()
         except ValueError:
-            colon = ""
-        if not colon or not name:
+            sign = ""
+        if not sign or not name:
             raise UsageError(
-                f"--input-shape '{text}' is not understood", code="option-unparsable", action="write NAME:1,3,224,224"
+                f"--shape '{text}' is not understood", code="option-unparsable", action="write NAME=1,3,224,224"
             )
         if name in shapes:
-            raise UsageError(f"--input-shape names '{name}' twice", code="named-twice", action="give it once")
+            raise UsageError(f"--shape names '{name}' twice", code="named-twice", action="give it once")
         shapes[name] = shape
     return shapes
 

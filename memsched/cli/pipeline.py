@@ -9,6 +9,7 @@ import click
 from memsched.base.frozen import FrozenValue
 from memsched.cli.display import Display, search_end
 from memsched.cli.exit_code import ExitCode
+from memsched.cli.groups import HelpCommand
 from memsched.cli.options import check_extra_work, check_home, check_limits, options_of, output_options, taken
 from memsched.commands.options import PipelineOptions
 
@@ -21,7 +22,7 @@ __all__ = ["command"]
 _STANDARD = "-"
 
 
-@click.command("pipeline", short_help="Cut a model into one model per accelerator.")
+@click.command("pipeline", cls=HelpCommand, short_help="Cut a model into one model per accelerator.")
 @click.argument("model")
 @options_of(
     PipelineOptions,

@@ -8,6 +8,7 @@ import click
 
 from memsched.cli.display import Display, search_end
 from memsched.cli.exit_code import ExitCode
+from memsched.cli.groups import HelpCommand
 from memsched.cli.options import check_extra_work, check_home, check_limits, options_of, output_options, taken
 from memsched.commands.options import RelayOptions
 
@@ -19,7 +20,7 @@ __all__ = ["command"]
 _STANDARD = "-"
 
 
-@click.command("relay", short_help="Cut a model into files that run in turn in one arena.")
+@click.command("relay", cls=HelpCommand, short_help="Cut a model into files that run in turn in one arena.")
 @click.argument("model")
 @click.option("-o", "--output", metavar="DIR", help="Folder for all files; by default beside MODEL.")
 @click.option("--report", metavar="FILE", help="The report to write; by default <stem>_relay.json, '-': to stdout.")
@@ -29,12 +30,13 @@ def command(**options: Any) -> int:
     """Cut MODEL into consecutive files, <stem>_stage_<i>_of_<n>.tflite, that share one block of memory.
 
     TensorFlow Lite Micro keeps data of every layer beside the activations. Stages that are allocated one after the
-    other in one arena each pay for their own layers alone; what goes from one to the next lies at the block's end in
-    the meantime. The cuts are those with which the whole block is smallest; each stage is optimized as a model of its
-    own, with what --allow permits. Beside the files goes C++ that executes them: <stem>_relay.h and <stem>_relay.cc,
-    which holds the models. The stages are run one after the other, and their outputs compared with the whole model's.
-    With io in the list, which all does not include, what is cut may have other inputs and outputs than MODEL: the
-    caller has to change, and is told how.
+    other in one arena each pay for their own layers alone.
+
+    What goes from one to the next lies at the block's end in the meantime. The cuts are those with which the whole
+    block is smallest; each stage is optimized as a model of its own, with what --allow permits. Beside the files goes
+    C++ that executes them: <stem>_relay.h and <stem>_relay.cc, which holds the models. The stages are run one after
+    the other, and their outputs compared with the whole model's. With io in the list, which all does not include, what
+    is cut may have other inputs and outputs than MODEL: the caller has to change, and is told how.
 
     A model that keeps a state from one inference to the next cannot be cut.
     """

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from memsched.base.errors import ReportError, UsageError
+from memsched.cli.groups import HelpCommand
 from memsched.cli.options import unnamed_output
 
 __all__ = ["command"]
@@ -16,7 +17,7 @@ __all__ = ["command"]
 _STANDARD = "-"
 
 
-@click.command("report", short_help="A report as a page with pictures.")
+@click.command("report", cls=HelpCommand, short_help="A report as a page with pictures.")
 @click.argument("report", metavar="REPORT.json")
 @click.option(
     "-o", "--output", metavar="FILE.html", help="The page to write; by default beside REPORT.json, ending in .html."

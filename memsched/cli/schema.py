@@ -6,10 +6,12 @@ import json
 
 import click
 
+from memsched.cli.groups import HelpCommand
+
 __all__ = ["command"]
 
 
-@click.command("schema", short_help="JSON Schemas of reports and other files.")
+@click.command("schema", cls=HelpCommand, short_help="JSON Schemas of reports and other files.")
 @click.argument("name", required=False)
 def command(name: str | None) -> int:
     """List the files that have a schema, or print the JSON Schema (draft 2020-12) of NAME."""

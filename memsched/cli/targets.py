@@ -6,10 +6,12 @@ import json
 
 import click
 
+from memsched.cli.groups import HelpCommand
+
 __all__ = ["command"]
 
 
-@click.command("targets", short_help="The built-in targets, or one in full.")
+@click.command("targets", cls=HelpCommand, short_help="The built-in targets, or one in full.")
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def command(name: str | None, as_json: bool) -> int:

@@ -12,6 +12,7 @@ import click
 from memsched.base.errors import ModelError
 from memsched.cli.display import Display
 from memsched.cli.exit_code import ExitCode
+from memsched.cli.groups import HelpCommand
 from memsched.cli.options import options_of, output_options, taken
 from memsched.commands.options import VerifyOptions
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@click.command("verify", short_help="Run two models and compare them.")
+@click.command("verify", cls=HelpCommand, short_help="Run two models and compare them.")
 @click.argument("a")
 @click.argument("b")
 @options_of(VerifyOptions)

@@ -220,7 +220,7 @@ def _bytes_permitted(options: LoadOptions, budget: int | Percentage | None) -> i
     """Return the budget in bytes, where it and what is stated of the model go together with a range."""
     if options.input_shapes or options.observed is not None:
         raise UsageError(
-            "--dim with a range takes no --input-shape and no --shapes-from-run",
+            "--dim with a range takes no --shape and no --shapes-from-run",
             code="option-conflict",
             action="name all dimensions with --dim",
         )

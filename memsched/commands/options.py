@@ -32,10 +32,13 @@ class _ModelOptions(CommandOptions):
     """How a model is read and for which target, and what may be done to it."""
 
     target: str | None = option(
-        None, "Memory rules; by default of the format's runtime.", flag="--target", metavar="NAME|FILE.toml"
+        None,
+        "Where the model runs; by default the usual runtime of its format.",
+        flag="--target",
+        metavar="NAME|FILE.toml",
     )
     input_shapes: Mapping[str, Sequence[int]] = option(
-        {}, "Shape of an input that the model leaves open.", "shapes", flag="--input-shape", metavar="NAME:1,3,224,224"
+        {}, "Shape of an input that the model leaves open.", "shapes", flag="--shape", metavar="NAME=1,3,224,224"
     )
     dims: Mapping[str, int] = option({}, "Value of a symbolic dimension.", "dims", flag="--dim", metavar="NAME=8")
     budget: int | str | None = option(
@@ -114,10 +117,10 @@ class BatchOptions(_ModelOptions):
     )
     max_slowdown: float | None = option(
         10.0,
-        "With pieces or values computed again, for ONNX Runtime: time that may be added, as estimated for one "
-        "thread and the same session options, in percent; -O1 counts several threads and takes half. What a session "
-        "takes for each further node counts as well. For LiteRT: time that a file may add in the default interpreter, "
-        "as measured. none: memory and --max-extra-macs alone decide.",
+        "Time that may be added, in percent. For ONNX Runtime, of pieces and of values computed again, as estimated "
+        "for one thread and the same session options; -O1 counts several threads and takes half. What a session "
+        "takes for each further node counts as well. For LiteRT, in the default interpreter, as measured. none: memory "
+        "and --max-extra-macs alone decide.",
         "slowdown",
         metavar="PCT|none",
     )
@@ -182,7 +185,7 @@ class Options(BatchOptions):
     budget: int | str | None = said(
         BatchOptions,
         "budget",
-        "What the arena may take, such as 256KB, or 50% of what MODEL requires; if that is not enough, no file is "
+        "Memory that is available, such as 256KB, or 50% of what MODEL requires. If no result fits, no file is "
         "written, and the exit code is 3.",
     )
     time_limit: float | Literal["auto"] | None = said(BatchOptions, "time_limit", "Limit of the search.")

@@ -35,7 +35,7 @@ class LoadOptions:
     """What the user states about a model.
 
     Attributes:
-        input_shapes: Tensor name to dimensions (``--input-shape``).
+        input_shapes: Tensor name to dimensions (``--shape``).
         dims: Name of a symbolic dimension to its value (``--dim``).
         settled: The model was written by memsched with some of this in it: dimensions that it lacks are no error.
         feeds: The file with the inputs that the model is run on, absolute; None for random ones.

@@ -26,7 +26,7 @@ _CASES = {
 _SIZES = {
     "basic_pitch.onnx": ["--dim", "unk__749=1"],
     "ppocr_v4_det.onnx": [f"--dim=p2o.DynamicDimension.{number}={size}" for number, size in enumerate((1, 640, 640))],
-    "silero_vad.onnx": ["--input-shape", "input:1,576", "--input-shape", "state:2,1,128"],
+    "silero_vad.onnx": ["--shape", "input=1,576", "--shape", "state=2,1,128"],
 }
 """What is stated of models that leave sizes open."""
 

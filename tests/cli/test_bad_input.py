@@ -105,7 +105,7 @@ MODELS: dict[str, tuple[Callable[[], bytes], str, tuple[str, ...]]] = {
     "ONNX dimension without a name": (
         lambda: onnx_graph(("Relu", ["x"], ["y"]), shape=(None, 8)),
         "unknown-shape",
-        ("--input-shape",),
+        ("--shape",),
     ),
     "ONNX unknown domain without shapes": (without_shapes, "unknown-shape", ("'a'",)),
     "ONNX negative dimension": (
@@ -273,7 +273,7 @@ def test_bad_outputs(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, cas
     assert snapshot(model.parent) == before
 
 
-SHAPE = "NAME:1,3,224,224"
+SHAPE = "NAME=1,3,224,224"
 OPTIONS: dict[str, tuple[list[str], str, tuple[str, ...]]] = {
     "no model": ([], "missing-parameter", ("MODEL",)),
     "two models": (["net.onnx", "net.onnx"], "usage-error", ("net.onnx",)),
@@ -290,11 +290,11 @@ OPTIONS: dict[str, tuple[list[str], str, tuple[str, ...]]] = {
     "seed negative": (["net.onnx", "--seed", "-1"], "option-range", ("--seed",)),
     "seed too large": (["net.onnx", "--seed", str(2**40)], "option-range", ("--seed",)),
     "no worker": (["net.onnx", "--workers", "0"], "option-range", ("--workers",)),
-    "input shape without a name": (["net.onnx", "--input-shape", "1,2"], "option-unparsable", ("'1,2'", SHAPE)),
-    "input shape without numbers": (["net.onnx", "--input-shape", "x:a,b"], "option-unparsable", ("'x:a,b'", SHAPE)),
-    "input shape negative": (["net.onnx", "--input-shape", "x:1,-2"], "option-unparsable", ("--input-shape",)),
-    "input shape twice": (["net.onnx", "--input-shape", "x:1", "--input-shape", "x:2"], "named-twice", ("'x'",)),
-    "input shape of no input": (["net.onnx", "--input-shape", "z:1,16,16"], "no-such-tensor", ("--input-shape z",)),
+    "input shape without a name": (["net.onnx", "--shape", "1,2"], "option-unparsable", ("'1,2'", SHAPE)),
+    "input shape without numbers": (["net.onnx", "--shape", "x=a,b"], "option-unparsable", ("'x=a,b'", SHAPE)),
+    "input shape negative": (["net.onnx", "--shape", "x=1,-2"], "option-unparsable", ("--shape",)),
+    "input shape twice": (["net.onnx", "--shape", "x=1", "--shape", "x=2"], "named-twice", ("'x'",)),
+    "input shape of no input": (["net.onnx", "--shape", "z=1,16,16"], "no-such-tensor", ("--shape z",)),
     "dim without a value": (["net.onnx", "--dim", "height"], "option-unparsable", ("'height'", "NAME=8")),
     "dim twice": (["net.onnx", "--dim", "h=1", "--dim", "h=2"], "named-twice", ("--dim", "'h'")),
     "dim that the model has not": (["net.onnx", "--dim", "height=8"], "no-such-dimension", ("--dim height",)),
@@ -302,9 +302,9 @@ OPTIONS: dict[str, tuple[list[str], str, tuple[str, ...]]] = {
     "pins for TFLite": (["net.tflite", "--order-guarantee", "pins"], "other-format", ("--order-guarantee", "ONNX")),
     "control dependencies for ONNX": (["net.onnx", "--control-dependencies"], "other-format", ("TFLite",)),
     "input shape for TFLite of another rank": (
-        ["net.tflite", "--input-shape", "x:9,9,9"],
+        ["net.tflite", "--shape", "x=9,9,9"],
         "other-rank",
-        ("--input-shape x", "2"),
+        ("--shape x", "2"),
     ),
 }
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from memsched.cli.examples import ENTRY, EXAMPLES
 from memsched.cli.groups import OPTIMIZE, GroupedCommand
@@ -21,6 +22,8 @@ from tests.cli.conftest import Run
 
 COMMANDS = cli.list_commands(click.Context(cli))
 LINES = [line for name, lines in EXAMPLES.items() if name in COMMANDS for _, line in lines]
+PAGE = 60
+"""Lines that a terminal of a usual size shows."""
 PROGRAM = Path(sys.executable).with_name("memsched")
 
 
@@ -56,6 +59,33 @@ def test_help_keeps_to_the_terminal(name: str, columns: int) -> None:
     # Examples are to be copied, so they are never broken.
     wrapped = [line for line in done.stdout.splitlines() if not line.lstrip().startswith("$ ")]
     assert max(map(len, wrapped)) <= columns
+
+
+def options_in(text: str) -> set[str]:
+    return set(re.findall(r"(?m)^  (?:-\w, )?(--[a-z-]+)", text))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_one_page_and_help_all_has_every_option(name: str) -> None:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    texts = []
+    for flag in ("--help", "--help-all"):
+        done = CliRunner().invoke(command, [flag], terminal_width=80)
+        assert done.exit_code == 0
+        texts.append(done.output)
+    short, full = texts
+    assert len(short.splitlines()) <= PAGE
+    declared = {one.opts[-1] for one in command.params if isinstance(one, click.Option) and one.opts[-1][:2] == "--"}
+    assert options_in(short) <= options_in(full) == {*declared, "--help"}
+    assert "--help-all" in options_in(short)
+
+
+def test_help_of_optimize_shows_what_most_people_need(run: Run) -> None:
+    found = options_in(run("optimize", "--help").out)
+    assert {"--target", "--budget", "--max-slowdown", "--shape", "--dim", "--output", "--report"} <= found
+    assert {"--time-limit", "--effort", "--json", "--quiet", "--verbose", "--force", "--help"} <= found
+    assert not {"--solver", "--seed", "--partitions", "--order-guarantee"} & found
 
 
 def complete(words: list[str], **env: str) -> list[str]:
@@ -124,7 +154,7 @@ def test_proposals(run: Run, tmp_path: Path) -> None:
         ("optimise", str(model)): "'optimize'",
         ("optimize", str(model), "--target", "onnxruntme", "--dim", "rows=1"): "'onnxruntime'",
         ("optimize", str(model), "--dim", "rows=1", "--dim", "row=1"): "'rows'",
-        ("optimize", str(model), "--dim", "rows=1", "--input-shape", "mena0:1"): "'mean0'",
+        ("optimize", str(model), "--dim", "rows=1", "--shape", "mena0=1"): "'mean0'",
         ("optimize", str(model), "--allow", "reoder"): "'reorder'",
     }.items():
         done = run(*arguments)
@@ -134,7 +164,7 @@ def test_proposals(run: Run, tmp_path: Path) -> None:
 
 
 def test_options_of_optimize_are_in_groups(run: Run) -> None:
-    text = run("optimize", "--help").out
+    text = run("optimize", "--help-all").out
     titles = re.findall(r"^([A-Z][a-z ]+):$", text, re.MULTILINE)
     assert [title for title in titles if title != "Examples"] == list(OPTIMIZE)
     names = [name for group in OPTIMIZE.values() for name in group]
@@ -144,5 +174,5 @@ def test_options_of_optimize_are_in_groups(run: Run) -> None:
 
 def test_an_option_in_no_group_comes_last(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.setattr(GroupedCommand, "groups", {"Files": ("output",)})
-    text = run("optimize", "--help").out
+    text = run("optimize", "--help-all").out
     assert re.search(r"^Files:$.*--output.*^[A-Z][a-z ]+:$.*--report", text, re.DOTALL | re.MULTILINE)

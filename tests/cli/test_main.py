@@ -286,12 +286,12 @@ def test_open_dimensions(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(small_models.branches(side="height"))
     by_dim = run("analyze", path, "--dim", "height=32", "--json", "-q")
-    by_shape = run("analyze", path, "--input-shape", "x:[1,32,16]", "--json", "-q")
+    by_shape = run("analyze", path, "--shape", "x=[1,32,16]", "--json", "-q")
     assert (by_dim.code, by_shape.code) == (0, 0)
     assert json.loads(by_dim.out)["proof"] == json.loads(by_shape.out)["proof"]
     assert run("optimize", path, "--dim", "height=32").code == 0
     out = tmp_path / "net_memsched.onnx"
-    assert run("verify", path, out, "--input-shape", "x:1,8,16", "--runs", "1").code == 0
+    assert run("verify", path, out, "--shape", "x=1,8,16", "--runs", "1").code == 0
 
 
 @recent_onnxruntime

@@ -158,7 +158,7 @@ def test_each_command_has_all_its_options_as_they_are_stated(name: str) -> None:
 
 
 def test_words_become_what_the_function_takes() -> None:
-    words = "--target tflm --input-shape x:1,3 --dim n=8 --budget 50% "
+    words = "--target tflm --shape x=1,3 --dim n=8 --budget 50% "
     words += "--budget-for activations --allow reorder,tile --max-extra-macs 7% --max-slowdown none"
     more = (
         "--effort 2 --solver exact --partitions 3 --order-guarantee pins --tflm-plan --no-verify --seed 4 --workers 2 "

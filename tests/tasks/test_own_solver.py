@@ -34,7 +34,7 @@ def test_a_solver_of_one_s_own_is_a_name_of_the_option(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert f"|{found[1]}|" in memsched("--help")
+    assert f"|{found[1]}|" in memsched("--help-all")
     model = ROOT / "models" / "networks" / "randwire2.onnx"
     results = [
         json.loads(memsched(model, "--solver", solver, "-o", f"{solver}.onnx", *words))["written"]["schedule"]

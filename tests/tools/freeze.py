@@ -276,6 +276,7 @@ def _told(base: Path, models: Path, world: World) -> Iterator[Case]:
         yield _case("targets", name, "--json", given=())
     for command in ("optimize", "analyze", "allocate", "pipeline", "report", "distribute", "batch", "diff", "verify"):
         yield _case(command, "--help", given=())
+        yield _case(command, "--help-all", given=())
     yield _case("--help", given=())
     yield _case("--version", given=())
 

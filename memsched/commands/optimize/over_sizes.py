@@ -214,7 +214,7 @@ def _opened(data: bytes, path: str, options: LoadOptions, asked: RangeRequest) -
         raise UsageError(problem, code="option-conflict")
     if options.input_shapes:
         action = "name the other dimensions with --dim"
-        raise UsageError("--dim with a range takes no --input-shape", code="option-conflict", action=action)
+        raise UsageError("--dim with a range takes no --shape", code="option-conflict", action=action)
     least = {name: span.least for name, span in opened.ranges.items() if name not in options.dims}
     module = load_module(data, path, opened.at(least, options))
     form = format_of(module)

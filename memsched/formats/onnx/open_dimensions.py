@@ -60,7 +60,7 @@ def open_sizes(values: Sequence[OpenValue], scopes: Sequence[Scope], shapes: Sha
     said = "; ".join(_computed(value, shapes) for value in roots[:ROWS_SHOWN])
     more = f"; and {len(roots) - ROWS_SHOWN} more" if len(roots) > ROWS_SHOWN else ""
     options = (
-        ("--input-shape", f"{value.name}:{','.join(_most(value.found.dims))}")
+        ("--shape", f"{value.name}={','.join(_most(value.found.dims))}")
         for value in {value.name: value for value in roots}.values()
     )
     return UnknownShapeError(
@@ -86,7 +86,7 @@ def _asked(inputs: Sequence[tuple[str, _Dims | None]]) -> tuple[str, ...]:
         if dims is not None and plain.issuperset(used):
             options.update({("--dim", f"{dim}={next(iter(symbols[dim]))}"): None for dim in used})
         else:
-            options["--input-shape", f"{name}:{','.join(wanted[name])}"] = None
+            options["--shape", f"{name}={','.join(wanted[name])}"] = None
     return tuple(itertools.chain(*options))
 
 

@@ -1,4 +1,4 @@
-"""What the user states about shapes, written into the model that is inferred: ``--dim`` and ``--input-shape``."""
+"""What the user states about shapes, written into the model that is inferred: ``--dim`` and ``--shape``."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Statements:
                     if self._dims.setdefault(dim, length) != length:
                         other = self._dims[dim]
                         raise UsageError(
-                            f"--input-shape {value.name} states {length} for '{dim}', elsewhere {other}",
+                            f"--shape {value.name} states {length} for '{dim}', elsewhere {other}",
                             code="stated-twice",
                         )
                 write_shape(value, lengths)
@@ -168,13 +168,13 @@ class Statements:
                 hint = did_you_mean(name, tensors)
                 raise UsageError(
                     f"the model has no tensor of that name{hint}",
-                    location=f"--input-shape {name}",
+                    location=f"--shape {name}",
                     code="no-such-tensor",
                 )
             if all(name in scope.constants for scope in scopes if name in scope.defined):
                 raise UsageError(
                     "the tensor is a constant, whose shape the model states",
-                    location=f"--input-shape {name}",
+                    location=f"--shape {name}",
                     code="constant-shape",
                 )
         for name in () if self._options.settled else self._options.dims:
@@ -190,20 +190,20 @@ class Statements:
     def _check(self, name: str, declared: ValueType, lengths: Sequence[int]) -> None:
         if declared.kind != "tensor":
             raise UsageError(
-                f"the value is {declared.kind}, which has no shape", location=f"--input-shape {name}", code="no-shape"
+                f"the value is {declared.kind}, which has no shape", location=f"--shape {name}", code="no-shape"
             )
         if declared.dims is None:
             return
         shown = ",".join(str(dim) or "?" for dim in declared.dims)
         if len(declared.dims) != len(lengths):
             raise UsageError(
-                f"--input-shape {name} states {len(lengths)} dimensions, but the model has {name}:{shown}",
+                f"--shape {name} states {len(lengths)} dimensions, but the model has {name}:{shown}",
                 code="shape-differs",
             )
         for dim, length in zip(declared.dims, lengths, strict=True):
             if isinstance(dim, int) and dim != length:
                 raise UsageError(
-                    f"--input-shape {name} states {length} where the model fixes {dim} ({name}:{shown})",
+                    f"--shape {name} states {length} where the model fixes {dim} ({name}:{shown})",
                     code="shape-differs",
                 )
 

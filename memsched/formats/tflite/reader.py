@@ -426,7 +426,7 @@ def _check_options(graph: Graph, options: LoadOptions) -> None:
             hint, known = did_you_mean(name, inputs), _list(list(inputs))
             raise UsageError(
                 f"the model has no such input{hint}; its inputs are {known}",
-                location=f"--input-shape {name}",
+                location=f"--shape {name}",
                 code="no-such-tensor",
             )
         if tuple(shape) != inputs[name]:
@@ -434,6 +434,6 @@ def _check_options(graph: Graph, options: LoadOptions) -> None:
             raise UsageError(
                 f"a TFLite file stores its shapes, and this input has {stored}",
                 code="shape-differs",
-                location=f"--input-shape {name}",
+                location=f"--shape {name}",
                 action="convert the model again to change it",
             )

@@ -36,7 +36,7 @@ def resize(data: bytes, shapes: Mapping[str, Sequence[int]]) -> bytes:
     if not wanted:
         return data
     LITERT.require()
-    said = ", ".join(f"--input-shape {name}" for name in wanted)
+    said = ", ".join(f"--shape {name}" for name in wanted)
     if any(operator.bodies for operator in main.operators):
         raise UsageError(
             "the shapes within bodies of control flow stay as stored",
@@ -47,7 +47,7 @@ def resize(data: bytes, shapes: Mapping[str, Sequence[int]]) -> bytes:
     ranks = [name for name, shape in wanted.items() if len(shape) != len(main.tensors[inputs[name]].shape)]
     if ranks:
         problem = f"this input has {len(main.tensors[inputs[ranks[0]]].shape)} axes"
-        raise UsageError(problem, code="other-rank", location=f"--input-shape {ranks[0]}")
+        raise UsageError(problem, code="other-rank", location=f"--shape {ranks[0]}")
     request = {"model": data, "shapes": {str(inputs[name]): list(shape) for name, shape in wanted.items()}}
     result = run_in_child(f"{__name__}:shapes_at", request, TIMEOUT)
     if not result.ok:

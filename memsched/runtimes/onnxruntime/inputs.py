@@ -170,13 +170,13 @@ def _shape(name: str, tensor: Any, request: Mapping[str, Any], unknown: int | No
     if not tensor.HasField("shape"):
         if unknown is not None:
             return (unknown,)
-        raise ValueError(f"input '{name}' has no shape: state it with --input-shape {name}:...")
+        raise ValueError(f"input '{name}' has no shape: state it with --shape {name}=...")
     shape = []
     for dim in tensor.shape.dim:
         size: int | None = dim.dim_value if dim.HasField("dim_value") else length_of(dim.dim_param, request["dims"])
         size = unknown if size is None else size
         if size is None or size < 0:
-            raise ValueError(f"input '{name}' has a dimension of unknown size: state it with --input-shape {name}:...")
+            raise ValueError(f"input '{name}' has a dimension of unknown size: state it with --shape {name}=...")
         shape.append(size)
     return tuple(shape)
 

@@ -22,7 +22,7 @@ NAMED: Final = positional("models", help=f"ONNX files, or of {', '.join(LISTED)}
 """What is measured, as a command line names it."""
 
 STATED: Final[tuple[Option, ...]] = (
-    option("--input-shape", action="append", default=[], metavar="NAME:1,3,224,224", help="as optimize has it"),
+    option("--shape", action="append", default=[], metavar="NAME=1,3,224,224", help="as optimize has it"),
     option("--dim", action="append", default=[], metavar="NAME=8", help="as optimize has it"),
 )
 """What is stated of sizes that models leave open."""
@@ -30,12 +30,12 @@ STATED: Final[tuple[Option, ...]] = (
 
 def stated_shapes(values: Values) -> LoadOptions:
     """Return what the options of `STATED` say."""
-    return LoadOptions(parse_shapes(values.input_shape), parse_dims(values.dim))
+    return LoadOptions(parse_shapes(values.shape), parse_dims(values.dim))
 
 
 def shape_options(options: LoadOptions) -> list[str]:
     """Return the same as options of memsched's command line."""
-    shapes = [f"--input-shape={name}:{','.join(map(str, shape))}" for name, shape in options.input_shapes.items()]
+    shapes = [f"--shape={name}={','.join(map(str, shape))}" for name, shape in options.input_shapes.items()]
     return [*shapes, *(f"--dim={name}={value}" for name, value in options.dims.items())]
 
 

@@ -26,15 +26,15 @@ class TestShapes:
         ("inputs", "options"),
         [
             ({"x": ["N", 3, "H", "W"]}, "--dim N=1 --dim 'H=<height>' --dim 'W=<width>'"),
-            ({"x": [None, 3, None, None]}, "--input-shape 'x:1,3,<height>,<width>'"),
-            ({"x": [None, None, None, 3]}, "--input-shape 'x:1,<height>,<width>,3'"),
-            ({"x": ["?", 3, "?", "?"]}, "--input-shape 'x:1,3,<height>,<width>'"),
+            ({"x": [None, 3, None, None]}, "--shape 'x=1,3,<height>,<width>'"),
+            ({"x": [None, None, None, 3]}, "--shape 'x=1,<height>,<width>,3'"),
+            ({"x": ["?", 3, "?", "?"]}, "--shape 'x=1,3,<height>,<width>'"),
             ({"x": ["batch", "seq_len"], "m": ["batch", "seq_len"]}, "--dim batch=1 --dim 'seq_len=<seq_len>'"),
             ({"x": ["seq_len", 576]}, "--dim 'seq_len=<seq_len>'"),
             ({"x": ["unk__7", "unk__8"]}, "--dim unk__7=1 --dim 'unk__8=<length>'"),
-            ({"x": [None, None], "h": [2, None, 128]}, "--input-shape 'x:1,<length>' --input-shape h:2,1,128"),
-            ({"x": [None, None, None]}, "--input-shape 'x:1,<length 1>,<length 2>'"),
-            ({"x": None}, "--input-shape 'x:<shape>'"),
+            ({"x": [None, None], "h": [2, None, 128]}, "--shape 'x=1,<length>' --shape h=2,1,128"),
+            ({"x": [None, None, None]}, "--shape 'x=1,<length 1>,<length 2>'"),
+            ({"x": None}, "--shape 'x=<shape>'"),
         ],
     )
     def test_every_open_size_is_asked_for_at_once(self, inputs: dict[str, Any], options: str) -> None:
@@ -57,7 +57,7 @@ class TestShapes:
         outputs = [value(name, None, INT64) for name in ("y", "m", "k")]
         with pytest.raises(UnknownShapeError) as caught:
             read(make(nodes, [value("x", [2, 5])], outputs))
-        assert caught.value.options == ("--input-shape", "n:2,<most>", "--input-shape", "k:2,<most>")
+        assert caught.value.options == ("--shape", "n=2,<most>", "--shape", "k=2,<most>")
 
     def test_shapes_that_pass_through_many_layers_are_followed_to_the_end(
         self, monkeypatch: pytest.MonkeyPatch
@@ -88,10 +88,10 @@ class TestShapes:
 
     def test_unnamed_dimensions_and_ranks(self) -> None:
         nameless = make([node("Relu", "x", "y")], [value("x", [None, 3])], [value("y", None)])
-        with fails("unknown-shape", "'x'", "--input-shape x:1,3"):
+        with fails("unknown-shape", "'x'", "--shape x=1,3"):
             read(nameless)
         rankless = make([node("Relu", "x", "y")], [value("x", None)], [value("y", None)])
-        with fails("unknown-shape", "'x'", "x:<shape>"):
+        with fails("unknown-shape", "'x'", "x=<shape>"):
             read(rankless)
         assert sizes(read(rankless, input_shapes={"x": (2, 3)}))["y"] == 24
         minus_one = make([node("Relu", "x", "y")], [value("x", [-1, 3])], [value("y", None)])
@@ -100,7 +100,7 @@ class TestShapes:
     def test_data_dependent_shapes_take_an_upper_bound(self) -> None:
         nodes = [node("NonZero", "x", "n"), node("Transpose", "n", "y")]
         model = make(nodes, [value("x", [2, 5])], [value("y", None, INT64)])
-        with fails("unknown-shape", "'n'", "NonZero", "--input-shape 'n:2,<most>'"):
+        with fails("unknown-shape", "'n'", "NonZero", "--shape 'n=2,<most>'"):
             read(model)
         assert sizes(read(model, input_shapes={"n": (2, 10)})) == {"x": 40, "n": 160, "y": 160}
 
@@ -116,10 +116,10 @@ class TestShapes:
     @pytest.mark.parametrize(
         ("options", "expected"),
         [
-            ({"input_shapes": {"x": (5, 4)}}, ("shape-differs", "--input-shape x", "1")),
-            ({"input_shapes": {"x": (1, 4, 1)}}, ("shape-differs", "--input-shape x", "3 dimensions")),
-            ({"input_shapes": {"a": (9, 9)}}, ("shape-differs", "--input-shape a", "1")),
-            ({"input_shapes": {"no": (9, 9)}}, ("no-such-tensor", "--input-shape no")),
+            ({"input_shapes": {"x": (5, 4)}}, ("shape-differs", "--shape x", "1")),
+            ({"input_shapes": {"x": (1, 4, 1)}}, ("shape-differs", "--shape x", "3 dimensions")),
+            ({"input_shapes": {"a": (9, 9)}}, ("shape-differs", "--shape a", "1")),
+            ({"input_shapes": {"no": (9, 9)}}, ("no-such-tensor", "--shape no")),
             ({"dims": {"N": 3}}, ("no-such-dimension", "--dim N")),
         ],
     )
@@ -129,7 +129,7 @@ class TestShapes:
 
     def test_contradicting_statements(self) -> None:
         model = make([node("Relu", "x", "y")], [value("x", ["N"])], [value("y", None)])
-        with fails("stated-twice", "--input-shape x", "2"):
+        with fails("stated-twice", "--shape x", "2"):
             read(model, dims={"N": 2}, input_shapes={"x": (3,)})
 
     def test_operators_win_over_contradicting_declarations(self) -> None:

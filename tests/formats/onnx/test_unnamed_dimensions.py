@@ -31,7 +31,7 @@ def model(symbol: str) -> bytes:
 def test_one_stated_length_says_nothing_of_the_other(symbol: str) -> None:
     with pytest.raises(UnknownShapeError) as caught:
         load(model(symbol), input_shapes={"x": (3, 4)})
-    assert caught.value.options == ("--input-shape", "z:1,8")
+    assert caught.value.options == ("--shape", "z=1,8")
     graph = load(model(symbol), input_shapes={"x": (3, 4), "z": (5, 8)}).graph
     assert [graph.tensors[one].shape for one in graph.outputs] == [(3, 4), (5, 8)]
     with fails("no-such-dimension", f"--dim {symbol}", kind=UsageError):

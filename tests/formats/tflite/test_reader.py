@@ -253,9 +253,9 @@ def test_a_file_out_of_order_is_refused() -> None:
 def test_stated_shapes_must_be_the_stored_ones() -> None:
     data = build(branches())
     assert load(data, input_shapes={"x": (1, 8)}).graph.inputs == (0,)
-    with fails("shape-differs", "--input-shape x", "1,8", kind=UsageError):
+    with fails("shape-differs", "--shape x", "1,8", kind=UsageError):
         load(data, input_shapes={"x": (2, 8)})
-    with fails("no-such-tensor", "--input-shape y", "'x'", kind=UsageError):
+    with fails("no-such-tensor", "--shape y", "'x'", kind=UsageError):
         load(data, input_shapes={"y": (1, 8)})
     with fails("no-such-dimension", "--dim N", kind=UsageError):
         load(data, dims={"N": 1})

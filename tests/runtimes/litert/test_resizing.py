@@ -61,8 +61,8 @@ def test_the_stored_shapes_leave_the_file_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("shape", "whole", "about"),
     [
-        ((1, 64, 8, 2), True, ("not-resizable", "--input-shape x", "LiteRT")),
-        ((1, 64), False, ("other-rank", "--input-shape x", "4")),
+        ((1, 64, 8, 2), True, ("not-resizable", "--shape x", "LiteRT")),
+        ((1, 64), False, ("other-rank", "--shape x", "4")),
     ],
 )
 def test_what_cannot_be_resized_is_refused(shape: tuple[int, ...], whole: bool, about: tuple[str, ...]) -> None:

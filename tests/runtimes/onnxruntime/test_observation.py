@@ -169,7 +169,7 @@ def test_random_inputs_have_the_shapes_that_are_stated() -> None:
         one.name: one.shape for one in load(picked(), dims={"h": 4, "w": 6}, shapes_from_run="random").graph.tensors
     }
     assert shapes["places"] == (2, 24)
-    with fails("fails-at-inputs", "input 'x'", "--input-shape x"):
+    with fails("fails-at-inputs", "input 'x'", "--shape x"):
         load(picked(), shapes_from_run="random")
 
 

@@ -205,7 +205,7 @@ def test_unknown_dimensions_are_stated_or_named() -> None:
     model = relu(shape=["n", 3])
     found = verify(model, model, runs=1)
     assert found.outputs_equal is None
-    assert "--input-shape x:" in (found.reason or "")
+    assert "--shape x=" in (found.reason or "")
     assert verify(model, model, runs=1, dims={"n": 2}).measured_peak_after_bytes == 24
     assert verify(model, model, runs=1, input_shapes={"x": [4, 3]}).measured_peak_after_bytes == 48
 

@@ -36,6 +36,6 @@ def test_what_takes_longer_than_permitted_is_named(
     options = LoadOptions(input_shapes={"x": (1, 2)}, dims={"N": 3})
     lines = list(printed(tables([str(path)], options, Path("python"), 2)))
     assert len(commands) == 4
-    assert commands[0][-2:] == ["--input-shape=x:1,2", "--dim=N=3"]
+    assert commands[0][-2:] == ["--shape=x=1,2", "--dim=N=3"]
     assert commands[1][-2:] == ["--overwrite-input-shape", "x:1,2"]
     assert any(f"above 2 times: {verdict}" in line for line in lines)

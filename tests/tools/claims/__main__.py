@@ -204,11 +204,11 @@ class Case:
 
     def _feeds(self) -> bytes:
         """Return random inputs of the sizes that the options state, as an npz file's bytes."""
-        stated: dict[str, list[str]] = {"--dim": [], "--input-shape": []}
+        stated: dict[str, list[str]] = {"--dim": [], "--shape": []}
         for option, value in zip(self.options[::2], self.options[1::2], strict=True):
             stated[option].append(value)
         graph = memsched.load(
-            str(self.model), dims=parse_dims(stated["--dim"]), input_shapes=parse_shapes(stated["--input-shape"])
+            str(self.model), dims=parse_dims(stated["--dim"]), input_shapes=parse_shapes(stated["--shape"])
         ).graph
         random = np.random.default_rng(1)
         tensors = [graph.tensors[number] for number in graph.inputs]
