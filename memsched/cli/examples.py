@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["ENTRY", "EXAMPLES", "closing"]
 
 ENTRY = (
+    ("In which runtime does what help?", "memsched model.onnx"),
     ("Will this model fit? What is at fault?", "memsched analyze model.onnx"),
     ("Less memory, verified, with a report", "memsched optimize model.onnx"),
     ("Completion of commands and options", 'eval "$(memsched --completion bash)"'),
@@ -12,6 +13,10 @@ ENTRY = (
 """Examples in the help of ``memsched`` itself."""
 
 EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
+    "MODEL": (
+        ("Each runtime that takes the model", "memsched model.tflite"),
+        ("One runtime, sizes that the model leaves open", "memsched model.onnx --target onnxruntime --dim batch=1"),
+    ),
     "optimize": (
         ("The best order, and a report beside it", "memsched optimize model.onnx"),
         ("Fit 256 KB on a microcontroller", "memsched optimize model.tflite --target tflm --budget 256KB"),
@@ -88,6 +93,7 @@ _OTHER_EXIT_CODES = {
     "diff": {"1": "bad report", "3": "regression beyond --fail-on-regression"},
 }
 _POSSIBLE_EXIT_CODES = {
+    "MODEL": ("0", "1", "2", "130"),
     "analyze": ("0", "1", "2", "3", "130"),
     "batch": ("0", "1", "2", "3", "130"),
     "decoder": ("0", "1", "2", "3", "4", "130"),

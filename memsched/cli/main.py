@@ -56,6 +56,10 @@ _CAPITAL: Final = re.compile("(?<=[a-z])(?=[A-Z])")
 _MODELS: Final = frozenset({".onnx", ".tflite"})
 
 
+_MODEL: Final = "MODEL"
+"""Stands for a command if the first word is a model."""
+
+
 class _InterruptedError(Exception):
     """KeyboardInterrupt in a form for which click prints no empty line."""
 
@@ -92,8 +96,8 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            if Path(args[0]).suffix in _MODELS:
-                raise click.UsageError(f"a command comes before the model: memsched optimize {args[0]}", ctx)
+            if Path(args[0]).suffix in _MODELS or Path(args[0]).is_file():
+                return _MODEL, _overview(), args
             hint = did_you_mean(args[0], _COMMANDS) or f"; commands: {', '.join(_COMMANDS)}"
             raise click.UsageError(f"no such command '{args[0]}'{hint}", ctx)
         return super().resolve_command(ctx, args)
@@ -112,9 +116,16 @@ class _Commands(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 
 
+def _overview() -> click.Command:
+    command: click.Command = importlib.import_module("memsched.cli.overview").command
+    command.epilog = closing(_MODEL)
+    return command
+
+
 _HELP = """Order the operators of ONNX and TFLite models so that inference needs the least activation memory.
 
-MODEL and report files may be '-' for standard input or output.
+`memsched MODEL` says what MODEL takes in each runtime, and how it takes less. MODEL and report files of commands may be
+'-' for standard input or output.
 """
 
 cli = _Commands(

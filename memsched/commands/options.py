@@ -21,6 +21,7 @@ __all__ = [
     "DistributeOptions",
     "DoctorOptions",
     "Options",
+    "OverviewOptions",
     "PipelineOptions",
     "RelayOptions",
     "VerifyOptions",
@@ -271,6 +272,18 @@ class AnalyzeOptions(_ModelOptions):
     def permitted(self) -> tuple[str, ...]:
         """What may be done: for a frontier all of it, unless it is named."""
         return tuple((ALLOWED if self.frontier else BY_DEFAULT) if self.allow is None else self.allow)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverviewOptions(CommandOptions):
+    """The options of `memsched.commands.overview.overview`."""
+
+    target: str | None = said(Options, "target", "One target alone; by default each that takes MODEL.")
+    input_shapes: Mapping[str, Sequence[int]] = said(Options, "input_shapes")
+    dims: Mapping[str, int] = said(_ModelOptions, "dims")
+    time_limit: float | Literal["auto"] | None = said(
+        BatchOptions, "time_limit", "Limit of the search and of the runs for each target.", default=20.0, unnamed=None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

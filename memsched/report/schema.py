@@ -24,6 +24,7 @@ SCHEMAS: Mapping[str, tuple[str, str]] = {
     "emit": ("memsched.report.values.emit", "EmitReport"),
     "diff": ("memsched.report.values.diff", "DiffReport"),
     "doctor": ("memsched.report.values.doctor", "DoctorReport"),
+    "overview": ("memsched.report.values.overview", "OverviewReport"),
     "distribute": ("memsched.report.values.distribute", "DistributionReport"),
     "pipeline": ("memsched.report.values.pipeline", "PipelineReport"),
     "relay": ("memsched.report.values.relay", "RelayReport"),

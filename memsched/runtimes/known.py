@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from memsched.base.errors import UsageError
@@ -13,6 +14,7 @@ from memsched.runtimes.firmware import FirmwareNeeds
 from memsched.runtimes.litert.default_interpreter import DefaultInterpreter
 from memsched.runtimes.litert.runner import LiteRtRunner
 from memsched.runtimes.litert.runtime import LiteRt
+from memsched.runtimes.offer import Offer
 from memsched.runtimes.onnxruntime import generation, ranged
 from memsched.runtimes.onnxruntime.order_keeper import OrderKeeper
 from memsched.runtimes.onnxruntime.runner import OnnxRuntimeRunner
@@ -42,6 +44,7 @@ __all__ = [
     "firmware_needs",
     "generation",
     "observer_of",
+    "offers_for",
     "ranged",
     "relay_rules_of",
     "resized",
@@ -49,9 +52,11 @@ __all__ = [
     "runner_named",
     "runners_for",
     "runtime_of",
+    "usual_offer",
 ]
 __all__ += ["default_interpreter_of", "has_sessions", "session_maker_of"]
 
+_RUNTIMES: Final = (TensorFlowLiteMicro, LiteRt, OnnxRuntime)
 _TFLM: Final = TflmRunner()
 _ONNXRUNTIME: Final = OnnxRuntimeRunner()
 _LITERT: Final = LiteRtRunner()
@@ -184,6 +189,20 @@ def check_target(path: str, name: FormatName, target: Target) -> None:
         )
 
 
+def offers_for(module: Module) -> tuple[Offer, ...]:
+    """Return the targets that the runtimes of a file's format offer for it."""
+    return tuple(one for kind in _RUNTIMES for one in kind.offers(module))
+
+
+def usual_offer(module: Module) -> Offer:
+    """Return the target of a file for which the user names none; its reason says why, and names the others."""
+    offers = offers_for(module)
+    chosen = next(one for one in offers if one.usual)
+    reason = chosen.reason or next((one.reason for one in offers if one.reason), "")
+    others = ", ".join(f"--target {one.target}" for one in offers if one is not chosen and one.takes)
+    return replace(chosen, reason=f"{reason}; others: {others}" if reason and others else reason)
+
+
 def runtime_of(module: Module, target: Target, opening: Opening = AS_TOLD) -> Runtime:
     """Return the runtime that a target stands for, as far as it is known what that does with ``module``.
 
@@ -193,7 +212,7 @@ def runtime_of(module: Module, target: Target, opening: Opening = AS_TOLD) -> Ru
     Raises:
         UsageError: The target's runtime does not open files like that.
     """
-    for make in (TensorFlowLiteMicro, LiteRt, OnnxRuntime):
+    for make in _RUNTIMES:
         if make.judges(module, target, opening):
             return make(target, opening)
     return Runtime(target, opening)

@@ -378,10 +378,6 @@ def test_main_never_raises(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         assert main(["targets"]) == code
 
 
-def test_a_model_without_a_command(run: Run, model: Path) -> None:
-    run(model).failed("usage-error", f"memsched optimize {model}")
-
-
 def test_a_target_of_another_format_is_refused(run: Run, model: Path) -> None:
     own = model.with_name("own.toml")
     own.write_text('extends = "tflm"\nname = "own"\n')

@@ -10,6 +10,7 @@ from memsched.formats.tflite.open_sizes import with_guards
 from memsched.graph.model import Allocation
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.litert.requirement import required_bytes
+from memsched.runtimes.offer import Offer
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import (
     Opening,
@@ -27,6 +28,8 @@ __all__ = ["LiteRt"]
 _NAME = "litert"
 """The target for interpreters with the default delegate."""
 
+_BUILTIN = f"{_NAME}-builtin"
+
 
 class LiteRt(Runtime, frozen=True):
     """Requires what its own planner lays, kernels' temporaries included, without delegates."""
@@ -36,6 +39,16 @@ class LiteRt(Runtime, frozen=True):
         """Return whether ``module`` is for LiteRT."""
         del opening
         return module.format == "tflite" and target.kernels == "litert"
+
+    @staticmethod
+    def offers(module: Module) -> tuple[Offer, ...]:
+        """Return the interpreters that people open by default, and those without delegates."""
+        if module.format != "tflite":
+            return ()
+        return (
+            Offer(_NAME, "LiteRT, default delegate", True, True, elsewhere=("browsers", "phones", "GPUs and NPUs")),
+            Offer(_BUILTIN, "LiteRT without delegates", True, False),
+        )
 
     @property
     def traits(self) -> RuntimeTraits:
@@ -48,7 +61,7 @@ class LiteRt(Runtime, frozen=True):
             self.target.runtime,
             figure="litert",
             tiles_for="interpreters without XNNPACK",
-            session_options=("--target", f"{_NAME}-builtin") if self.target.name == _NAME else (),
+            session_options=("--target", _BUILTIN) if self.target.name == _NAME else (),
         )
 
     def requires_as_given(self, module: Module, lowered: Sequence[LoweredGraph], given: OrderInFile) -> Requirement:

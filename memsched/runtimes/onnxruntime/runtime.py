@@ -8,6 +8,7 @@ from memsched.base.errors import UsageError
 from memsched.formats.module import Module
 from memsched.graph.model import Allocation
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
+from memsched.runtimes.offer import Offer
 from memsched.runtimes.onnxruntime.guarantee import GuaranteePlans, choose, effort_for, required_as_stored, work_of
 from memsched.runtimes.runtime import (
     Opening,
@@ -46,6 +47,13 @@ class OnnxRuntime(Runtime, frozen=True):
             )
         small = sum(len(graph.ops) for graph in module.graphs) <= _LARGEST
         return module.format == "onnx" and known and (small or opening.guarantee == "default")
+
+    @staticmethod
+    def offers(module: Module) -> tuple[Offer, ...]:
+        """Return the target for processors like this one."""
+        if module.format != "onnx":
+            return ()
+        return (Offer("onnxruntime", "ONNX Runtime", True, True, elsewhere=("browsers", "phones", "GPUs and NPUs")),)
 
     @property
     def traits(self) -> RuntimeTraits:

@@ -12,6 +12,7 @@ from memsched.graph.model import Allocation
 from memsched.lowering.prices import Prices
 from memsched.runtimes.arena_facts import ArenaFacts
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
+from memsched.runtimes.offer import Offer
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import (
     MemoryPlans,
@@ -69,6 +70,16 @@ class TensorFlowLiteMicro(Runtime, frozen=True):
         """Return whether ``module`` is for TensorFlow Lite Micro's planner."""
         del opening
         return module.format == "tflite" and target.planner == "tflm"
+
+    @staticmethod
+    def offers(module: Module) -> tuple[Offer, ...]:
+        """Return the target for any kernels."""
+        if module.format != "tflite":
+            return ()
+        from memsched.runtimes.tflm.offer import offer
+
+        found = offer(module)
+        return () if found is None else (found,)
 
     @property
     def traits(self) -> RuntimeTraits:
