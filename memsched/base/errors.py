@@ -69,15 +69,24 @@ class UnknownShapeError(ModelError):
     """Sizes that cannot be inferred; the action names the options that state them.
 
     Attributes:
-        options: Words of a command line, with <...> where a person must choose.
+        options: Words of a command line.
+        computed: Values that the model computes and that others follow from, each with an open axis; None if not even
+            the number of axes is known.
     """
 
     code = "unknown-shape"
 
-    def __init__(self, problem: str, options: Sequence[str] = (), *, location: str = "") -> None:
+    def __init__(
+        self,
+        problem: str,
+        options: Sequence[str] = (),
+        *,
+        location: str = "",
+        computed: Sequence[tuple[str, int | None]] = (),
+    ) -> None:
         action = f"state it with {shlex.join(options)}" if options else ""
         super().__init__(problem, location=location, action=action)
-        self.options = tuple(options)
+        self.options, self.computed = tuple(options), tuple(computed)
 
 
 class TargetError(MemschedError):

@@ -52,6 +52,10 @@ _COMMANDS = {
 }
 """By name: module and help, so that `memsched --help` imports none of them."""
 
+_RUN: Final = "--shapes-from-run"
+_RUNNING: Final = frozenset({"optimize", "analyze"})
+"""The commands that have this option."""
+
 _CAPITAL: Final = re.compile("(?<=[a-z])(?=[A-Z])")
 _MODELS: Final = frozenset({".onnx", ".tflite"})
 
@@ -193,10 +197,11 @@ def said(error: MemschedError, arguments: Sequence[str]) -> str:
     """Return the error's message; where sizes are unknown, with the complete command line to type next."""
     if not isinstance(error, UnknownShapeError) or not error.options:
         return str(error)
-    line = shlex.join(["memsched", *arguments, *error.options])
-    chosen = ", with numbers for <...>" if any("<" in option for option in error.options) else ""
     complete = copy.copy(error)
-    complete.action = f"state the open sizes{chosen}: {line}"
+    if _RUN in error.options and arguments[0] not in _RUNNING:
+        complete.action = "state the most that it can be with --shape"
+    else:
+        complete.action = f"state the open sizes: {shlex.join(['memsched', *arguments, *error.options])}"
     return str(complete)
 
 

@@ -7,7 +7,7 @@ refusal if a command cannot go on. A format that has it names a subclass in `For
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -30,6 +30,7 @@ __all__ = [
     "DecoderCaches",
     "DynamicDimensions",
     "KernelContents",
+    "OpenSizes",
     "PartWriter",
     "ScaledWeights",
     "ShapeArithmetic",
@@ -277,6 +278,18 @@ class SizeGuards(Capability, frozen=True):
         """
         del module, options
         return True
+
+
+class OpenSizes(Capability, frozen=True):
+    """Finds sizes for what a file leaves open: for all commands that read models."""
+
+    def candidates(self, data: bytes, path: str, options: LoadOptions) -> Iterator[LoadOptions]:
+        """Yield ``options`` with sizes for everything that inputs leave open, the likeliest first; at least once.
+
+        By default ``options`` themselves, as the file states every size.
+        """
+        del data, path
+        yield options
 
 
 class KernelContents(Capability, frozen=True):

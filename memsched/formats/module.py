@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from memsched.base.frozen import FrozenValue
 from memsched.graph.model import Graph
 
-__all__ = ["Body", "FormatName", "LoadOptions", "Module", "ObservedSizes", "OrderGuarantee"]
+__all__ = ["AssumedSize", "Body", "FormatName", "LoadOptions", "Module", "ObservedSizes", "OrderGuarantee"]
 
 FormatName = Literal["onnx", "tflite"]
 OrderGuarantee = Literal["none", "session", "pins", "default"]
@@ -30,6 +30,23 @@ class ObservedSizes(FrozenValue, frozen=True):
     executed: frozenset[str]
 
 
+class AssumedSize(FrozenValue, frozen=True):
+    """A size that the file leaves open and nobody stated.
+
+    Attributes:
+        dimension: Its name, or input[axis] if it has none.
+        reason: Where the size comes from.
+        free: Other sizes are as likely: a file that refuses them is of no use.
+        decoder: The model is a decoder with past keys and values.
+    """
+
+    dimension: str
+    size: int
+    reason: str
+    free: bool = False
+    decoder: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """What the user states about a model.
@@ -41,6 +58,7 @@ class LoadOptions:
         feeds: The file with the inputs that the model is run on, absolute; None for random ones.
         observed: Sizes that a run showed, for values of which nothing else tells them (``--shapes-from-run``).
         folded: What nodes compute from constants alone is computed once, before the first run; else in each run.
+        assumed: What of these sizes nobody stated.
     """
 
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -49,6 +67,14 @@ class LoadOptions:
     feeds: str | None = None
     observed: ObservedSizes | None = None
     folded: bool = True
+    assumed: tuple[AssumedSize, ...] = ()
+
+    def assuming(
+        self, input_shapes: Mapping[str, tuple[int, ...]], dims: Mapping[str, int], rows: tuple[AssumedSize, ...]
+    ) -> LoadOptions:
+        """Return these options with sizes that nobody stated."""
+        shapes, lengths = {**self.input_shapes, **input_shapes}, {**self.dims, **dims}
+        return replace(self, input_shapes=shapes, dims=lengths, assumed=(*self.assumed, *rows))
 
 
 class Body(FrozenValue, frozen=True):

@@ -9,6 +9,7 @@ from msgspec import UNSET
 from memsched.base.shown import ROWS_SHOWN, TABLE_ROWS, UNLIMITED
 from memsched.base.units import counted, format_size
 from memsched.report.algebra import algebra_lines
+from memsched.report.assumed import assumed_lines
 from memsched.report.blocks import best_saving, block_lines, curve_answer
 from memsched.report.border import border_lines
 from memsched.report.chains import chain_lines
@@ -78,6 +79,8 @@ def print_summary(
     console.print(_table(report))
     if console.is_terminal or verbose:
         print_footprints(console, report)
+    for text in assumed_lines(report.assumed, report.model.path):
+        print_line(console, text, style="yellow")
     for text, style in findings(report, columns, verbose=verbose):
         print_line(console, text, style=style)
     _print_faults(console, report, TABLE_ROWS if verbose else ROWS_SHOWN, columns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memsched.base.units import counted, format_size
+from memsched.report.assumed import assumed_lines
 from memsched.report.session_code import options_text
 from memsched.report.text import print_line
 from memsched.report.values.doctor import DoctorReport, DoctorRow
@@ -74,6 +75,8 @@ def split_cells(row: DoctorRow) -> list[tuple[str, str, str]]:
 def print_doctor(console: Console, report: DoctorReport, *, report_path: str | None, verbose: bool) -> None:
     """Print the verdict, the split of the sessions without options and of the first choice, all sessions, the code."""
     print_line(console, verdict(report), "bold")
+    for text in assumed_lines(report.assumed, report.given):
+        print_line(console, text, "yellow")
     shown = [number for number, row in enumerate(report.sessions[:2]) if not number or row.session.file == "written"]
     shown += [choice.row for choice in report.choices[:1] if choice.row not in shown]
     for number in range(len(report.sessions)) if verbose else shown:

@@ -101,12 +101,6 @@ MODELS: dict[str, tuple[Callable[[], bytes], str, tuple[str, ...]]] = {
         "two-producers",
         ("x",),
     ),
-    "ONNX unknown dimension": (lambda: branches(side="height"), "unknown-shape", ("height", "--dim")),
-    "ONNX dimension without a name": (
-        lambda: onnx_graph(("Relu", ["x"], ["y"]), shape=(None, 8)),
-        "unknown-shape",
-        ("--shape",),
-    ),
     "ONNX unknown domain without shapes": (without_shapes, "unknown-shape", ("'a'",)),
     "ONNX negative dimension": (
         lambda: onnx_graph(("Relu", ["x"], ["y"]), shape=(-4, 8)),

@@ -80,22 +80,15 @@ def test_without_arguments_help_is_shown_and_the_exit_code_says_that_nothing_was
 
 
 def test_open_sizes_come_with_the_line_to_type(run: Run, tmp_path: Path) -> None:
-    """All at once; with numbers for what a person must choose the line works."""
-    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N", 3, "h", "w"])
-    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
-    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    """Where a command assumes nothing: with usual sizes, so that the line works as it is."""
     path = tmp_path / "open net.onnx"
-    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), path)
-    done = run("analyze", path, "--allow", "reorder", "-v")
+    path.write_bytes(small_models.branches(side="height"))
+    done = run("pipeline", path, "--stages", "2", "--no-verify", "-q")
     done.failed("unknown-shape", "'x'")
     assert done.err.count("\n") == 1
-    line = shlex.split(done.err[done.err.index("memsched analyze") :])
-    assert line == [
-        *("memsched", "analyze", str(path), "--allow", "reorder", "-v"),
-        *("--dim", "N=1", "--dim", "h=<height>", "--dim", "w=<width>"),
-    ]
-    ready = [word.replace("<height>", "8").replace("<width>", "4") for word in line[1:]]
-    assert run(*ready).code == 0
+    line = shlex.split(done.err[done.err.index("memsched pipeline") :])
+    assert line[-2:] == ["--dim", "height=224"]
+    assert run(*line[1:]).code == 0
 
 
 def test_allow_all(run: Run, model: Path) -> None:
@@ -129,7 +122,7 @@ def test_data_that_end_too_early_are_no_interrupt(run: Run, model: Path, monkeyp
     def ends(*_: object, **__: object) -> None:
         raise EOFError("short")
 
-    monkeypatch.setattr("memsched.commands.optimize.analysis.load_module", ends)
+    monkeypatch.setattr("memsched.commands.optimize.analysis.read_model", ends)
     done = run("analyze", model)
     assert done.code == 1
     assert INTERRUPTED not in done.err

@@ -17,13 +17,19 @@ from memsched.commands.optimize.permissions import Permissions
 from memsched.commands.optimize.place import ModulePlan, Request, prepare, required_as_given, rules_of, target_named
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.possible import too_large
-from memsched.commands.optimize.reading import budget_of, check_percentages, load_options, sized_source, split_ranges
+from memsched.commands.optimize.reading import (
+    budget_of,
+    check_percentages,
+    load_options,
+    read_model,
+    sized_source,
+    split_ranges,
+)
 from memsched.commands.optimize.record import Record
 from memsched.commands.optimize.report import report_of
 from memsched.commands.options import AnalyzeOptions, Options
 from memsched.commands.results import AnalyzeResult
 from memsched.commands.without_effect import refuse_for_range
-from memsched.formats.files import load_module
 from memsched.formats.known import format_in
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.stated_sizes import stated
@@ -124,6 +130,7 @@ def analyze(source: Source, options: AnalyzeOptions = _READ_ONLY, hooks: Hooks =
         frontier=None if frontier is None else frontier.rows(),
         on_chip=on_chip(found.module, main, found.prepared.target, Limits()),
         alternatives=_helpful(found, options, hooks.words, facts),
+        assumed=found.options.assumed,
     )
     report = report_of(record, seed=run.limits.seed, seconds=time.monotonic() - run.started, rows=hooks.rows)
     return AnalyzeResult(found.module, main.graph, main.schedule, found.allocation, report)
@@ -145,7 +152,7 @@ def _analyzed(source: Source, options: AnalyzeOptions, run: Run) -> _Analyzed:
         curve = find_curve(data, path, sizes, ranges, rules, asked, run.limits.seed)
         sizes = curve.options
     read = load_options(data, path, sizes, options.shapes_from_run, run.limits.seed)
-    module = load_module(data, path, read)
+    module, read = read_model(data, path, read, run.limits.seed)
     rules = rules_of(module, options.target, options.budget_for)
     prepared = prepare(module, rules, in_place="inplace" in options.permitted)
     budget, notes = budget_in_bytes(asked, module, prepared, AS_TOLD)

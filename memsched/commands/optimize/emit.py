@@ -17,12 +17,12 @@ from memsched.codegen.program import Program, program_of
 from memsched.commands.calls import limits_of
 from memsched.commands.optimize.on_chip_report import on_chip_section
 from memsched.commands.optimize.place import target_named
-from memsched.commands.optimize.reading import load_options, split_ranges
+from memsched.commands.optimize.reading import load_options, read_model, split_ranges
 from memsched.commands.optimize.report import model_section
 from memsched.commands.options import Options
 from memsched.commands.results import Report
 from memsched.formats.capabilities import KernelContents
-from memsched.formats.files import load_module, read_source
+from memsched.formats.files import read_source
 from memsched.formats.known import capability
 from memsched.formats.module import Module
 from memsched.formats.staging import check_new_files, staged_files
@@ -63,7 +63,8 @@ def emit(source: str | bytes, options: Options) -> EmittedModel:
         action = "give each dimension one value"
         raise UsageError("C is emitted for sizes that are fixed", code="needs-one-shape", action=action)
     known = stated(options.input_shapes, fixed)
-    module = load_module(data, path, load_options(data, path, known, options.shapes_from_run, options.seed))
+    known = load_options(data, path, known, options.shapes_from_run, options.seed)
+    module, _ = read_model(data, path, known, options.seed)
     target = target_named(options.target, module.format, module.path)
     found = plan(module.graph, target, limits_of(options, options.seed))
     network = OnChipNetwork(apply_target(module.graph, target))

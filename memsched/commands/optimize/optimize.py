@@ -26,9 +26,17 @@ from memsched.commands.optimize.permissions import permissions_of
 from memsched.commands.optimize.place import Request, prepare, rules_of, target_named
 from memsched.commands.optimize.pools import plan_pools
 from memsched.commands.optimize.possible import possible
-from memsched.commands.optimize.reading import budget_of, check_percentages, load_options, sized_source, split_ranges
+from memsched.commands.optimize.reading import (
+    assumed_sizes,
+    budget_of,
+    check_percentages,
+    load_options,
+    read_model,
+    sized_source,
+    split_ranges,
+)
 from memsched.commands.optimize.record import Record
-from memsched.commands.optimize.report import result_of
+from memsched.commands.optimize.report import assumed_rows, result_of
 from memsched.commands.optimize.reserve import search_of, search_until_verification
 from memsched.commands.optimize.session import SessionRequest, executed_file, optimize_for_session
 from memsched.commands.optimize.suggested import suggested
@@ -38,12 +46,13 @@ from memsched.commands.results import OptimizeResult, OutputsDifferError, hold_t
 from memsched.commands.verify import ModelComparison, compare
 from memsched.commands.without_effect import refuse_for_range, refuse_for_session
 from memsched.formats.blocks import Range
-from memsched.formats.files import load_module
+from memsched.formats.files import read_source
 from memsched.formats.known import format_in, format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.stated_sizes import stated
 from memsched.plan.values import TargetModule
 from memsched.plan.write import check_request
+from memsched.report.assumed import assumed_text
 from memsched.report.values.verdict import AlternativeRow
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.runtime import Opening
@@ -57,6 +66,7 @@ _NOT_CUT = (
     "layers are not cut: a size that was stated or seen in a run follows from no input, so that a runtime could not "
     "refuse another one"
 )
+_ASSUMED = "layers are not cut: such a file holds for one size, and nobody stated it; --dim or --shape does"
 
 
 @checked
@@ -78,10 +88,10 @@ def load(
     Raises:
         ModelError: It cannot be read, or is not a valid model.
         UsageError: The model does not run on these inputs.
-        UnknownShapeError: A size is unknown; the message names the option that states it.
+        UnknownShapeError: A size depends on data, and the model does not run on random inputs.
     """
     data, path, _ = sized_source(source, input_shapes)
-    return load_module(data, path, load_options(data, path, stated(input_shapes, dims), shapes_from_run))
+    return read_model(data, path, load_options(data, path, stated(input_shapes, dims), shapes_from_run))[0]
 
 
 class _OptimizeRun(FrozenValue, frozen=True):
@@ -143,8 +153,10 @@ def optimize(source: Source, options: Options = _DEFAULT, hooks: Hooks = NO_HOOK
     if ranges:
         return hold_to_budget(_over_sizes(_SourceFile(data, path, sizes, resized), ranges, asked), options.keep_best)
     sizes = load_options(data, path, sizes, options.shapes_from_run, options.seed)
-    optimized = _for_file if options.session is None else _for_session
-    return hold_to_budget(optimized(_SourceFile(data, path, sizes, resized), asked), options.keep_best)
+    module, sizes = read_model(data, path, sizes, options.seed)
+    file = _SourceFile(data, path, sizes, resized)
+    found = _for_file(module, file, asked) if options.session is None else _for_session(file, asked)
+    return hold_to_budget(found, options.keep_best)
 
 
 def _over_sizes(file: _SourceFile, ranges: Mapping[str, Range], asked: _OptimizeRun) -> OptimizeResult:
@@ -192,9 +204,8 @@ class _ReadModel(FrozenValue, frozen=True):
     permitted: Permissions
 
 
-def _read(file: _SourceFile, asked: _OptimizeRun) -> _ReadModel:
+def _read(module: Module, file: _SourceFile, asked: _OptimizeRun) -> _ReadModel:
     options, allow = asked.options, asked.options.permitted
-    module = load_module(file.data, file.path, file.sizes)
     opened = guarantee_of(options.order_guarantee, module, branch="branch" in allow, verify=options.verify)
     check_request(module, opened, options.control_dependencies)
     if "opening" in allow and format_of(module).traits.order_binds:
@@ -226,10 +237,10 @@ class _OptimizedFile(FrozenValue, frozen=True):
     interrupted: bool
 
 
-def _for_file(file: _SourceFile, asked: _OptimizeRun) -> OptimizeResult:
-    """Return the best file for one size."""
-    options, run, given = asked.options, asked.run, _read(file, asked)
-    module, prepared = given.module, given.prepared
+def _for_file(module: Module, file: _SourceFile, asked: _OptimizeRun) -> OptimizeResult:
+    """Return the best file for one size of ``module``, which was read from ``file``."""
+    options, run, given = asked.options, asked.run, _read(module, file, asked)
+    prepared = given.prepared
     within = search_of(run)
     if options.verify:
         within = search_until_verification(run, module, file.data, file.sizes, prepared)
@@ -302,7 +313,9 @@ def _record(
     """Return what was done, for the report."""
     given, done, final = found.given, found.done, found.final
     target = given.prepared.target
-    not_cut = () if given.permitted.tile == ("tile" in asked.options.permitted) else (_NOT_CUT,)
+    free = any(one.free for one in file.sizes.assumed)
+    whole = given.permitted.tile != ("tile" in asked.options.permitted) or (free and asked.options.free)
+    not_cut = ((_ASSUMED if free else _NOT_CUT),) if whole else ()
     return Record(
         "optimize",
         given.module,
@@ -325,6 +338,7 @@ def _record(
         sessions=done.sessions,
         on_chip=on_chip(final.module, final.placed.plans[0], target, asked.run.limits),
         alternatives=helpful,
+        assumed=file.sizes.assumed,
     )
 
 
@@ -348,4 +362,10 @@ def verify(first: Source, second: Source, options: VerifyOptions = _COMPARED) ->
         UsageError: The models are of two formats.
     """
     one, other = (source if isinstance(source, bytes) else os.fspath(source) for source in (first, second))
-    return compare(one, other, stated(options.input_shapes, options.dims), options)
+    data, path = read_source(one)
+    sizes = assumed_sizes(data, path, stated(options.input_shapes, options.dims), seed=options.seed)
+    found = compare(one, other, sizes, options)
+    if not sizes.assumed:
+        return found
+    notes = (assumed_text(assumed_rows(sizes.assumed)), *found.verification.notes)
+    return dataclasses.replace(found, verification=dataclasses.replace(found.verification, notes=notes))

@@ -38,7 +38,10 @@ def possible(
     costly = elsewhere or runtime.traits.tiles_for or runtime.joins_quantised(module)
     free = permitted.free and refusable and not costly
     exact = permitted.algebra and refusable
-    return dataclasses.replace(permitted, tile=permitted.tile and refusable, free=free, algebra=exact)
+    # What a session executes holds for one size as well.
+    opened = permitted.opening and not any(one.free for one in options.assumed)
+    tile = permitted.tile and refusable
+    return dataclasses.replace(permitted, tile=tile, free=free, algebra=exact, opening=opened)
 
 
 def too_large(module: Module) -> bool:

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from memsched.base.errors import UsageError
+from memsched.base.errors import MemschedError, RuntimeUnavailableError, UnknownShapeError, UsageError
 from memsched.base.units import Percentage, parse_budget
 from memsched.commands.optimize.permissions import MOST_EXTRA_MACS
 from memsched.formats.blocks import Range
-from memsched.formats.files import read_source
-from memsched.formats.known import format_in
-from memsched.formats.module import LoadOptions
+from memsched.formats.capabilities import OpenSizes
+from memsched.formats.files import load_module, read_source
+from memsched.formats.known import capability, format_in
+from memsched.formats.module import AssumedSize, LoadOptions, Module
 from memsched.formats.stated_sizes import as_length, stated
 from memsched.runtimes.known import observer_of, resized
 
-__all__ = ["budget_of", "check_percentages", "load_options", "sized_source", "split_ranges"]
+__all__ = [
+    "assumed_sizes",
+    "budget_of",
+    "check_percentages",
+    "load_options",
+    "read_model",
+    "sized_source",
+    "split_ranges",
+]
 
 _RANDOM_FEEDS: Final = "random"
+_MOST_RUNS: Final = 6
+"""Sizes with which a model is run at most, until it runs with some."""
 
 
 def sized_source(
@@ -37,11 +49,69 @@ def sized_source(
 
 
 def load_options(data: bytes, path: str, stated: LoadOptions, feeds: str | None, seed: int = 0) -> LoadOptions:
-    """Return what is stated, and what a run on ``feeds`` showed where it is wanted."""
+    """Return what is stated, with what a run on ``feeds`` showed if it is wanted, and sizes for what is still open."""
+    if feeds is not None and feeds != _RANDOM_FEEDS:
+        return observer_of(format_in(data).name).observe(data, path, stated, feeds, seed=seed)
+    known = assumed_sizes(data, path, stated, seed=seed)
     if feeds is None:
-        return stated
+        return known
+    return observer_of(format_in(data).name).observe(data, path, known, None, seed=seed)
+
+
+def assumed_sizes(data: bytes, path: str, stated: LoadOptions, *, seed: int = 0) -> LoadOptions:
+    """Return what is stated, and sizes for what inputs still leave open.
+
+    Where several are as likely, these are the first with which the model runs, if its runtime is installed.
+    """
+    found = capability(format_in(data), OpenSizes).candidates(data, path, stated)
+    first = next(found)
+    second = next(found, None) if any(one.free for one in first.assumed) else None
+    if second is None:
+        return first
     observer = observer_of(format_in(data).name)
-    return observer.observe(data, path, stated, None if feeds == _RANDOM_FEEDS else feeds, seed=seed)
+    for candidate in itertools.islice(itertools.chain([first, second], found), _MOST_RUNS):
+        try:
+            observer.observe(data, path, candidate, None, seed=seed)
+        except RuntimeUnavailableError:
+            return first
+        except UsageError:
+            continue
+        return candidate
+    return first
+
+
+def read_model(data: bytes, path: str, known: LoadOptions, seed: int = 0) -> tuple[Module, LoadOptions]:
+    """Return a model, and its sizes; what depends on data is as in one run on random inputs, unless it is stated.
+
+    Raises:
+        ModelError: It cannot be read, or is not a valid model.
+        UnknownShapeError: A size depends on data, and the model does not run on random inputs.
+    """
+    try:
+        return load_module(data, path, known), known
+    except UnknownShapeError as error:
+        if known.observed is not None or not error.computed:
+            raise
+        missing = error
+    try:
+        seen = observer_of(format_in(data).name).observe(data, path, known, None, seed=seed)
+        module = load_module(data, path, seen)
+    except MemschedError as failed:
+        missing.problem = f"{missing.problem}, and a run on random inputs does not tell: {failed.problem}"
+        raise missing from failed
+    return module, seen.assuming({}, {}, _seen(module, missing))
+
+
+def _seen(module: Module, missing: UnknownShapeError) -> tuple[AssumedSize, ...]:
+    """Return the sizes that only a run told."""
+    return tuple(
+        AssumedSize(f"{name}[{place}]", length, "one run on random inputs")
+        for tensor in module.graph.tensors
+        for name, axis in missing.computed
+        if tensor.name == name
+        for place, length in enumerate(tensor.shape or ())
+        if axis in {None, place}
+    )
 
 
 def split_ranges(dims: Mapping[str, int | tuple[int, ...]] | None) -> tuple[dict[str, int], dict[str, Range]]:

@@ -7,7 +7,7 @@ from typing import Literal
 from memsched.base.frozen import FrozenValue
 from memsched.commands.failures import CandidateFailure
 from memsched.commands.optimize.final_model import FinalModel
-from memsched.formats.module import Module
+from memsched.formats.module import AssumedSize, Module
 from memsched.report.values.blocks import BlocksSection, CurveSection
 from memsched.report.values.interpreter import InterpreterSection
 from memsched.report.values.rewrites import FrontierRow, OnChipSection
@@ -37,6 +37,7 @@ class Record(FrozenValue, frozen=True):
         output: Where it is written, as the user named it.
         facts: What TensorFlow Lite Micro makes of the model.
         slight: What a file would have saved that is not written, bytes.
+        assumed: Sizes that nobody stated.
     """
 
     command: Literal["optimize", "analyze"]
@@ -65,6 +66,7 @@ class Record(FrozenValue, frozen=True):
     frontier: tuple[FrontierRow, ...] | None = None
     on_chip: OnChipSection | None = None
     alternatives: tuple[AlternativeRow, ...] = ()
+    assumed: tuple[AssumedSize, ...] = ()
 
     @property
     def rewritten(self) -> Module:

@@ -17,7 +17,7 @@ from memsched.commands.optimize.record import Record
 from memsched.commands.optimize.verification import verification_section
 from memsched.commands.results import OptimizeResult, Report
 from memsched.formats.known import format_of
-from memsched.formats.module import Module
+from memsched.formats.module import AssumedSize, Module
 from memsched.plan.orders import SMALLER_ARENA, Baseline
 from memsched.plan.values import TargetModule
 from memsched.report.border import interface_section
@@ -65,7 +65,7 @@ from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runtime import Requirement
 from memsched.search.run import Run
 
-__all__ = ["model_section", "report_of", "result_of"]
+__all__ = ["assumed_rows", "model_section", "report_of", "result_of"]
 
 _UNITS: Final[dict[str | None, Unit]] = {"litert": "litert_arena", "session": "requested"}
 
@@ -132,10 +132,20 @@ def result_of(record: Record, written: ModelBytes, run: Run, *, module: Module |
     )
 
 
+def assumed_rows(assumed: Sequence[AssumedSize]) -> tuple[AssumedRow, ...]:
+    """Return the report's rows on sizes that nobody stated."""
+    return tuple(
+        AssumedRow(dimension=one.dimension, sizes=(one.size,), reason=one.reason, decoder=one.decoder)
+        for one in assumed
+    )
+
+
 def _assumed(record: Record) -> tuple[AssumedRow, ...]:
+    rows = list(assumed_rows(record.assumed))
     sizes = {name: (size,) for name, size in record.final.options.dims.items()}
     sizes |= {} if record.written is None else {name: (size,) for name, size in record.written.fixed.items()}
-    rows = [AssumedRow(dimension=name, sizes=size) for name, size in sizes.items()]
+    known = {one.dimension for one in rows}
+    rows += [AssumedRow(dimension=name, sizes=size) for name, size in sizes.items() if name not in known]
     spans: Sequence[RangeRow] = () if record.open_loops is None else record.open_loops.ranges
     for one in spans:
         ends = (one.least,) if one.most is None else (one.least, one.most)

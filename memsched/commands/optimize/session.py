@@ -249,6 +249,7 @@ def _record(found: ExecutedFile, request: Request) -> Record:
         slight=found.slight,
         sessions=found.sessions,
         executed=None if found.written.unchanged else _section(executed_of(found.chosen), asked),
+        assumed=found.plain.options.assumed,
     )
 
 

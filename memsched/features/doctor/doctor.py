@@ -13,11 +13,14 @@ from memsched import __version__
 from memsched.base.errors import ModelError, UsageError
 from memsched.base.frozen import FrozenValue
 from memsched.commands.calls import NO_HOOKS, Hooks, limits_of
+from memsched.commands.optimize.reading import assumed_sizes
+from memsched.commands.optimize.report import assumed_rows
 from memsched.commands.options import DoctorOptions
 from memsched.commands.results import Report
 from memsched.commands.session_rows import session_row
 from memsched.formats.files import read_source
 from memsched.formats.known import format_in
+from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.formats.stated_sizes import stated
 from memsched.report.session_code import cpp_lines, csharp_lines, options_text, python_lines
@@ -87,7 +90,9 @@ def diagnose(
         session_maker_of(format_in(read_source(written)[0]).name)
         files["written"] = Path(written)
     run = Run.of(limits_of(options), stop=hooks.stop)
-    measured = _measured(data, files, options, run)
+    known = stated(options.input_shapes, options.dims)
+    sizes = assumed_sizes(data, given, known, seed=options.seed)
+    measured = _measured(data, files, sizes, options, run)
     best = pareto([(one.found.peak, one.ratio()) for one in measured.found])
     rows = tuple(
         DoctorRow(
@@ -112,6 +117,7 @@ def diagnose(
             sessions=rows,
             choices=choices_of(rows, options.max_slowdown),
             failed=measured.failed,
+            assumed=assumed_rows(sizes.assumed),
         )
     )
 
@@ -124,9 +130,11 @@ class _MeasuredSessions(FrozenValue, frozen=True):
     finished: bool
 
 
-def _measured(data: bytes, files: Mapping[_File, Path], options: DoctorOptions, run: Run) -> _MeasuredSessions:
+def _measured(
+    data: bytes, files: Mapping[_File, Path], sizes: LoadOptions, options: DoctorOptions, run: Run
+) -> _MeasuredSessions:
     """Measure sessions until the time is up, or so many were opened."""
-    maker, sizes = session_maker_of(format_in(data).name), stated(options.input_shapes, options.dims)
+    maker = session_maker_of(format_in(data).name)
     found: list[_RanSession] = []
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="memsched-") as folder:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,7 @@ from memsched.formats.capabilities import (
     DecoderCaches,
     DynamicDimensions,
     KernelContents,
+    OpenSizes,
     PartWriter,
     ScaledWeights,
     ShapeArithmetic,
@@ -40,6 +41,7 @@ __all__ = [
     "OnnxChains",
     "OnnxDimensions",
     "OnnxKernels",
+    "OnnxOpenSizes",
     "OnnxScaledWeights",
     "OnnxShapeArithmetic",
     "OnnxShards",
@@ -206,13 +208,25 @@ class OnnxSizes(SizeGuards, frozen=True):
         return {one.name: one.size for one in found if one.size is not None}
 
     def sizes_can_be_refused(self, module: Module, options: LoadOptions) -> bool:
-        """Return whether every size that is stated is an input's, and no size had to be looked up in a run."""
+        """Return whether every size is an input's, and neither looked up in a run nor assumed with others as likely."""
         from memsched.formats.onnx.dimensions import sizes_follow_from_inputs
         from memsched.formats.onnx.reader import all_sizes_follow
 
+        if any(one.free for one in options.assumed):
+            return False
         if options.observed is not None and not all_sizes_follow(module.native.data, module.path, options):
             return False
         return not (options.input_shapes or options.dims) or sizes_follow_from_inputs(module, options)
+
+
+class OnnxOpenSizes(OpenSizes, frozen=True):
+    """Finds sizes for open inputs."""
+
+    def candidates(self, data: bytes, path: str, options: LoadOptions) -> Iterator[LoadOptions]:
+        """Yield ``options`` with sizes for everything that inputs leave open; see `OpenSizes.candidates`."""
+        from memsched.formats.onnx.assumed_sizes import candidates
+
+        return candidates(data, path, options)
 
 
 class OnnxKernels(KernelContents, frozen=True):
@@ -237,5 +251,6 @@ CAPABILITIES: Final[tuple[Capability, ...]] = (
     OnnxDimensions(),
     OnnxCaches(),
     OnnxSizes(),
+    OnnxOpenSizes(),
     OnnxKernels(),
 )

@@ -25,7 +25,7 @@ from memsched.formats.onnx.types import tensor_bytes
 from memsched.graph import dag
 from memsched.search.heap import give_back
 
-__all__ = ["parse", "read"]
+__all__ = ["lightened", "parse", "read"]
 
 
 def read(data: bytes, path: str, options: LoadOptions | None = None) -> Module:
@@ -59,7 +59,7 @@ def all_sizes_follow(data: bytes, path: str, options: LoadOptions) -> bool:
 def sizes_that_follow(data: bytes, path: str, options: LoadOptions) -> frozenset[str]:
     """Return the values of the main graph whose sizes follow from what is stated, so that no run may show others."""
     try:
-        light, _, _ = _lightened(data, path)
+        light, _, _ = lightened(data, path)
         scopes = analyse(light.graph, folded=options.folded)
         checks.import_operators(light, scopes)
         found = onnx_shapes.infer(light, scopes, replace(options, observed=None)).types[0]
@@ -68,7 +68,7 @@ def sizes_that_follow(data: bytes, path: str, options: LoadOptions) -> frozenset
     return frozenset(name for name, value in found.items() if value.lengths() is not None)
 
 
-def _lightened(data: bytes, path: str) -> tuple[ModelProto, onnx_light.ExternalData, str]:
+def lightened(data: bytes, path: str) -> tuple[ModelProto, onnx_light.ExternalData, str]:
     """Return a model without its weights, with functions inlined where it calls any; and which, in words."""
     model = _parse(data)
     checks.check_header(model)
@@ -83,7 +83,7 @@ def _lightened(data: bytes, path: str) -> tuple[ModelProto, onnx_light.ExternalD
 
 
 def _read(data: bytes, path: str, options: LoadOptions) -> Module:
-    light, external, inlined = _lightened(data, path)
+    light, external, inlined = lightened(data, path)
     scopes = analyse(light.graph, folded=options.folded, known=external.attributed)
     checks.check_nodes(scopes)
     if not inlined:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from memsched.report.values.base import Amount, Count, Section
 from memsched.report.values.sessions import SessionRow
+from memsched.report.values.verdict import AssumedRow
 
 __all__ = ["DoctorReport", "DoctorRow", "SessionChoice", "SplitSection"]
 
@@ -78,6 +79,7 @@ class DoctorReport(Section, frozen=True, kw_only=True):
         failed: Sessions that did not run, with the reason.
         sessions: In the order in which they were opened; without options on the file as given first.
         choices: The one worth choosing first.
+        assumed: Sizes that the model leaves open and nobody stated.
     """
 
     schema_version: Literal[2]
@@ -92,3 +94,4 @@ class DoctorReport(Section, frozen=True, kw_only=True):
     sessions: tuple[DoctorRow, ...]
     choices: tuple[SessionChoice, ...]
     failed: tuple[str, ...]
+    assumed: tuple[AssumedRow, ...] = ()

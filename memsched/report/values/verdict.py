@@ -34,10 +34,14 @@ class AssumedRow(Section, frozen=True, kw_only=True):
     Attributes:
         dimension: Its name, or input[axis] if it has none.
         sizes: One size, or the least and the largest of a range; an open end has no largest.
+        reason: Where the size comes from; empty if it was stated.
+        decoder: It is one of a decoder with past keys and values, which `memsched decoder` is for.
     """
 
     dimension: str
     sizes: tuple[Count, ...]
+    reason: str = ""
+    decoder: bool = False
 
 
 class VerdictSection(Section, frozen=True, kw_only=True):

@@ -73,7 +73,9 @@ def executed_model(
         raise ModelError(f"onnxruntime cannot optimize it: {said}", code="not-loaded", location=path)
     found: Mapping[str, Any] = result.value
     stays_open = not found["fixed"] and bool(options.input_shapes or options.dims)
-    kept = dataclasses.replace(options, settled=True, observed=None) if stays_open else LoadOptions(feeds=options.feeds)
+    kept = LoadOptions(feeds=options.feeds, assumed=options.assumed)
+    if stays_open:
+        kept = dataclasses.replace(options, settled=True, observed=None)
     shown = observe(found["bytes"], "-", kept, options.feeds, seed=seed, option="--session")
     made: bytes = found["bytes"]
     follows = not stays_open and options.observed is None and all_sizes_follow(data, path, options)

@@ -10,7 +10,9 @@ from onnx import TensorProto, helper
 
 from memsched.base.errors import UnknownShapeError, UsageError
 from memsched.commands.optimize.optimize import load, optimize
+from memsched.formats.module import LoadOptions
 from memsched.formats.onnx.dimensions import open_inputs
+from memsched.formats.onnx.reader import read
 from tests.failures import fails
 from tests.needs import recent_onnxruntime
 
@@ -30,8 +32,10 @@ def model(symbol: str) -> bytes:
 @pytest.mark.parametrize("symbol", ["?", "*", "-", "_?"])
 def test_one_stated_length_says_nothing_of_the_other(symbol: str) -> None:
     with pytest.raises(UnknownShapeError) as caught:
-        load(model(symbol), input_shapes={"x": (3, 4)})
+        read(model(symbol), "m.onnx", LoadOptions({"x": (3, 4)}))
     assert caught.value.options == ("--shape", "z=1,8")
+    graph = load(model(symbol), input_shapes={"x": (3, 4)}).graph
+    assert [graph.tensors[one].shape for one in graph.outputs] == [(3, 4), (1, 8)]
     graph = load(model(symbol), input_shapes={"x": (3, 4), "z": (5, 8)}).graph
     assert [graph.tensors[one].shape for one in graph.outputs] == [(3, 4), (5, 8)]
     with fails("no-such-dimension", f"--dim {symbol}", kind=UsageError):

@@ -24,7 +24,7 @@ from memsched.formats.onnx.types import SHAPE_ELEMENTS
 from memsched.formats.onnx.worth import LONG
 from memsched.ops.table import families
 
-__all__ = ["InferredValues", "OpenValues", "infer_at", "probe"]
+__all__ = ["InferredValues", "OpenValues", "infer_at", "probe", "refuse_conflicts"]
 
 _MOST_COMPUTED: Final = 2
 """Lengths that follow from no polynomial and are looked up at run time."""
@@ -210,7 +210,7 @@ def infer_at(light: ModelProto, sizes: Mapping[str, int]) -> InferredValues:
     shapes = infer(model, scopes, LoadOptions(dims={name: size for name, size in sizes.items() if "[" not in name}))
     folding.fold(model, scopes, shapes.types, set(shapes.idle))
     known = {name: lengths for name, one in shapes.types[0].items() if (lengths := one.lengths()) is not None}
-    _refuse_conflicts(model, known, sizes)
+    refuse_conflicts(model, known, sizes)
     elements = {name: one.element for name, one in shapes.types[0].items() if one.kind == "tensor"}
     integers = {
         tensor.name: np.asarray(numpy_helper.to_array(tensor))
@@ -220,7 +220,7 @@ def infer_at(light: ModelProto, sizes: Mapping[str, int]) -> InferredValues:
     return InferredValues(known, elements, integers)
 
 
-def _refuse_conflicts(model: ModelProto, known: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int]) -> None:
+def refuse_conflicts(model: ModelProto, known: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int]) -> None:
     """Raise ModelError where values of different lengths meet, which inference lets pass."""
     for node in model.graph.node:
         kind = op_type(node)
