@@ -85,7 +85,7 @@ def test_an_onnx_model_is_verified(plain: dict[str, str], tmp_path: Path) -> Non
     path.write_bytes(small_models.branches())
     done = memsched_runs(plain, "optimize", path)
     assert done.returncode == 0, done.stderr
-    assert line_with(done.stdout, "verified", " onnxruntime ", "bit-equal")
+    assert line_with(done.stdout, "outputs bit-equal")
 
 
 def test_shapes_that_only_the_runtime_infers_are_known(plain: dict[str, str], tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memsched.base.errors import UsageError
-from memsched.base.shown import ROWS_SHOWN
 from memsched.cli.display import Display, search_end
 from memsched.cli.exit_code import ExitCode
 from memsched.cli.groups import HelpCommand
@@ -55,8 +54,6 @@ def command(**options: Any) -> int:
     display = taken(Display, options)
     read = print_report or path is not None or html is not None or not display.quiet
     rows = print_report or display.detailed or any(one is not None for one in (path, header, html, extension))
-    # A terminal gets a picture of all steps.
-    rows = rows or display.console(stderr=False).is_terminal
     result, limited = _analyze(options["model"], taken(AnalyzeOptions, options), display, read=read, rows=rows)
     pictures = {}
     if extension is not None:
@@ -74,7 +71,7 @@ def command(**options: Any) -> int:
 
 def _exit_code(report: OptimizeReport, quiet: bool) -> int:
     """Return whether the budget is met; if it is not, say so even with --quiet."""
-    from memsched.report.console import budget_verdict
+    from memsched.report.budget import budget_verdict
 
     if report.budget is None or report.budget.met:
         return 0
@@ -125,17 +122,17 @@ def _analyze(
 
 def _print(result: AnalyzeResult, display: Display, path: str | None, html: str | None, *, stderr: bool) -> None:
     from memsched.report.blocks import print_curve
-    from memsched.report.console import print_frontier, print_operators, print_summary
+    from memsched.report.console import print_frontier, print_operators
     from memsched.report.firmware import print_firmware
-    from memsched.report.suggestions import print_suggestion
+    from memsched.report.summary import print_summary
 
-    console, verbose = display.console(stderr=stderr), display.detailed
-    report = result.report.values
+    console, verbose, report = display.console(stderr=stderr), display.detailed, result.report.values
+    print_summary(console, report, report_path=path, html_path=html, verbose=verbose)
+    if report.sections.frontier is not None:
+        print_frontier(console, report, verbose=verbose)
+    if not verbose:
+        return
     if report.sections.curve is not None:
         print_curve(console, report.sections.curve, None if report.budget is None else report.budget.budget_bytes)
-    print_summary(console, result.report.values, report_path=path, html_path=html, verbose=verbose)
-    print_operators(console, result.report.values, None if verbose else ROWS_SHOWN)
-    print_firmware(console, result.report.values, verbose=verbose)
-    if result.report.values.sections.frontier is not None:
-        print_frontier(console, result.report.values, verbose=verbose)
-    print_suggestion(console, result.report.values)
+    print_operators(console, report)
+    print_firmware(console, report)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from memsched.base.units import format_size
 from memsched.cli.terminal import start_live
 from memsched.report.text import print_line, shortened
+from memsched.report.verdict import Change, change_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,9 +36,8 @@ def row_text(row: Row) -> str:
     figures = row.saved.figures
     before, after = figures.file_required_bytes, figures.required_bytes
     peak, bound = figures.peak_bytes, figures.lower_bound_bytes
-    less = f"{100 * (before - after) / before:.1f} % less" if before else "nothing to save"
     proof = "optimal" if figures.status == "optimal" else f"gap {100 * (peak - bound) / max(peak, 1):.1f} %"
-    text = f"{format_size(before)} -> {format_size(after)}, {less}, {proof}"
+    text = f"{change_text(Change('', before, after, measured=False, process=True))}, {proof}"
     if figures.budget_met is False:
         text = f"budget missed: {format_size(figures.required_bytes)} required; {text}"
     return text

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from memsched.base.errors import UsageError
+from memsched.base.errors import ReportError, UsageError
 from memsched.cli.display import Display
 from memsched.cli.exit_code import ExitCode
 from memsched.cli.groups import HelpCommand
@@ -50,10 +51,21 @@ def command(**options: Any) -> int:
     if options["markdown"]:
         from memsched.report.diff_markdown import diff_markdown
 
-        click.echo(diff_markdown(found.values), nl=False)
+        click.echo(diff_markdown(found.values, _sentence(new)), nl=False)
     else:
         _print(found, display)
     return ExitCode.MISSED if found.values.failed else 0
+
+
+def _sentence(report: Mapping[str, Any]) -> str:
+    """Return the verdict of a report as `optimize` and `analyze` print it; "" for a batch or a damaged report."""
+    from memsched.report.reading import parse_report
+    from memsched.report.verdict import verdict_sentence
+
+    try:
+        return verdict_sentence(parse_report(json.dumps(report).encode(), "the report"))
+    except ReportError:
+        return ""
 
 
 def _print(found: Report[DiffReport], display: Display) -> None:

@@ -202,7 +202,7 @@ def _optimize(
 
 def _exit_code(result: OptimizeResult, quiet: bool, *, interrupted: bool) -> int:
     """Return the exit code; one that is not 0 is explained even with --quiet."""
-    from memsched.report.console import budget_verdict
+    from memsched.report.budget import budget_verdict
     from memsched.report.pools import pool_lines
     from memsched.report.text import WITHHELD
 
@@ -224,9 +224,8 @@ def _exit_code(result: OptimizeResult, quiet: bool, *, interrupted: bool) -> int
 
 def _print(result: OptimizeResult, display: Display, outputs: _Outputs) -> None:
     from memsched.cli.terminal import write_standard_output
-    from memsched.report.console import print_summary
     from memsched.report.firmware import print_firmware
-    from memsched.report.suggestions import print_suggestion
+    from memsched.report.summary import print_summary
 
     if outputs.model == _STANDARD:
         write_standard_output(b"" if result.withheld else result.model)
@@ -243,5 +242,4 @@ def _print(result: OptimizeResult, display: Display, outputs: _Outputs) -> None:
         verbose=detailed,
     )
     if detailed:
-        print_firmware(console, report, verbose=True)
-    print_suggestion(console, report)
+        print_firmware(console, report)

@@ -1,17 +1,15 @@
-"""The summary that people read: from the report's values alone, in 60 columns or more."""
+"""The details that -v prints below the summary: tables, findings, notes, from the report's values alone."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET
-
-from memsched.base.shown import ROWS_SHOWN, TABLE_ROWS, UNLIMITED
+from memsched.base.shown import TABLE_ROWS, UNLIMITED
 from memsched.base.units import counted, format_size
 from memsched.report.algebra import algebra_lines
-from memsched.report.assumed import assumed_lines
-from memsched.report.blocks import best_saving, block_lines, curve_answer
+from memsched.report.blocks import best_saving, block_lines
 from memsched.report.border import border_lines
+from memsched.report.budget import budget_lines
 from memsched.report.chains import chain_lines
 from memsched.report.chart import print_footprints
 from memsched.report.frontier import frontier_rows
@@ -20,7 +18,7 @@ from memsched.report.interpreter import interpreter_lines, kept_for_interpreter
 from memsched.report.ledger import pass_lines
 from memsched.report.outputs import compared, compared_in, kept_why, was_rewritten
 from memsched.report.pools import pool_lines, two_arena_lines
-from memsched.report.predicted import OTHER_SIZES, bound_is_void, measured_instead, missed_by, within_without_options
+from memsched.report.predicted import OTHER_SIZES, bound_is_void, measured_instead, missed_by
 from memsched.report.refusals import plan_lines, refusal_lines, unknown_lines
 from memsched.report.remat import remat_lines
 from memsched.report.requirement import arena_column, frontier_column, needed_memory
@@ -31,69 +29,45 @@ from memsched.report.sessions import (
     executed_lines,
     held_back_lines,
     measured_text,
-    memory_named,
     process_lines,
     size_lines,
 )
-from memsched.report.text import SAME_OUTPUTS, WITHHELD, console_table, print_line, shortened
+from memsched.report.text import SAME_OUTPUTS, console_table, print_line
 from memsched.report.tiling import tiling_lines
-from memsched.report.values.graphs import WrittenScheduleSection
+from memsched.report.values.graphs import StepRow, WrittenScheduleSection
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.rewrites import OnChipSection
 from memsched.report.values.shared import FiguresSection, VerificationSection
-from memsched.report.values.verdict import BudgetSection
 from memsched.runtimes.values import CLOSE, SAME_SEEDS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["budget_verdict", "figure_rows", "findings", "print_frontier", "print_operators", "print_summary"]
+__all__ = ["figure_rows", "findings", "print_details", "print_frontier", "print_operators", "step_at_peak"]
 
 _MOST_GAPS = 0.005
 """Share of an arena that gaps may take without being named."""
 
 
-def print_summary(
-    console: Console,
-    report: OptimizeReport,
-    *,
-    report_path: str | None,
-    html_path: str | None = None,
-    withheld: bool = False,
-    verbose: bool = False,
-) -> None:
-    """Print peaks and arenas, whether they fit, the saving, the bound, the verification, and who is at fault.
+def print_details(console: Console, report: OptimizeReport) -> None:
+    """Print all that the summary leaves out: the orders, the footprints, every finding, the tensors at the peak, notes.
 
-    A terminal, and whoever asks for much, gets the footprints over time as well.
-
-    Args:
-        report_path: Where the report was written, if anywhere.
-        html_path: Where the page was written, if anywhere.
-        withheld: No file was written, as the budget is missed.
-        verbose: More tensors at the peak, names in full, and the passes.
+    Names are in full.
     """
     model, target = report.model, report.target
-    columns = UNLIMITED if verbose else console.width
     what = f": {model.ops:,} ops, target {target.name}"
-    print_line(console, shortened(model.path, columns - len(what)) + what, style="bold", whole=True)
+    print_line(console, f"{model.path}{what}", style="bold", whole=True)
     console.print(_table(report))
-    if console.is_terminal or verbose:
-        print_footprints(console, report)
-    for text in assumed_lines(report.assumed, report.model.path):
-        print_line(console, text, style="yellow")
-    for text, style in findings(report, columns, verbose=verbose):
+    print_footprints(console, report)
+    for text, style in findings(report, UNLIMITED, verbose=True):
         print_line(console, text, style=style)
-    _print_faults(console, report, TABLE_ROWS if verbose else ROWS_SHOWN, columns)
+    _print_faults(console, report)
     stated = () if report.sections.verification is None else report.sections.verification.stated
     for note in (*stated, *report.verdict.notes):
         print_line(console, f"note: {note}", style="dim")
-    if verbose:
-        for text in pass_lines(report):
-            print_line(console, text)
-    if withheld:
-        print_line(console, WITHHELD, style="red")
-    else:
-        _print_files(console, report, report_path, html_path)
+    for text in pass_lines(report):
+        print_line(console, text)
+    _print_options(console, report)
 
 
 def _table(report: OptimizeReport) -> Any:
@@ -106,7 +80,7 @@ def _table(report: OptimizeReport) -> Any:
 
 
 def figure_rows(report: OptimizeReport) -> list[tuple[str, int, int]]:
-    """Return label, peak and arena of the orders that are compared, that of the model written last."""
+    """Return label, peak and arena of the file's order and of those that differ from it, the model written last."""
     original = report.original
     found: list[tuple[str, FiguresSection | WrittenScheduleSection]] = [
         ("file order", original.schedule),
@@ -123,7 +97,8 @@ def figure_rows(report: OptimizeReport) -> list[tuple[str, int, int]]:
         if remat is not None and remat.applied:
             found.append(("memsched, no remat", remat.without))
         found.append(("memsched", report.written.schedule))
-    return [(label, figures.peak_bytes, figures.arena_bytes) for label, figures in found]
+    rows = [(label, figures.peak_bytes, figures.arena_bytes) for label, figures in found]
+    return [row for number, row in enumerate(rows) if number == 0 or row[1:] != rows[0][1:]]
 
 
 def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tuple[str, str | None]]:
@@ -139,7 +114,7 @@ def findings(report: OptimizeReport, columns: int, *, verbose: bool) -> list[tup
     rewrites += tiling_lines(report.sections.tile, columns, verbose=verbose)
     rewrites += remat_lines(report.sections.recompute, columns, verbose=verbose)
     refused = refusal_lines(report)
-    lines = [*refused, *plan_lines(report), *_requirement_lines(report), *unknown_lines(report), *_budget_lines(report)]
+    lines = [*refused, *plan_lines(report), *_requirement_lines(report), *unknown_lines(report), *budget_lines(report)]
     if report.command == "optimize":
         lines.extend(interpreter_lines(report))
         lines.append(_saving_line(report))
@@ -310,56 +285,6 @@ def _litert_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     return [(f"LiteRT's own planner leaves gaps: it takes {taken.given_bytes:,} B as given{after}", "yellow")]
 
 
-def _budget_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
-    budget = report.budget
-    # The largest size that fits is the headline of a curve.
-    if budget is None or report.sections.curve is not None:
-        return []
-    required, available = budget.required_bytes, budget.budget_bytes
-    if budget.met and not refusal_lines(report):
-        spare = f"{available - required:,} B to spare ({100 * (available - required) / max(available, 1):.1f} %)"
-        return [(f"budget met: {memory_named(report)} takes {required:,} of {available:,} B, {spare}", "green")]
-    return [(budget_verdict(report, budget), "red")]
-
-
-def budget_verdict(report: OptimizeReport, budget: BudgetSection) -> str:
-    """Return in a line by how much what is required exceeds the budget, and whether another order could meet it."""
-    if report.sections.curve is not None:
-        return curve_answer(report.sections.curve, budget.budget_bytes)[0]
-    if refusal_lines(report):
-        return f"budget of {budget.budget_bytes:,} B not met: the runtime refuses the model, whatever memory there is"
-    missed = (
-        f"budget exceeded: {memory_named(report)} requires {budget.required_bytes:,} B, "
-        f"{budget.budget_bytes:,} B are available, "
-        f"{budget.exceeded_bytes:,} B too many"
-    )
-    kept = _kept(report)
-    bound = report.proof.bound_bytes
-    available = budget.budget_bytes - kept
-    within = within_without_options(report, budget)
-    if within is not None:
-        verdict = within
-    elif was_rewritten(report):
-        verdict = "no rewrite that was tried meets it"
-    elif needed_memory(report).noun == "process":
-        # The bound is one of activations alone.
-        return missed
-    elif bound > available:
-        beside = f", and {kept:,} B stay beside it" if kept else ""
-        verdict = f"no order can meet it, as each has a peak of {bound:,} B or more{beside}"
-    elif report.command == "analyze":
-        verdict = f"another order may meet it, as the bound is {bound:,} B: see memsched optimize"
-    else:
-        verdict = "it is not proven that no order can meet it"
-    return f"{missed}; {verdict}"
-
-
-def _kept(report: OptimizeReport) -> int:
-    """Return the bytes that are required beside the activations, whatever the order."""
-    kept = report.sections.requirement.parts.persistent_bytes
-    return 0 if kept is UNSET else kept
-
-
 def _verification_line(report: OptimizeReport) -> tuple[str, str | None]:
     verification = report.sections.verification
     if verification is None:
@@ -396,37 +321,31 @@ def _surprise(verification: VerificationSection) -> str:
     return f", which is up to {100 * off:.1f} % off the {shown} B predicted: the figures above do not hold there"
 
 
-def _print_faults(console: Console, report: OptimizeReport, limit: int, columns: int) -> None:
-    faults = report.written.at_fault
+def _print_faults(console: Console, report: OptimizeReport) -> None:
+    faults, step = report.written.at_fault, step_at_peak(report)
     if not faults:
         return
-    step = next(
-        (step for step in report.written.steps if step.footprint_bytes == report.written.schedule.peak_bytes), None
-    )
     where = "the peak's bytes"
     if step is not None:
-        where += f" in step {step.index}, {step.type} "
-        where += f"'{shortened(step.op, columns - len(where) - 3)}'"
+        where += f" in step {step.index}, {step.type} '{step.op}'"
     print_line(console, f"{where}:")
-    for fault in faults[:limit]:
-        size = f"  {fault.size_bytes:>14,}  "
-        print_line(console, size + shortened(fault.tensor, columns - len(size)))
+    for fault in faults[:TABLE_ROWS]:
+        print_line(console, f"  {fault.size_bytes:>14,}  {fault.tensor}")
     if step is not None and step.workspace_bytes:
         print_line(console, f"  {step.workspace_bytes:>14,}  (workspace)")
-    if len(faults) > limit:
-        rest = sum(fault.size_bytes for fault in faults[limit:])
-        print_line(console, f"  {rest:>14,}  in {len(faults) - limit} more")
+    if len(faults) > TABLE_ROWS:
+        rest = sum(fault.size_bytes for fault in faults[TABLE_ROWS:])
+        print_line(console, f"  {rest:>14,}  in {len(faults) - TABLE_ROWS} more")
 
 
-def _print_files(console: Console, report: OptimizeReport, report_path: str | None, html_path: str | None) -> None:
-    output, guarantee = report.output, report.guarantee
-    if output is not None and output.path is not None:
-        unchanged = " (the input, unchanged)" if output.unchanged else ""
-        print_line(console, f"model:  {output.path}{unchanged}", whole=True)
-    if report_path is not None:
-        print_line(console, f"report: {report_path}", whole=True)
-    if html_path is not None:
-        print_line(console, f"page:   {html_path}", whole=True)
+def step_at_peak(report: OptimizeReport) -> StepRow | None:
+    """Return the first step with the peak; None if the report has no row for it."""
+    peak = report.written.schedule.peak_bytes
+    return next((step for step in report.written.steps if step.footprint_bytes == peak), None)
+
+
+def _print_options(console: Console, report: OptimizeReport) -> None:
+    guarantee = report.guarantee
     if guarantee is not None and guarantee.session_options:
         wanted = "to execute this order" if guarantee.kind == "session" else "for the least memory"
         print_line(console, f"{wanted}, open the session so:")
@@ -434,13 +353,11 @@ def _print_files(console: Console, report: OptimizeReport, report_path: str | No
             print_line(console, f"  {option}", whole=True)
 
 
-def print_operators(console: Console, report: OptimizeReport, limit: int | None) -> None:
-    """Print the operator types by how often they occur, the ``limit`` most frequent of them."""
+def print_operators(console: Console, report: OptimizeReport) -> None:
+    """Print the operator types by how often they occur."""
     counts = sorted(report.written.operators.items(), key=lambda item: (-item[1], item[0]))
-    shown = ", ".join(f"{name} {count:,}" for name, count in counts[:limit])
-    rest = "" if limit is None or len(counts) <= limit else f" and {len(counts) - limit} types more"
     if counts:
-        print_line(console, f"operators: {shown}{rest}")
+        print_line(console, f"operators: {', '.join(f'{name} {count:,}' for name, count in counts)}")
 
 
 def print_frontier(console: Console, report: OptimizeReport, *, verbose: bool = False) -> None:

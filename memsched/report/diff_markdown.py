@@ -16,9 +16,14 @@ __all__ = ["diff_markdown"]
 _MARKUP = re.compile(r"[^\w ./,;%-]|_")
 
 
-def diff_markdown(diff: DiffReport) -> str:
-    """Return a heading with the verdict, a table, what came to the peak and what got worse; names are escaped."""
+def diff_markdown(diff: DiffReport, sentence: str = "") -> str:
+    """Return a heading with the verdict, a table, what came to the peak and what got worse; names are escaped.
+
+    Args:
+        sentence: The verdict of the new report by itself, if it is one of a single model.
+    """
     lines = [f"### memsched: {_text(diff_verdict(diff)[0].partition(':')[0])}", ""]
+    lines += [_text(sentence), ""] if sentence else []
     lines += _model(diff.models[0]) if diff.kind == "model" else _batch(diff)
     worse = [f"- {_name(model.name)}: {_text(reason)}" for model in diff.models for reason in model.regressions]
     if worse:

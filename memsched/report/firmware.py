@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["print_firmware"]
 
 
-def print_firmware(console: Console, report: OptimizeReport, *, verbose: bool) -> None:
-    """Print the section ``firmware`` where the target is TensorFlow Lite Micro's, or where ``verbose`` asks for it."""
+def print_firmware(console: Console, report: OptimizeReport) -> None:
+    """Print the section ``firmware``, which models of TFLite alone have."""
     section = report.sections.firmware
-    if section is None or not (verbose or report.sections.tflm is not None):
+    if section is None:
         return
     tail, room = section.persistent_bytes_estimate, section.planning_bytes_estimate
     calls = section.resolver_calls
@@ -42,6 +42,6 @@ def print_firmware(console: Console, report: OptimizeReport, *, verbose: bool) -
             f"  scratch buffers for {counted(len(section.scratch), 'operator')}, the most for operator "
             f"{largest.operator} ({largest.type}): {sum(largest.requests_bytes):,} B"
         )
-    lines += [f"  holds for: {assumption}" for assumption in section.assumptions if verbose]
+    lines += [f"  holds for: {assumption}" for assumption in section.assumptions]
     for line in lines:
         print_line(console, line)

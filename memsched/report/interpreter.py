@@ -7,7 +7,7 @@ from memsched.base.units import counted, format_size
 from memsched.report.values.interpreter import InterpreterMemoryRow, InterpreterSection, RefusedFileRow
 from memsched.report.values.optimize import OptimizeReport
 
-__all__ = ["WITHOUT_DELEGATES", "interpreter_card", "interpreter_lines", "kept_for_interpreter"]
+__all__ = ["WITHOUT_DELEGATES", "interpreter_card", "interpreter_lines", "kept_for_interpreter", "refused_lines"]
 
 Line = tuple[str, str | None]
 
@@ -23,14 +23,14 @@ def interpreter_lines(report: OptimizeReport) -> list[Line]:
         return []
     given, written = section.given, section.written
     if written is None:
-        return [(f"{_DEFAULT}: the original takes {_memory(given)}", None), *_refused_lines(section)]
+        return [(f"{_DEFAULT}: the original takes {_memory(given)}", None), *refused_lines(section)]
     text = f"{_DEFAULT}: {_change('private', given.private_bytes, written.private_bytes)}, "
     text += _change("peak", given.peak_bytes, written.peak_bytes)
     if section.time_ratio is not None:
         text += f", {section.time_ratio:.2f} x the processor time"
     saved = given.private_bytes - written.private_bytes
     style = "green" if saved > WORTH_TELLING * given.private_bytes else None
-    return [(text, style), *_refused_lines(section)]
+    return [(text, style), *refused_lines(section)]
 
 
 def kept_for_interpreter(report: OptimizeReport) -> str | None:
@@ -60,7 +60,7 @@ def interpreter_card(report: OptimizeReport) -> tuple[str, str, str] | None:
     return "Private memory in LiteRT's default interpreter", format_size(shown.private_bytes), more
 
 
-def _refused_lines(section: InterpreterSection) -> list[Line]:
+def refused_lines(section: InterpreterSection) -> list[Line]:
     """Return why the best file is not written, and how many others are not."""
     lines = [_refused(row) for row in section.refused[:1]]
     others = len(section.refused) - 1

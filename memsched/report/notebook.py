@@ -14,6 +14,7 @@ from memsched.report.text import printable, shortened
 from memsched.report.values.base import Section
 from memsched.report.values.diff import DiffReport
 from memsched.report.values.optimize import OptimizeReport
+from memsched.report.verdict import verdict_sentence
 
 __all__ = ["notebook_html"]
 
@@ -42,7 +43,7 @@ def _model(report: OptimizeReport) -> str:
     lines = [line for line, _ in findings(report, NAME_COLUMNS, verbose=False)]
     after = [step.footprint_bytes for step in report.written.steps] if report.command == "optimize" else []
     return (
-        f"<div><strong>{_shown(title)}</strong>"
+        f"<div><strong>{_shown(verdict_sentence(report))}</strong><p>{_shown(title)}</p>"
         f"{_picture([step.footprint_bytes for step in report.original.steps], after)}"
         f"{_table(('order', 'peak, bytes', 'arena, bytes'), figures)}"
         f"<ul>{''.join(f'<li>{_shown(line)}</li>' for line in lines)}</ul></div>"

@@ -10,6 +10,8 @@ from memsched.report.values.optimize import OptimizeReport, Sections
 from memsched.runtimes.values import EXECUTED_TOLERANCE
 
 __all__ = [
+    "NOT_ASKED",
+    "OUT_OF_TIME",
     "TOLERANCE",
     "compared",
     "compared_in",
@@ -18,9 +20,16 @@ __all__ = [
     "outputs_of",
     "time_ratio",
     "was_rewritten",
+    "why_not_run",
 ]
 
 _EQUAL: Final = "bit-equal"
+
+NOT_ASKED: Final = "verification was not asked for"
+"""A note if the models were not run because nobody wanted that; others begin with it."""
+
+OUT_OF_TIME: Final = "the time limit ended"
+"""How the note begins if no time was left to run the models."""
 
 TOLERANCE = 1e-5
 """Error of outputs that rewritten layers may have, relative to the largest magnitude: a piece may add up its products
@@ -99,3 +108,13 @@ def compared_in(report: OptimizeReport) -> str:
     if apart:
         plain = f" (in a session without options apart by {apart:.1e} of their largest magnitude)"
     return plain
+
+
+def why_not_run(report: OptimizeReport) -> str:
+    """Return why outputs were not compared, in a few words; "" if they were, or nobody knows."""
+    shown = report.sections.verification
+    if shown is not None:
+        return "" if shown.outputs_equal is not None else f"not run in {shown.runtime}: {shown.reason}"
+    reasons = {NOT_ASKED: "not asked for", OUT_OF_TIME: OUT_OF_TIME}
+    notes = report.verdict.notes
+    return next((told for begin, told in reasons.items() if any(note.startswith(begin) for note in notes)), "")

@@ -6,7 +6,6 @@ from pathlib import PurePath
 
 from memsched.base.shown import NAME_COLUMNS, TABLE_ROWS
 from memsched.base.units import counted, format_size
-from memsched.report.blocks import curve_answer
 from memsched.report.console import figure_rows, findings
 from memsched.report.frontier import frontier_rows
 from memsched.report.guarantees import own_operators
@@ -36,6 +35,7 @@ from memsched.report.suggestions import suggestion_lines
 from memsched.report.text import SAME_OUTPUTS, shortened
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.verdict import BudgetSection
+from memsched.report.verdict import verdict_line
 
 __all__ = ["page_words"]
 
@@ -104,38 +104,27 @@ def _rewritten(report: OptimizeReport) -> list[str]:
     return [name for name, section in sections.items() if section is not None and section.applied]
 
 
-def _budget_verdict(report: OptimizeReport, budget: BudgetSection) -> tuple[str, str]:
-    """Return the headline of a report with a budget."""
+def _budget_text(report: OptimizeReport, budget: BudgetSection) -> str:
+    """Return whether the result fits, in a sentence."""
     required, available = budget.required_bytes, budget.budget_bytes
     if report.sections.curve is not None:
-        told = curve_answer(report.sections.curve, available)[0]
-        return f"{told[0].upper()}{told[1:]}", "good" if budget.met else "bad"
+        return ""
     if refusal_lines(report):
-        return "It does not run: the runtime refuses the model, whatever memory there is", "bad"
+        return "It does not run: the runtime refuses the model, whatever memory there is. "
     if budget.met:
-        return f"It fits: {required:,} of {available:,} bytes are needed", "good"
+        return f"It fits: {required:,} of {available:,} bytes are needed. "
     return (
-        f"It does not fit: {required:,} bytes are needed, {available:,} are there, {budget.exceeded_bytes:,} too few"
-    ), "bad"
+        f"It does not fit: {required:,} bytes are needed, {available:,} are there, {budget.exceeded_bytes:,} too few. "
+    )
 
 
 def _verdict(report: OptimizeReport) -> tuple[str, str]:
     """Return the headline, and whether it is good or bad news."""
-    budget, before, after = report.budget, report.original.schedule, report.written.schedule
-    if budget is not None:
-        return _budget_verdict(report, budget)
-    needed = needed_memory(report)
-    what = f"{'A' if needed.noun == 'session' else 'The'} {needed.noun} takes {needed.now:,} bytes"
-    if report.command == "analyze":
-        return f"{what} as it stands", ""
-    measured = measured_instead(report)
-    if measured is not None:
-        return measured[0].upper() + measured[1:], ""
-    if needed.saved > 0:
-        return f"{what}: {needed.percent:.1f} % less than as given", "good"
-    if after.peak_bytes < before.peak_bytes:
-        return f"{what}, no less than as given: the peak alone is {after.reduction_percent:.1f} % lower", ""
-    return f"{what}: no less than as given was found", ""
+    text, style = verdict_line(report)
+    mood = {"green": "good", "red": "bad"}.get(style or "", "")
+    if report.budget is not None:
+        mood = "good" if report.budget.met else "bad"
+    return f"{text[0].upper()}{text[1:]}", mood
 
 
 def _lead(report: OptimizeReport) -> str:
@@ -170,7 +159,8 @@ def _lead(report: OptimizeReport) -> str:
         )
     rest = "" if measured_instead(report) is None else " The runtime was measured to take otherwise."
     rest += " The search was ended early: this is the best found so far." if report.verdict.interrupted else ""
-    return how + rest
+    fits = "" if report.budget is None else _budget_text(report, report.budget)
+    return fits + how + rest
 
 
 def _cards(report: OptimizeReport) -> list[Card]:

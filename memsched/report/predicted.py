@@ -28,7 +28,7 @@ def measured_instead(report: OptimizeReport) -> str | None:
         return None
     pair = (shown.measured_peak_before_bytes, shown.measured_peak_after_bytes)
     peaks = " -> ".join(f"{peak:,}" for peak in pair if peak is not None)
-    return f"measured: {peaks} B; the table's figures do not hold in this runtime"
+    return f"measured: {peaks} B; the predicted figures do not hold in this runtime"
 
 
 def bound_is_void(report: OptimizeReport) -> bool:

@@ -6,7 +6,13 @@ from memsched.base.shown import LABEL_COLUMNS
 from memsched.report.text import shortened
 from memsched.report.values.optimize import OptimizeReport
 
-__all__ = ["plan_lines", "refusal_lines", "unknown_lines"]
+__all__ = ["plan_lines", "refusal_lines", "refusal_reason", "unknown_lines"]
+
+
+def refusal_reason(report: OptimizeReport) -> str | None:
+    """Return that the runtime refuses the model, and why; None if it does not."""
+    lines = refusal_lines(report)
+    return lines[0][0] if lines else None
 
 
 def refusal_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:

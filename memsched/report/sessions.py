@@ -16,6 +16,7 @@ __all__ = [
     "apart_lines",
     "arena_lines",
     "arena_text",
+    "as_predicted",
     "default_session_line",
     "executed_lines",
     "held_back_lines",
@@ -43,7 +44,7 @@ def memory_named(report: OptimizeReport) -> str:
     if guarantee is None:
         return "a session with the options of --order-guarantee session"
     with_options = guarantee.kind in {"session", "none"} and guarantee.session_options
-    return "a session with the options below" if with_options else "a session without options"
+    return "a session with its options" if with_options else "a session without options"
 
 
 def measured_text(report: OptimizeReport, verification: VerificationSection) -> str:
@@ -53,7 +54,7 @@ def measured_text(report: OptimizeReport, verification: VerificationSection) -> 
     if before is None or after is None:
         return ""
     if verification.arena_after is not None:
-        return f"; measured arena {before:,} -> {after:,} B{_as_predicted(verification)}"
+        return f"; measured arena {before:,} -> {after:,} B{as_predicted(verification)}"
     guarantee = report.guarantee
     stated = guarantee is not None and guarantee.session_options
     if _unchanged(report) and verification.measured_with and not stated:
@@ -65,16 +66,15 @@ def measured_text(report: OptimizeReport, verification: VerificationSection) -> 
             f"; measured peak {before:,} B (the file as given, level {report.sections.executed.level}) -> {after:,} B"
         )
     if guarantee is not None and guarantee.kind == "none" and stated:
-        return (
-            f"; measured peak {before:,} B (the file as given, without options) -> {after:,} B with the options below"
-        )
+        return f"; measured peak {before:,} B (the file as given, without options) -> {after:,} B with its options"
     where = ""
     if with_options:
-        where = " with the options below" if stated else " with the options of --order-guarantee session"
+        where = " with its options" if stated else " with the options of --order-guarantee session"
     return f"; measured peak{where} {before:,} -> {after:,} B"
 
 
-def _as_predicted(verification: VerificationSection) -> str:
+def as_predicted(verification: VerificationSection) -> str:
+    """Return whether the arenas of TensorFlow Lite Micro are as they were predicted, to follow what was measured."""
     known = [
         one.as_predicted and one.measured_least_bytes == one.predicted_least_bytes
         for one in (verification.arena_before, verification.arena_after)
@@ -125,12 +125,12 @@ def default_session_line(report: OptimizeReport) -> tuple[Line | None, bool]:
     with_options = len(verification.measured_with) > 1
     promised = verification.measured_peak_after_bytes
     if after > before:
-        rest = "open this file with the options below" if with_options else "keep the file as given for such sessions"
+        rest = "open this file with its options" if with_options else "keep the file as given for such sessions"
         if with_options and promised is not None and before <= promised:
-            rest = "keep the file as given, which needs no more so than this one with the options below"
+            rest = "keep the file as given, which needs no more so than this one with its options"
         return (f"{what} needs more than before: {figures}; {rest}", "yellow"), True
     if with_options and promised is not None and before <= promised:
-        rest = "no more than this file with the options below: its optimisations save as much"
+        rest = "no more than this file with its options: its optimisations save as much"
         return (f"{what} needs {figures}: for the file as given {rest}", "yellow"), True
     if after == before:
         return (f"{what} needs {figures}: nothing is saved there", "yellow"), False
@@ -197,7 +197,7 @@ def process_lines(report: OptimizeReport) -> list[Line]:
     text = f"the process, measured: {format_size(first)}{growing} for the file as given in a session without options"
     for row in rows[1:]:
         if row.file == "written" and row.process_bytes is not None and row.cpu_ratio is not None:
-            how = "in one, too" if _is_plain(row) else "with the options below"
+            how = "in one, too" if _is_plain(row) else "with its options"
             growing = "" if row.settled else f", still growing after {row.runs} runs,"
             figures = f"{format_size(row.process_bytes)}{growing} at {row.cpu_ratio:.2f} x the processor time"
             lines.append((f"this file {how}: {figures}", row.cpu_ratio > 1 + _SLOWER))
@@ -209,7 +209,7 @@ def process_lines(report: OptimizeReport) -> list[Line]:
 def _times_line(rows: Sequence[SessionRow]) -> list[Line]:
     """Return what sessions on the file written cost of time, where their memory is lost in that of a process."""
     told = [
-        f"{row.cpu_ratio:.2f} x {'without options' if _is_plain(row) else 'with the options below'}"
+        f"{row.cpu_ratio:.2f} x {'without options' if _is_plain(row) else 'with its options'}"
         for row in rows
         if row.cpu_ratio is not None
     ]

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from memsched.base.units import format_size
-from memsched.report.text import print_line
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.verdict import AlternativeRow
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-__all__ = ["print_suggestion", "suggestion_lines"]
-
-
-def print_suggestion(console: Console, report: OptimizeReport) -> None:
-    """Print the suggestions of the report, the one to name first at their head; nothing where there is none."""
-    for number, (text, command) in enumerate(suggestion_lines(report)):
-        first = "what helps, as tried" if number == 0 else "or"
-        print_line(console, f"{first}: {text}:", style="bold" if number == 0 else None)
-        print_line(console, f"  {command}", whole=True)
+__all__ = ["suggestion_lines"]
 
 
 def suggestion_lines(report: OptimizeReport) -> list[tuple[str, str]]:
@@ -28,7 +14,8 @@ def suggestion_lines(report: OptimizeReport) -> list[tuple[str, str]]:
     lines = []
     for one in report.alternatives:
         if one.process_bytes is not None and one.process_saving_bytes is not None:
-            lines.append((_measured(one, one.process_bytes, one.process_saving_bytes), one.command))
+            text = _measured(one, one.process_bytes, one.process_saving_bytes)
+            lines.append((text + _changes(one), one.command))
             continue
         before = one.bytes + one.saving_bytes
         percent = 100 * one.saving_bytes / before if before else 0.0
@@ -40,8 +27,13 @@ def suggestion_lines(report: OptimizeReport) -> list[tuple[str, str]]:
             f"{one.what}, {before:,} -> {one.bytes:,} B"
             f"{' or less' if enough else ''} ({percent:.1f} % less) for {work}{_time(one)}"
         )
-        lines.append((text, one.command))
+        lines.append((text + _changes(one), one.command))
     return lines
+
+
+def _changes(one: AlternativeRow) -> str:
+    """Return what a caller of the file would notice, in the words of --may-change."""
+    return f"; changes {', '.join(one.changes)}" if one.changes else ""
 
 
 def _time(one: AlternativeRow) -> str:

@@ -24,6 +24,7 @@ __all__ = [
     "print_line",
     "printable",
     "shortened",
+    "wrapped",
 ]
 
 SAME_OUTPUTS = "the outputs are the same for every input that was tried: that both models agree says little"
@@ -90,26 +91,44 @@ def console_table(*headings: str, left: Container[int] = (), header: bool = True
     return table
 
 
-def print_line(console: Console, text: str, style: str | None = None, *, whole: bool = False) -> None:
+def print_line(
+    console: Console, text: str, style: str | None = None, *, whole: bool = False, most: int | None = None
+) -> None:
     """Print one line without markup or anything that a terminal would act on.
 
     A terminal gets it broken between words, further lines indented by two more columns; a file or pipe gets one line.
 
     Args:
         whole: Never broken: a path or an option that people copy.
+        most: Lines of the terminal into which the text is broken, at most: the rest is left out.
     """
+    lines = [printable(text)] if whole else wrapped(console, text)
+    if most is not None and len(lines) > most:
+        last = _cut_off(lines[most - 1], console.width)
+        lines = [*lines[: most - 1], last]
+    for line in lines:
+        console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def wrapped(console: Console, text: str) -> list[str]:
+    """Return the lines that a text takes in a terminal; a file or pipe takes it as one."""
     shown = printable(text)
-    if console.is_terminal and not whole:
-        indent = shown[: len(shown) - len(shown.lstrip())]
-        lines = textwrap.wrap(
-            _UNIT.sub(_TOGETHER, shown.strip()),
-            max(console.width, 2 * LEAST_COLUMNS),
-            initial_indent=indent,
-            subsequent_indent=f"{indent}  ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    else:
-        lines = [shown]
-    for line in lines or [""]:
-        console.print(line.replace(_TOGETHER, " "), style=style, markup=False, highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        return [shown]
+    indent = shown[: len(shown) - len(shown.lstrip())]
+    lines = textwrap.wrap(
+        _UNIT.sub(_TOGETHER, shown.strip()),
+        max(console.width, 2 * LEAST_COLUMNS),
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace(_TOGETHER, " ") for line in lines] or [""]
+
+
+def _cut_off(text: str, columns: int) -> str:
+    """Return ``text`` with an ending that says that more follows, in so many columns at most."""
+    room = max(columns, LEAST_COLUMNS) - 4
+    kept = text if len(text) <= room else text[: room + 1].rpartition(" ")[0] or text[:room]
+    return f"{kept.rstrip(' ,;:')} ..."

@@ -26,7 +26,7 @@ def model(tmp_path: Path) -> Path:
 
 def test_equal_ops_are_executed_once(run: Run, model: Path) -> None:
     words = ["optimize", model, "--allow", "reorder,inplace,algebra", "--order-guarantee", "session"]
-    done = run(*words, "-o", model.with_name("out.onnx"))
+    done = run(*words, "-v", "-o", model.with_name("out.onnx"))
     assert done.code == 0, done.err
     assert "36,864 -> 24,576 B" in done.out
     whole = json.loads(model.with_name("out.json").read_text())

@@ -22,7 +22,7 @@ def model(tmp_path: Path) -> Path:
 
 def test_what_was_done_is_said_in_one_line(run: Run, model: Path) -> None:
     words = ["optimize", model, "--allow", "reorder,inplace,fuse", "--order-guarantee", "session"]
-    done = run(*words, "-o", model.with_name("out.onnx"))
+    done = run(*words, "-v", "-o", model.with_name("out.onnx"))
     assert done.code == 0
     assert line_with(done.out, "com.microsoft.QuickGelu 2", f"{3 * BYTES:,} -> {2 * BYTES:,} B")
     shown = report_of(model.with_name("out.json"))["sections"]["verification"]

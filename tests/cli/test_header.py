@@ -43,7 +43,7 @@ def test_offsets_of_a_memory_plan(run: Run, model: Path) -> None:
 
 def test_a_header_of_the_model_as_it_is(run: Run, model: Path) -> None:
     path = model.with_name("arena.h")
-    outcome = run("analyze", model, "--target", "tflm", "--header", path)
+    outcome = run("analyze", model, "--target", "tflm", "--header", path, "-v")
     assert outcome.code == 0
     assert line_with(outcome.out, " 5: AddAveragePool2D(), AddConv2D()")
     assert line_with(outcome.out, "27,004 B on 32 ", "29,728 B on 64 ")

@@ -212,13 +212,13 @@ def test_output_in_an_ascii_locale(tmp_path: Path) -> None:
 def test_sixty_columns(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.chdir(model.parent)
-    lines = run("optimize", "net.onnx", "--no-verify").out.splitlines()
-    table = lines[1:7]
+    lines = run("optimize", "net.onnx", "--no-verify", "-v").out.partition("\n\n")[2].splitlines()
     report = json.loads((model.parent / "net_memsched.json").read_text())
     given = report["original"]
     orders = [given["schedule"], *given["orders"].values(), report["written"]["schedule"]]
-    peaks = [f"{one['peak_bytes']:,}" for one in orders]
-    assert [peak in line for peak, line in zip(peaks, table[2:], strict=True)] == [True] * 4
+    shown = orders[:1] + [one for one in orders[1:] if {**orders[0], **one} != orders[0]]
+    table = lines[1 : 3 + len(shown)]
+    assert [f"{one['peak_bytes']:,}" in line for one, line in zip(shown, table[2:], strict=True)] == [True] * len(shown)
     assert max(map(len, table)) <= 60
     assert not any("…" in line for line in lines)
 
@@ -247,7 +247,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 def test_analyze(run: Run, model: Path) -> None:
-    done = run("analyze", model)
+    done = run("analyze", model, "-v")
     assert done.code == 0
     assert line_with(done.out, "Mul 4, ", "ReduceMean 4, ", "Concat 1")
     assert "wide0" in done.out

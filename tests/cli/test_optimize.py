@@ -93,8 +93,9 @@ def test_pins_are_not_written_where_the_default_order_costs_no_more(run: Run, tm
 @pytest.mark.parametrize("guarantee", ["none", "session", "pins", "default"])
 def test_measured_peaks_are_those_predicted(run: Run, tmp_path: Path, guarantee: str) -> None:
     (tmp_path / "net.onnx").write_bytes(small_models.siblings())
-    done = run("optimize", tmp_path / "net.onnx", "--order-guarantee", guarantee)
+    done = run("optimize", tmp_path / "net.onnx", "--order-guarantee", guarantee, "-v")
     assert done.code == 0, done.err
+    summary, _, details = done.out.partition("\n\n")
     report = report_of(tmp_path / "net_memsched.json")
     check, peaks = report["sections"]["verification"], report["output"]["guarantee"]["predicted_peak_bytes"]
     # With dead buffers handed on, the join's other input takes the first product's, which is held until then.
@@ -106,9 +107,9 @@ def test_measured_peaks_are_those_predicted(run: Run, tmp_path: Path, guarantee:
         assert check["measured_peak_before_bytes"] == check["default_peak_before_bytes"] >= peaks["given"]
         assert (check["predicted_peak_after_bytes"], check["executed_order_matches"]) == (None, None)
         assert check["measured_with"] == ["session = onnxruntime.InferenceSession(path)"]
-        verified = line_with(done.out, "bit-equal", f" {check['measured_peak_before_bytes']:,} B")
+        verified = line_with(details, "bit-equal", f" {check['measured_peak_before_bytes']:,} B")
         assert "->" not in verified
-        assert "options" not in done.out.partition("model: ")[2]
+        assert "options" not in summary.partition("model: ")[2]
     else:
         assert check["executed_order_matches"] is True
         assert check["measured_peak_before_bytes"] == check["predicted_peak_before_bytes"]
@@ -119,7 +120,7 @@ def test_measured_peaks_are_those_predicted(run: Run, tmp_path: Path, guarantee:
     assert report["output"]["unchanged"] is (guarantee in {"none", "session"})
     # Sessions without options replace the Concats: what they were measured to need is not what is predicted.
     assert check["default_peak_before_bytes"] > 1.1 * peaks["given"]
-    assert line_with(done.out, f" {check['default_peak_before_bytes']:,} B ", f" {peaks['given']:,} B ")
+    assert line_with(details, f" {check['default_peak_before_bytes']:,} B ", f" {peaks['given']:,} B ")
     assert (f"--order-guarantee {guarantee}: " in done.out) is (guarantee == "session")
 
 
@@ -153,7 +154,7 @@ def test_json_prints_the_report_and_nothing_else(run: Run, model: Path) -> None:
     report = json.loads(done.out)
     SCHEMA.validate(report)
     assert done.code == 0
-    assert "proven optimal" in done.err
+    assert done.err.startswith("ONNX Runtime session ")
     assert report == report_of(model.parent / "net_memsched.json")
 
 
@@ -183,7 +184,7 @@ def test_streams(model: Path, tflite_model: Path, tmp_path: Path) -> None:
             == 0
         )
         assert done.stdout == direct.read_bytes()
-        assert b"memsched" in done.stderr
+        assert b"quality: " in done.stderr
     assert names(tmp_path) == ["direct.json", "direct.onnx", "direct.tflite", "net.onnx", "net.tflite"]
 
 

@@ -18,10 +18,10 @@ def test_the_command_line(tmp_path: Path, run: Run) -> None:
     model.write_bytes(picked())
     given = feeds(tmp_path, x=half_zero((8, 8)))
     broken.write_bytes(Path(given).read_bytes()[:100])
-    done = run("analyze", str(model), "--shapes-from-run", given)
+    done = run("analyze", str(model), "--shapes-from-run", given, "-v")
     assert done.code == 0
     assert line_with(done.out, f"{OF_ONE_RUN} ")
-    done = run("optimize", str(model), "--shapes-from-run", given, "-o", str(tmp_path / "o.onnx"))
+    done = run("optimize", str(model), "--shapes-from-run", given, "-v", "-o", str(tmp_path / "o.onnx"))
     assert done.code == 0
     assert line_with(done.out, "bit-equal", given)
     for path in (broken, tmp_path / "none.npz"):

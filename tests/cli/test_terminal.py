@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memsched.report.chart import chart_rows
+from memsched.report.summary import MOST_LINES
 from scripts.terminal_images import draw, printed
 from tests import small_models
 from tests.cli.conftest import Run
@@ -46,21 +47,30 @@ def test_no_line_is_broken_at_any_width(folder: Path, columns: int, budget: str)
     text = printed(["optimize", "net.onnx", "--no-verify", "--budget", budget], columns, folder)
     plain = ESCAPES.sub("", text)
     # Code to be copied is not broken.
-    lines = [line for line in plain.splitlines() if not line.startswith(("  options.", "  kept =", "  session ="))]
+    assert len(plain.splitlines()) <= MOST_LINES
+    lines = [line for line in plain.splitlines() if not line.startswith(("open with: ", "  memsched "))]
     assert max(map(len, lines)) <= columns
     assert f"budget {'met' if budget == '6KB' else 'exceeded'}" in plain
-    assert re.search(r"file order +│[ ▁-█╌]+$", plain, re.MULTILINE)
-    assert re.search(r"memsched +│[ ▁-█╌]+$", plain, re.MULTILINE)
     # Further lines of a sentence are indented, and no number loses its unit.
     assert not any(re.match(r" *(B|KB|%)\b", line) for line in lines)
-    shown = [line for line in lines if "a_very" in line and "step" not in line]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 160])
+def test_names_fit_into_any_width_and_are_whole_where_asked(folder: Path, columns: int) -> None:
+    plain = ESCAPES.sub("", printed(["analyze", "net.onnx"], columns, folder))
+    shown = [line for line in plain.splitlines() if "a_very" in line and "step" not in line]
     assert shown
+    assert max(map(len, shown)) <= columns
     assert all(re.search(r"/\d$", line) for line in shown)
     assert (LONG in plain) == (columns == 160)
+    plain = ESCAPES.sub("", printed(["optimize", "net.onnx", "--no-verify", "-v"], columns, folder))
+    assert LONG in plain
+    assert re.search(r"file order +│[ ▁-█╌]+$", plain, re.MULTILINE)
+    assert re.search(r"memsched +│[ ▁-█╌]+$", plain, re.MULTILINE)
 
 
 def test_a_terminal_that_knows_ascii_only(folder: Path) -> None:
-    text = printed(["analyze", "net.onnx"], 80, folder, PYTHONIOENCODING="ascii")
+    text = printed(["analyze", "net.onnx", "-v"], 80, folder, PYTHONIOENCODING="ascii")
     text.encode("ascii")
     assert re.search(r"^file order +\|[ .:#]+$", ESCAPES.sub("", text), re.MULTILINE)
 
@@ -70,7 +80,7 @@ def test_colours_and_their_absence(folder: Path) -> None:
     assert "\x1b[32m" in printed(command, 80, folder)
     for text in (printed(command, 80, folder, NO_COLOR="1"), printed([*command, "--no-color"], 80, folder)):
         assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", text)
-        assert "│" in text
+        assert "budget met" in text
 
 
 def test_progress_has_best_bound_and_gap(folder: Path) -> None:

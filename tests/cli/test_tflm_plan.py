@@ -22,14 +22,14 @@ from tests.runtimes.tflm.test_plan import three_branches
 def test_a_plan_is_written_and_its_head_printed(run: Run, tmp_path: Path) -> None:
     path, out = tmp_path / "model.tflite", tmp_path / "planned.tflite"
     path.write_bytes(three_branches())
-    done = run("optimize", path, "--target", "tflm", "--tflm-plan", "--no-verify", "-o", out)
+    done = run("optimize", path, "--target", "tflm", "--tflm-plan", "--no-verify", "-v", "-o", out)
     assert done.code == 0
     assert re.search("19,200 B .*7,104 B .*7,104 B", done.out)
     plan = given_plan(parse(out.read_bytes()))
     assert plan is not None
     report = json.loads(out.with_suffix(".json").read_text())["sections"]["tflm"]
     assert [entry["offset_bytes"] for entry in report["plan"]] == [offset for offset in plan if offset >= 0]
-    assert "7,104 B" in run("analyze", out, "--target", "tflm").out
+    assert "7,104 B" in run("analyze", out, "--target", "tflm", "-v").out
 
 
 def test_a_plan_for_another_runtime_is_a_usage_error(run: Run, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_one_operator_is_counted_as_one(run: Run, tmp_path: Path) -> None:
     tensors = [T("x", (1, 8, 8, 6), "INT8"), T("axes", (2,), "INT32", int32s(1, 2)), T("y", (1, 6), "INT8")]
     path = tmp_path / "mean.tflite"
     path.write_bytes(build(Sub(tensors, [O("MEAN", [0, 1], [2], options("ReducerOptions"))], [0], [2])))
-    assert "1 operator, " in run("analyze", path, "--target", "tflm").out
+    assert "1 operator, " in run("analyze", path, "--target", "tflm", "-v").out
 
 
 def planned(*offsets: int) -> bytes:
@@ -69,12 +69,12 @@ def planned(*offsets: int) -> bytes:
 def test_a_plan_that_is_replaced_is_not_the_planners_own(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
     path.write_bytes(planned(0, 1024, 4096))
-    said = run("optimize", path, "--target", "tflm", "--no-verify").out
+    said = run("optimize", path, "--target", "tflm", "--no-verify", "-v").out
     assert line_with(said, "--no-tflm-plan", " 5,120 B", " 3,072 B")
     assert "own planner" not in said
     assert "warning" not in said
     path.write_bytes(planned(0, 1024, 2048))
-    said = " ".join(run("optimize", path, "--target", "tflm", "--no-verify", "--force").out.split())
+    said = " ".join(run("optimize", path, "--target", "tflm", "--no-verify", "--force", "-v").out.split())
     assert "--no-tflm-plan" not in said
 
 

@@ -167,7 +167,7 @@ def test_every_section_is_there() -> None:
     assert parts <= {value for name, value in found.attributes if name == "id"}
     tables = rewrite_tables(report)
     assert len(tables) >= 2
-    for words in ("1,234", "a note", "reverse post-order", "a proof", "options.x = 1", *(one.title for one in tables)):
+    for words in ("1,234", "a note", "file order", "a proof", "options.x = 1", *(one.title for one in tables)):
         assert words in found.text
     assert {"html", "head", "title", "main", "table", "button", "aside", "noscript"} <= set(found.tags)
     assert found.tags.count("h1") == 1

@@ -43,7 +43,7 @@ def figures(text: str) -> list[int]:
 def test_a_budget_that_is_met() -> None:
     report = budgeted(True)
     found = words(report)
-    assert figures(found["verdict"]) == [report["budget"][name] for name in ("required_bytes", "budget_bytes")]
+    assert figures(found["lead"])[:2] == [report["budget"][name] for name in ("required_bytes", "budget_bytes")]
     assert found["mood"] == "good"
     assert "Budget" in [card["label"] for card in found["cards"]]
 
@@ -52,22 +52,28 @@ def test_a_budget_that_is_missed() -> None:
     report = budgeted(False)
     found = words(report)
     names = ("required_bytes", "budget_bytes", "exceeded_bytes")
-    assert figures(found["verdict"]) == [report["budget"][name] for name in names]
+    assert figures(found["lead"])[:3] == [report["budget"][name] for name in names]
     assert found["mood"] == "bad"
 
 
 @pytest.mark.parametrize(
     ("command", "before", "verdict", "mood"),
-    [("analyze", 2, "stands", ""), ("optimize", 2, ": 50.0 % less", "good"), ("optimize", 1, ": no less", "")],
+    [
+        ("analyze", 2, "{after} B, predicted", ""),
+        ("optimize", 2, "{before} -> {after} B (-50%)", ""),
+        ("optimize", 1, "{after} B, as before", ""),
+    ],
 )
 def test_without_a_budget(command: str, before: int, verdict: str, mood: str) -> None:
     report = random_report(3) | {"command": command}
     peak, arena = (before * report["written"]["schedule"][name] for name in ("peak_bytes", "arena_bytes"))
+    after = report["written"]["schedule"]["arena_bytes"]
     report["original"]["schedule"] = {"peak_bytes": peak, "arena_bytes": arena}
     report["written"]["schedule"]["reduction_percent"] = 50.0
-    report["sections"]["requirement"]["given_bytes"] = arena
+    report["sections"]["requirement"]["given_bytes"] = report["verdict"]["original_bytes"] = arena
+    report["verdict"]["bytes"] = after
     found = words(report)
-    assert verdict in found["verdict"]
+    assert verdict.format(before=f"{arena:,}", after=f"{after:,}") in found["verdict"]
     assert found["mood"] == mood
 
 
@@ -76,7 +82,7 @@ def test_the_headline_is_what_the_runtime_allocates_in_named_parts() -> None:
     report = json.loads(memsched.analyze(MODELS / "person_detect.tflite", target="tflm").report.to_json())
     found = words(report)
     assert "arena" in found["verdict"]
-    assert figures(found["verdict"]) == [82_300]
+    assert 82_300 in figures(found["verdict"])
     assert found["cards"][0] == {
         "label": "Arena",
         "value": "82,300 B",
@@ -86,13 +92,13 @@ def test_the_headline_is_what_the_runtime_allocates_in_named_parts() -> None:
     alone = memsched.analyze(MODELS / "person_detect.tflite", target="tflm", budget_for="activations").report
     found = words(json.loads(alone.to_json()))
     assert "planned part" in found["verdict"]
-    assert figures(found["verdict"]) == [55_296]
+    assert 55_296 in figures(found["verdict"])
     assert (found["arena_column"], found["frontier_column"]) == ("arena", "peak")
     session = memsched.analyze(branches()).report
     needed = session.data["sections"]["requirement"]["bytes"]
     verdict = words(json.loads(session.to_json()))["verdict"]
     assert "session" in verdict
-    assert figures(verdict) == [needed]
+    assert needed in figures(verdict)
 
 
 def test_optimal_and_feasible_are_explained() -> None:

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from memsched.graph.model import Graph, Op, Tensor
-from memsched.report.console import print_frontier, print_summary
+from memsched.report.console import print_details, print_frontier
 from memsched.report.frontier import _LABELS, draw, frontier_rows
 from memsched.report.remat import remat_lines
 from memsched.report.schema import json_schema
@@ -148,7 +148,7 @@ def printed(show: Any, report: OptimizeReport, **more: Any) -> str:
 
 def test_the_summary_shows_what_there_was_without() -> None:
     report = a_report(recompute=a_section(), command="optimize", budget_bytes=5)
-    shown = printed(print_summary, typed(report), report_path=None)
+    shown = printed(print_details, typed(report))
     assert line_with(shown, "no remat").split()[-2:] == ["60", "64"]
     assert line_with(shown, " 1 operator, ", " 1 time ", " 9.5 % ")
     assert line_with(shown, "rewritten", f" {report['proof']['bound_bytes']:,} B")

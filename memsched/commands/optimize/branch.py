@@ -25,6 +25,7 @@ from memsched.formats.capabilities import WeightFiles, WeightPlacement
 from memsched.formats.known import capability, format_of
 from memsched.formats.module import Module, OrderGuarantee
 from memsched.formats.staging import STANDARD_STREAM
+from memsched.report.applied import IN_BRANCH
 from memsched.report.outputs import TOLERANCE
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.known import session_maker_of
@@ -147,7 +148,7 @@ def _in_branch(found: FinishedModel, asked: FinishRequest, slowdown: float | Non
     if verification is None or verification.outputs_equal is None:
         return _noted(found, "large values stay where they are: with a branch the model could not be run again")
     told = (
-        f"large values are made in a branch of an If, for which ONNX Runtime keeps no memory pattern: without it, this "
+        f"{IN_BRANCH}, for which ONNX Runtime keeps no memory pattern: without it, this "
         f"file takes {format_size(plain.process_bytes)} of the process"
     )
     return _noted(dataclasses.replace(found, written=written, verification=verification, sessions=(given, row)), told)

@@ -23,7 +23,7 @@ from memsched.formats.capabilities import SizeGuards
 from memsched.formats.known import capability
 from memsched.formats.module import Module
 from memsched.plan.write import write_model
-from memsched.report.outputs import TOLERANCE
+from memsched.report.outputs import OUT_OF_TIME, TOLERANCE
 from memsched.report.values.border import KeptEndRow
 from memsched.report.values.sessions import HeldBackSection
 from memsched.runtimes.arena_facts import ArenaFacts
@@ -193,7 +193,7 @@ def _finished(final: FinalModel, asked: FinishRequest) -> FinishedModel:
 
 
 VERIFICATION_INTERRUPTED: Final = "the verification was interrupted"
-_NOT_RUN: Final = "the time limit ended: the file as given, which is the result, was not run"
+_NOT_RUN: Final = f"{OUT_OF_TIME}: the file as given, which is the result, was not run"
 _COPIED: Final = "no file that memsched made could be used: the file as given was copied, and nothing was run"
 
 

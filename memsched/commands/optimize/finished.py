@@ -12,7 +12,7 @@ from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.options import Options
 from memsched.formats.module import LoadOptions, Module
 from memsched.plan.values import TargetModule
-from memsched.report.outputs import TOLERANCE
+from memsched.report.outputs import NOT_ASKED, TOLERANCE
 from memsched.report.values.interpreter import InterpreterSection
 from memsched.report.values.sessions import HeldBackSection, SessionRow
 from memsched.runtimes.arena_facts import ArenaFacts
@@ -97,7 +97,7 @@ class FinishedModel(FrozenValue, frozen=True):
     needed: tuple[Requirement, Requirement]
     figures: Mapping[str, tuple[int, int]]
     verification: Verification | None = None
-    notes: tuple[str, ...] = ("verification was not asked for",)
+    notes: tuple[str, ...] = (NOT_ASKED,)
     seconds: float = 0.0
     ended: bool = False
     held_back: HeldBackSection | None = None

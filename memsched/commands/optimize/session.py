@@ -30,6 +30,7 @@ from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.read_back import check_written
 from memsched.formats.staging import STANDARD_STREAM
+from memsched.report.outputs import NOT_ASKED
 from memsched.report.values.sessions import ExecutedSection, SessionRow
 from memsched.runtimes.known import SessionMaker, runtime_of, session_maker_of
 from memsched.runtimes.output import Guarantee, ModelBytes
@@ -45,7 +46,7 @@ __all__ += ["written_for_session"]
 SessionName = Literal["default", "all", "extended", "basic"]
 """Whose graph is planned, as ``--session`` has it."""
 
-_NOT_RUN: Final = "verification was not asked for: what sessions need for the file as given is predicted, not measured"
+_NOT_RUN: Final = f"{NOT_ASKED}: what sessions need for the file as given is predicted, not measured"
 
 
 class SessionRequest(FrozenValue, frozen=True):

@@ -250,7 +250,7 @@ def test_the_summary_names_the_interpreter_that_gains(
     assert main(["optimize", str(given), "-o", str(written), "--effort", "1"]) == 0
     said = capsys.readouterr().out
     assert written.read_bytes() == given.read_bytes()
-    assert "976.6 KB private" in said
+    assert "976.6 KB, unchanged" in said
     assert "1,953.1 KB private" in said
     command = next(line for line in said.splitlines() if line.startswith("  memsched optimize"))
     assert "--target litert-builtin" in command

@@ -105,7 +105,7 @@ def test_two_arenas_of_tflm_lie_in_the_first_pools_with_room(
     ):
         pools = f'[[pools]]\nname = "fast"\nsize = {fast}\n[[pools]]\nname = "slow"\nsize = "80KB"\ncost = 4\n'
         path.write_text(f'extends = "tflm"\n{pools}', encoding="utf-8")
-        main(["analyze", str(MODELS / "person_detect.tflite"), "--target", str(path)])
+        main(["analyze", str(MODELS / "person_detect.tflite"), "--target", str(path), "-v"])
         (line,) = [line for line in capsys.readouterr().out.splitlines() if "non-persistent" in line]
         assert first in line
         assert second in line

@@ -135,15 +135,15 @@ def test_only_where_nothing_was_gained(run: Run, tmp_path: Path) -> None:
     path.write_bytes(small_models.branches())
     report = tmp_path / "net_memsched.json"
     gained = run("optimize", path, "--no-verify")
-    assert "saves" in gained.out
-    assert "what helps" not in gained.out
+    assert " B (-" in gained.out
+    assert "try next" not in gained.out
     assert json.loads(report.read_text())["alternatives"] == []
     # As the file stands, an order helps.
-    assert line_with(run("analyze", path).out, "what helps", "order", " -> ")
-    assert "what helps" not in run("analyze", path, "--frontier", "--time-limit", 1).out
+    assert line_with(run("analyze", path).out, "try next", "order", " -> ")
+    assert "try next" not in run("analyze", path, "--frontier", "--time-limit", 1).out
     path.write_bytes(convolutions())
-    assert "what helps" not in run("optimize", path, "--no-verify", "--budget", "100%").out
-    assert "what helps" not in run("optimize", path, "--no-verify", "--time-limit", 0).out
+    assert "try next" not in run("optimize", path, "--no-verify", "--budget", "100%").out
+    assert "try next" not in run("optimize", path, "--no-verify", "--time-limit", 0).out
     assert run("optimize", path, "--no-verify", "--allow", "all", "--time-limit", 5).code == 0
     assert not any("pieces" in one["what"] for one in json.loads(report.read_text())["alternatives"])
 
