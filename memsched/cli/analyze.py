@@ -124,10 +124,11 @@ def _print(result: AnalyzeResult, display: Display, path: str | None, html: str 
     from memsched.report.blocks import print_curve
     from memsched.report.console import print_frontier, print_operators
     from memsched.report.firmware import print_firmware
-    from memsched.report.summary import print_summary
+    from memsched.report.summary import BESIDE_FRONTIER, MOST_LINES, print_summary
 
     console, verbose, report = display.console(stderr=stderr), display.detailed, result.report.values
-    print_summary(console, report, report_path=path, html_path=html, verbose=verbose)
+    room = MOST_LINES if report.sections.frontier is None else BESIDE_FRONTIER
+    print_summary(console, report, report_path=path, html_path=html, verbose=verbose, room=room)
     if report.sections.frontier is not None:
         print_frontier(console, report, verbose=verbose)
     if not verbose:

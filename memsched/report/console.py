@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memsched.base.shown import TABLE_ROWS, UNLIMITED
+from memsched.base.shown import ROWS_SHOWN, TABLE_ROWS, UNLIMITED
 from memsched.base.units import counted, format_size
 from memsched.report.algebra import algebra_lines
 from memsched.report.blocks import best_saving, block_lines
@@ -364,7 +364,7 @@ def print_frontier(console: Console, report: OptimizeReport, *, verbose: bool = 
     """Print a table of peaks with the least extra work known for each."""
     steps = report.sections.frontier or ()
     table = console_table(f"{frontier_column(report)}, bytes", "%", "MACs, +%", "work, +%", "by", left=(4,))
-    rows = frontier_rows(steps, verbose=verbose)
+    rows = frontier_rows(steps, verbose=verbose, most=ROWS_SHOWN)
     for row in rows:
         table.add_row(*row)
     print_line(console, "what less memory costs, work being multiply-accumulates and bytes moved:")

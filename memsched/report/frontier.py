@@ -33,11 +33,14 @@ _COLOURS = {"order": "#444444", "tile": "#1f6f8b", "remat": "#c0562f", "both": "
 _MARKERS = {"order": "s", "tile": "o", "remat": "^", "both": "D"}
 
 
-def frontier_rows(steps: Sequence[FrontierRow], *, verbose: bool) -> list[tuple[str, str, str, str, str]]:
+def frontier_rows(
+    steps: Sequence[FrontierRow], *, verbose: bool, most: int | None = None
+) -> list[tuple[str, str, str, str, str]]:
     """Return the cells of a table: peak, share of the first peak, extra multiply-accumulates, extra work, and how.
 
     Args:
         verbose: All steps instead of those whose peaks differ visibly; first and last are always there.
+        most: So many of them, spread over the range of peaks; None for no limit.
     """
     first = steps[0].peak_bytes
     shown: list[FrontierRow] = []
@@ -46,6 +49,8 @@ def frontier_rows(steps: Sequence[FrontierRow], *, verbose: bool) -> list[tuple[
             shown.append(step)
     if shown[-1] is not steps[-1]:
         shown.append(steps[-1])
+    if most is not None and not verbose and len(shown) > most:
+        shown = _spread(shown, most)
     return [
         (
             f"{step.peak_bytes:,}",
@@ -56,6 +61,14 @@ def frontier_rows(steps: Sequence[FrontierRow], *, verbose: bool) -> list[tuple[
         )
         for step in shown
     ]
+
+
+def _spread(steps: Sequence[FrontierRow], most: int) -> list[FrontierRow]:
+    """Return at most ``most`` steps: the first, the last, and those nearest to equal distances of peaks."""
+    first, last = steps[0].peak_bytes, steps[-1].peak_bytes
+    wanted = (first + (last - first) * place / (most - 1) for place in range(most))
+    nearest = {min(range(len(steps)), key=lambda at: abs(steps[at].peak_bytes - peak)) for peak in wanted}
+    return [steps[at] for at in sorted(nearest | {0, len(steps) - 1})]
 
 
 def check_drawing() -> None:

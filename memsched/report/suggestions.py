@@ -20,12 +20,12 @@ def suggestion_lines(report: OptimizeReport) -> list[tuple[str, str]]:
         before = one.bytes + one.saving_bytes
         percent = 100 * one.saving_bytes / before if before else 0.0
         extra, budget = one.extra_macs_percent, report.budget
-        work = f"at most {extra:g} % more work" if extra else "no more work"
+        work = f"at most {extra:g}% more work" if extra else "no more work"
         # With a budget a command ends as soon as that is met.
         enough = budget is not None and one.bytes == budget.budget_bytes
         text = (
             f"{one.what}, {before:,} -> {one.bytes:,} B"
-            f"{' or less' if enough else ''} ({percent:.1f} % less) for {work}{_time(one)}"
+            f"{' or less' if enough else ''} (-{percent:.0f}%), {work}{_time(one)}"
         )
         lines.append((text + _changes(one), one.command))
     return lines
@@ -37,16 +37,12 @@ def _changes(one: AlternativeRow) -> str:
 
 
 def _time(one: AlternativeRow) -> str:
-    if one.time_ratio is None:
-        return ""
-    return f", measured at {one.time_ratio:.2f} x the processor time"
+    return "" if one.time_ratio is None else f", time {one.time_ratio:.2f}x"
 
 
 def _measured(one: AlternativeRow, process: int, saving: int) -> str:
-    before, ratio = one.bytes + one.saving_bytes, one.time_ratio or 1.0
+    before, given = one.bytes + one.saving_bytes, process + saving
     # What is not saved may be more than as given, whose figure is not known then.
     activations = f"; activations {before:,} -> {one.bytes:,} B" if one.saving_bytes else ""
-    return (
-        f"{one.what}, whose process takes {format_size(process)} instead of {format_size(process + saving)} "
-        f"({100 * saving / (process + saving):.1f} % less), measured at {ratio:.2f} x the processor time{activations}"
-    )
+    change = f"{format_size(given)} -> {format_size(process)} ({-100 * saving / max(given, 1):+.0f}%)"
+    return f"{one.what}, process memory {change}{_time(one)}{activations}"

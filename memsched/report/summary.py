@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from memsched.base.frozen import FrozenValue
+from memsched.base.shown import ROWS_SHOWN
 from memsched.base.units import counted, format_size
 from memsched.report.applied import applied_lines
 from memsched.report.assumed import assumed_lines
@@ -28,10 +29,13 @@ from memsched.report.verdict import verdict_line
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["MOST_LINES", "SummaryLine", "print_summary", "summary_lines"]
+__all__ = ["BESIDE_FRONTIER", "MOST_LINES", "SummaryLine", "print_summary", "summary_lines"]
 
 MOST_LINES: Final = 12
 """Lines of a summary in the terminal; a path, a command or code that wraps counts as one."""
+
+BESIDE_FRONTIER: Final = MOST_LINES - ROWS_SHOWN - 4
+"""Lines of a summary above a frontier, whose table has a title, a head of two lines, and one on what is left out."""
 
 _TENSOR_RANKS: Final = (1, 5, 7)
 """Ranks of the largest tensors at the peak."""
@@ -66,6 +70,7 @@ def print_summary(
     html_path: str | None = None,
     withheld: bool = False,
     verbose: bool = False,
+    room: int = MOST_LINES,
 ) -> None:
     """Print the summary, with ``verbose`` followed by all details.
 
@@ -73,10 +78,11 @@ def print_summary(
         report_path: Where the report was written, if anywhere.
         html_path: Where the page was written, if anywhere.
         withheld: No file was written, as the budget is missed.
+        room: Lines that it may take; what nobody must miss is printed even so.
     """
     files = {"report": report_path, "page": html_path}
     lines = summary_lines(report, console.width, files=files, withheld=withheld)
-    _print_fitted(console, lines)
+    _print_fitted(console, lines, max(room, sum(line.rank == 0 for line in lines)))
     if verbose:
         console.print()
         print_details(console, report)
@@ -227,21 +233,21 @@ def _warnings(report: OptimizeReport) -> Iterator[tuple[str, str | None]]:
             yield f"warning: {failure.what} was dropped: {failure.reason}; please report it", "yellow"
 
 
-def _print_fitted(console: Console, lines: list[SummaryLine]) -> None:
-    """Print lines, at most `MOST_LINES` of the terminal: the least important are left out, and long ones are cut."""
-    while _too_high(console, lines):
+def _print_fitted(console: Console, lines: list[SummaryLine], room: int) -> None:
+    """Print lines, at most ``room`` of the terminal: the least important are left out, and long ones are cut."""
+    while _too_high(console, lines, room):
         last = max(line.rank for line in lines)
         lines = [line for line in lines if line.rank != last]
-    lines = lines[:MOST_LINES]
-    limit = next((most for most in range(MOST_LINES, 1, -1) if _height(console, lines, most) <= MOST_LINES), 1)
+    lines = lines[:room]
+    limit = next((most for most in range(room, 1, -1) if _height(console, lines, most) <= room), 1)
     for line in lines:
         print_line(console, line.text, line.style, whole=line.whole, most=limit)
 
 
-def _too_high(console: Console, lines: list[SummaryLine]) -> bool:
+def _too_high(console: Console, lines: list[SummaryLine], room: int) -> bool:
     """Whether a line has to be left out: a note before anything is cut, others only if each keeps two lines."""
     last = max(line.rank for line in lines)
-    return last > 0 and _height(console, lines, MOST_LINES if last >= _NOTES else 2) > MOST_LINES
+    return last > 0 and _height(console, lines, room if last >= _NOTES else 2) > room
 
 
 def _height(console: Console, lines: list[SummaryLine], most: int) -> int:

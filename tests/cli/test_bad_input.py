@@ -223,7 +223,7 @@ def test_no_read_permission(run: Run, model: Path, monkeypatch: pytest.MonkeyPat
 def test_missing_external_data_is_said_not_refused(run: Run, tmp_path: Path) -> None:
     path = small_models.external_branches(tmp_path)
     (tmp_path / "weights.bin").unlink()
-    done = run("optimize", path, "--no-verify")
+    done = run("optimize", path, "--no-verify", "-v")
     assert done.code == 0
     assert "weights.bin" in done.out
 

@@ -272,7 +272,7 @@ def test_analyze_report(run: Run, model: Path) -> None:
 def test_analyze_from_standard_input(model: Path) -> None:
     done = subprocess.run([*CLI, "analyze", "-", "--json"], input=model.read_bytes(), capture_output=True, check=True)
     assert json.loads(done.stdout)["model"]["path"] == "-"
-    assert b"9 ops" in done.stderr
+    assert b"ReduceMean" in done.stderr
 
 
 def test_open_dimensions(run: Run, tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def test_what_helps_is_shown_with_its_command() -> None:
     (shown,) = words(report)["suggestions"]
     assert shown["command"] == one["command"]
     assert shown["text"].startswith(f"{one['what']}, ")
-    assert [part for part in (" 1,000 -> 750 B ", "(25.0 % ", " 15 % ") if part not in shown["text"]] == []
+    assert [part for part in (" 1,000 -> 750 B ", "(-25%)", " 15% ") if part not in shown["text"]] == []
 
 
 def test_the_default_interpreter_has_a_card() -> None:
