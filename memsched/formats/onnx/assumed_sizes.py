@@ -131,13 +131,16 @@ class _Assumptions:
         self._roles: dict[Place, Role] = {}
         ranks = {one.name: len(one.dims) for one in inputs if one.ranked}
         told = weights_along(light.graph, ranks)
-        for place, role in (each for one in inputs for each in one.places()):
-            if role != "batch" and place in told:
-                self._fixed[place] = _Choice(*told[place])
+        for places in _of_one_length(inputs):
+            role: Role = next((role for role in places.values() if role != "batch"), "batch")
+            known = next((told[place] for place in places if place in told), None)
+            if role != "batch" and known is not None:
+                self._fixed.update(dict.fromkeys(places, _Choice(*known)))
             elif role in {"image", "length"}:
-                self._roles[place] = role
+                self._roles.update(dict.fromkeys(places, role))
             else:
-                self._fixed[place] = _Choice(usual_length(role), "open" if role == "batch" else "usual size")
+                choice = _Choice(usual_length(role), "open" if role == "batch" else "usual size")
+                self._fixed.update(dict.fromkeys(places, choice))
         self._metadata = {one.key: one.value for one in light.metadata_props}
         self._rows = longest_position(light.graph) if "length" in self._roles.values() else None
 
@@ -213,6 +216,21 @@ class _Assumptions:
         if any("ncompatible" in reason for reason in shapes.reasons.values()):
             return False
         return not _differs(graph, known, options.dims) and not any(_contradicts(node, known) for node in graph.node)
+
+
+def _of_one_length(inputs: Sequence[OpenInput]) -> list[dict[Place, Role]]:
+    """Return the open axes, those of one name together; a name for several things in one input says nothing."""
+    groups: dict[str, dict[Place, Role]] = {}
+    fillers: set[str] = set()
+    for one in inputs:
+        meant: dict[str, Role] = {}
+        for place, role in one.places():
+            name = axis_name(one, place[1])
+            groups.setdefault(name, {})[place] = role
+            if meant.setdefault(name, role) != role:
+                fillers.add(name)
+    alone = [{place: role} for name in fillers for place, role in groups[name].items()]
+    return [*(group for name, group in groups.items() if name not in fillers), *alone]
 
 
 def _only(length: _Choice) -> str:

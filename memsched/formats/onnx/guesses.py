@@ -35,7 +35,7 @@ LENGTH: Final = 128
 
 _USUAL: Final[Mapping[Role, int]] = {"batch": 1, "channels": 3, "image": IMAGE, "volume": 32, "length": LENGTH}
 _BATCH: Final = re.compile(r"(?i)(^|[^a-z])(n|b|bs|batch|batch_?size)([^a-z]|$)|batch")
-_IMAGE: Final = re.compile(r"(?i)height|width")
+_IMAGE: Final = re.compile(r"(?i)(^|[^a-z])(h|w)([^a-z]|$)|height|width")
 _LENGTH: Final = re.compile(r"(?i)seq|len|time|step|frame|sample|token|past|length")
 _FEW_CHANNELS: Final = 4
 """The last of four lengths is a number of channels if it is at most this, and the second is open."""
@@ -142,7 +142,7 @@ def _roles(dims: tuple[int | str, ...]) -> list[Role]:
     found: list[Role] = []
     for dim, role in zip(dims, placed, strict=True):
         name = dim if isinstance(dim, str) else ""
-        if _BATCH.search(name):
+        if _BATCH.search(name) and "batch" not in found:  # of B and N, the second is no batch
             found.append("batch")
         elif _LENGTH.search(name):
             found.append("length")

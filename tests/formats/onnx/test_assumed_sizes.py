@@ -132,6 +132,19 @@ def test_the_only_size_that_fits_is_no_guess() -> None:
     assert not any(one.free for one in found.assumed)
 
 
+def test_a_name_is_one_length_in_all_inputs() -> None:
+    """By its place in the mask alone, N would be a batch."""
+    nodes = [node("MatMul", ["x", "w"], ["h"], "h"), node("Mul", ["h", "m"], ["y"], "y")]
+    inputs = [floats("x", ["B", "N", "D"]), floats("m", ["N", 1]), floats("z", [1, "D"])]
+    (found, *_) = candidates(model_of(nodes, inputs, [floats("y", None)], [weight("w", 7, 4)]), "m.onnx", LoadOptions())
+    assert found.dims == {"B": 1, "N": 128, "D": 7}
+
+
+@pytest.mark.parametrize("name", ["-1", "None"])
+def test_a_name_for_all_that_an_exporter_does_not_know_is_no_name(name: str) -> None:
+    assert first(convolutions([name, 3, name, name])).input_shapes == {"x": (1, 3, 224, 224)}
+
+
 def test_metadata_tell_the_size_of_an_image() -> None:
     model = onnx.load_model_from_string(convolutions(["batch", 3, "h", "w"]))
     model.metadata_props.add(key="imgsz", value="[640, 640]")
