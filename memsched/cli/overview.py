@@ -64,6 +64,8 @@ def command(**options: Any) -> int:
 
 def _lines(report: OverviewReport) -> Iterator[str]:
     """Yield at most twelve lines: three for each of at most three runtimes."""
+    from memsched.report.assumed import assumed_lines
+
     reason = f" ({report.reason})" if report.reason else ""
     yield f"{report.path}: usual target {report.usual}{reason}"
     for row in report.rows:
@@ -78,6 +80,7 @@ def _lines(report: OverviewReport) -> Iterator[str]:
         if row.with_changes is not None:
             more = row.with_changes
             yield f"  with changes ({', '.join(more.changes)}): {_less(row, more)}: {more.command}"
+    yield from assumed_lines(report.assumed, report.path)
     named = [change for change in _CHANGES if any(change in _noticed(row) for row in report.rows)]
     if named:
         yield f"what callers notice: {'; '.join(f'{change}: {_CHANGES[change]}' for change in named)}"

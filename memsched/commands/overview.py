@@ -15,7 +15,7 @@ from memsched.commands.options import Options, OverviewOptions
 from memsched.report.values.base import SCHEMA_VERSION
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.overview import OverviewGain, OverviewReport, OverviewRow
-from memsched.report.values.verdict import AlternativeRow, CallerChange, VerdictSection
+from memsched.report.values.verdict import AlternativeRow, AssumedRow, CallerChange, VerdictSection
 from memsched.runtimes.known import offers_for, usual_offer
 from memsched.runtimes.offer import Offer
 
@@ -45,10 +45,12 @@ def overview(
     usual, offers = usual_offer(module), offers_for(module)
     chosen = [one for one in offers if one.takes] if options.target is None else [_named(options.target, offers)]
     rows: list[OverviewRow] = []
+    assumed: tuple[AssumedRow, ...] = ()
     interrupted = False
     for offer in sorted(chosen, key=lambda one: one.target != usual.target):
         report = _optimized(path, offer, options, hooks)
         interrupted = report.verdict.interrupted
+        assumed = tuple(one for one in report.assumed if one.reason)
         rows.append(_row(report, offer, _words(path, options, offer)))
         if interrupted:
             break
@@ -62,6 +64,7 @@ def overview(
         rows=tuple(rows),
         not_measured=tuple(dict.fromkeys(place for one in chosen for place in one.elsewhere)),
         interrupted=interrupted,
+        assumed=assumed,
     )
 
 

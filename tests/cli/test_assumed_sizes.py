@@ -112,6 +112,14 @@ def test_the_console_names_what_is_assumed_and_no_placeholder(run: Run, tmp_path
     assert ("memsched decoder" in done.out) == (case == "a decoder")
 
 
+def test_the_overview_names_what_is_assumed(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(unlucky("n"))
+    assert "assumed: n = 1 (open)" in run(path, "--time-limit", 1, "--target", "ideal").out
+    values = json.loads(run(path, "--time-limit", 1, "--target", "ideal", "--json").out)
+    assert assumed(values) == {"n": (1,)}
+
+
 def test_layers_are_not_cut_for_a_size_that_is_a_guess() -> None:
     given = convolutions(["n", 3, "h", "w"])
     found = optimize(given, level=2, effort=0.1)

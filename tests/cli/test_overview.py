@@ -56,7 +56,6 @@ def test_one_target_alone_and_sizes_that_the_model_leaves_open(run: Run, tflite:
     assert [row["target"] for row in report["rows"]] == ["litert-builtin"]
     open_model = tflite.with_name("open.onnx")
     open_model.write_bytes(small_models.branches(side="height"))
-    run(open_model).failed("unknown-shape", "--dim", "height")
     report = json.loads(run(open_model, "--dim", "height=16", "--json", "--time-limit", "1").out)
     assert "--dim=height=16" in report["rows"][0]["reachable"]["command"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from memsched.report.values.base import Amount, Count, Section
-from memsched.report.values.verdict import CallerChange, Unit
+from memsched.report.values.verdict import AssumedRow, CallerChange, Unit
 
 __all__ = ["OverviewGain", "OverviewReport", "OverviewRow"]
 
@@ -58,6 +58,7 @@ class OverviewReport(Section, frozen=True, kw_only=True):
         reason: Why; empty if the format leaves no choice.
         not_measured: Where people run such models, too, of which these figures say nothing.
         interrupted: The user ended the command; ``rows`` has what was found.
+        assumed: Sizes that the model leaves open and nobody stated.
     """
 
     schema_version: Literal[2]
@@ -69,3 +70,4 @@ class OverviewReport(Section, frozen=True, kw_only=True):
     rows: tuple[OverviewRow, ...]
     not_measured: tuple[str, ...]
     interrupted: bool
+    assumed: tuple[AssumedRow, ...] = ()
