@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from memsched.base.shown import NAME_COLUMNS
 from memsched.base.units import format_size
 from memsched.report.requirement import needed_memory
+from memsched.report.text import one_line, shortened
 from memsched.report.values.optimize import OptimizeReport, Sections
 from memsched.runtimes.values import EXECUTED_TOLERANCE
 
@@ -114,7 +116,8 @@ def why_not_run(report: OptimizeReport) -> str:
     """Return why outputs were not compared, in a few words; "" if they were, or nobody knows."""
     shown = report.sections.verification
     if shown is not None:
-        return "" if shown.outputs_equal is not None else f"not run in {shown.runtime}: {shown.reason}"
+        reason = shortened(one_line(shown.reason or ""), NAME_COLUMNS)
+        return "" if shown.outputs_equal is not None else f"not run in {shown.runtime}: {reason}"
     reasons = {NOT_ASKED: "not asked for", OUT_OF_TIME: OUT_OF_TIME}
     notes = report.verdict.notes
     return next((told for begin, told in reasons.items() if any(note.startswith(begin) for note in notes)), "")

@@ -138,11 +138,11 @@ def quality_line(report: OptimizeReport) -> tuple[str, str | None]:
             f"order: another one may save up to {gap:.1f}% of the peak, none goes below {proof.bound_bytes:,} B",
             None,
         )
-    whose = "the rewritten model" if was_rewritten(report) else "the file's operators" if own_operators(report) else ""
+    whose = "the rewritten model" if was_rewritten(report) else "its operators" if own_operators(report) else ""
     scope = f" of {whose}" if whose else ""
     if proof.status == "optimal":
         return f"quality: peak {proof.bytes:,} B, proven minimum over all orders{scope}", None
-    return f"quality: peak {proof.bytes:,} B, gap {gap:.1f}% to the lower bound over all orders{scope}", None
+    return f"quality: peak {proof.bytes:,} B, gap {gap:.1f}% to the lower bound{scope}", None
 
 
 def _budget_lines(report: OptimizeReport) -> Iterator[SummaryLine]:
