@@ -104,40 +104,41 @@ def _of_session(report: OptimizeReport) -> Change | None:
 def written_session(report: OptimizeReport) -> SessionRow | None:
     """Return the session in which the file written is to be opened; None if none was measured."""
     rows = [row for row in report.sections.sessions if row.file == "written"]
-    named = report.guarantee is not None and bool(report.guarantee.session_options)
     # The session without options comes first.
-    return None if not rows else rows[-1] if named else rows[0]
+    return None if not rows else rows[-1] if _opened_with_options(report) else rows[0]
 
 
 def _of_runtime(report: OptimizeReport) -> Change:
     """Return what decides: the figures of a runtime's arena, or of its session."""
-    verdict, taken = report.verdict, report.sections.requirement
+    verdict = report.verdict
     noun = _NOUNS.get(verdict.unit, f"{report.target.name} arena")
-    given, made = taken.measured_given_bytes, taken.measured_bytes
-    named = report.guarantee is not None and bool(report.guarantee.session_options)
-    if verdict.unit == "requested" and not named:
-        plain = _plain_session(report)
-        given, made = plain or (given, made)
-    elif verdict.unit == "requested":
+    # Both files are measured with the options of this guarantee.
+    if verdict.unit == "requested" and _opened_with_options(report) and verdict.session == "session":
         noun = "ONNX Runtime session with options requests"
-    shown = report.sections.verification
-    if shown is not None and shown.arena_after is None and measured_instead(report) is not None:
-        given, made = shown.measured_peak_before_bytes, shown.measured_peak_after_bytes
-    if report.command == "optimize" and given is not None and made is not None:
-        return Change(noun, given, made, measured=True)
+    before, after = _measured(report) if report.command == "optimize" else (None, None)
+    if before is not None and after is not None:
+        return Change(noun, before, after, measured=True)
     remark = "for 32 bit" if verdict.unit == "tflm_arena" else ""
     return Change(noun, verdict.original_bytes, verdict.bytes, measured=False, remark=remark)
 
 
-def _plain_session(report: OptimizeReport) -> tuple[int, int] | None:
-    """Return what a session without options was measured to request for both files; None if it was not."""
-    shown = report.sections.verification
-    if shown is None or shown.default_peak_before_bytes is None or not shown.at_stated_sizes or report.output is None:
-        return None
+def _opened_with_options(report: OptimizeReport) -> bool:
+    return report.guarantee is not None and bool(report.guarantee.session_options)
+
+
+def _measured(report: OptimizeReport) -> tuple[int | None, int | None]:
+    """Return what a run showed of both files, each opened as it is meant to be; None if none did."""
+    taken, shown = report.sections.requirement, report.sections.verification
+    if shown is None or shown.arena_after is not None or not shown.at_stated_sizes:
+        return taken.measured_given_bytes, taken.measured_bytes
+    requested = report.verdict.unit == "requested"
+    if (requested and _opened_with_options(report)) or measured_instead(report) is not None:
+        return shown.measured_peak_before_bytes, shown.measured_peak_after_bytes
+    if not requested or shown.default_peak_before_bytes is None:
+        return taken.measured_given_bytes, taken.measured_bytes
+    kept = report.output is not None and report.output.unchanged
     before, after = shown.default_peak_before_bytes, shown.default_peak_after_bytes
-    if report.output.unchanged:
-        return before, before
-    return None if after is None else (before, after)
+    return before, before if kept else after
 
 
 def verdict_sentence(report: OptimizeReport) -> str:
