@@ -271,5 +271,5 @@ def test_what_helps_is_a_section_with_commands_to_paste() -> None:
     one = {"command": "memsched optimize '<i>.onnx'", "what": "pieces", "bytes": 750, "changes": []}
     figures = {"saving_bytes": 250, "extra_macs_percent": 0.0, "time_ratio": None}
     text = render_page(typed({**report, "alternatives": [{**one, **figures}]})).replace("\N{NO-BREAK SPACE}", " ")
-    assert "pieces, 1,000 -&gt; 750 B (25.0 % " in text
+    assert "pieces, 1,000 -&gt; 750 B (-25%)" in text
     assert "<code>memsched optimize &#39;&lt;i&gt;.onnx&#39;</code>" in text
