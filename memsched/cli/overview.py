@@ -10,7 +10,7 @@ import click
 from memsched.cli.display import Display, search_end
 from memsched.cli.exit_code import ExitCode
 from memsched.cli.groups import HelpCommand
-from memsched.cli.options import options_of, output_options, taken
+from memsched.cli.options import check_limits, options_of, output_options, taken
 from memsched.commands.options import OverviewOptions
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ def command(**options: Any) -> int:
     """
     from memsched.commands.calls import Hooks
     from memsched.commands.overview import overview
+    from memsched.report.text import print_line
 
+    check_limits(click.get_current_context())
     display = taken(Display, options)
     with search_end(None) as end, display.progress() as progress:
         hooks = Hooks(on_progress=progress.tell, stop=end.stop)
@@ -53,12 +55,9 @@ def command(**options: Any) -> int:
         from memsched.report.dump import dump_report
 
         write_standard_output(dump_report(report).encode())
-    else:
-        from memsched.report.text import print_line
-
-        console = display.console(stderr=False)
-        for line in _lines(report):
-            print_line(console, line, whole=True)
+    console = display.console(stderr=display.as_json)
+    for line in _lines(report):
+        print_line(console, line, whole=True)
     return ExitCode.INTERRUPTED if report.interrupted else 0
 
 

@@ -61,7 +61,7 @@ def load_pair(names: tuple[str, str], target: str | None = None) -> tuple[Mappin
     """Return what two files say, for `compare_reports`, as `load_report` does.
 
     Args:
-        target: For models; where it is None and the other file is a report, that report's.
+        target: For models; if it is None, that of the first report or model.
 
     Raises:
         UsageError: Both are standard input, or ``target`` is given and neither is a model.
@@ -77,8 +77,12 @@ def load_pair(names: tuple[str, str], target: str | None = None) -> tuple[Mappin
     if target is None and reports:
         only = next(iter(reports.values()))
         target = _target_of(only) if len(reports) == 1 else None
-    old, new = (reports[name] if name in reports else load_report(name, target) for name in names)
-    return old, new
+    first, second = names
+    old = reports[first] if first in reports else load_report(first, target)
+    if target is None and PurePath(first).suffix.lower() == PurePath(second).suffix.lower():
+        # Figures of two runtimes do not compare, and files of one format may have two usual ones.
+        target = _target_of(old)
+    return old, reports[second] if second in reports else load_report(second, target)
 
 
 def _is_model(name: str) -> bool:

@@ -34,7 +34,7 @@ class _ModelOptions(CommandOptions):
 
     target: str | None = option(
         None,
-        "Where the model runs; by default the usual runtime of its format.",
+        "Where MODEL runs; by default the usual runtime of such files.",
         flag="--target",
         metavar="NAME|FILE.toml",
     )
@@ -284,6 +284,7 @@ class OverviewOptions(CommandOptions):
     time_limit: float | Literal["auto"] | None = said(
         BatchOptions, "time_limit", "Limit of the search and of the runs for each target.", default=20.0, unnamed=None
     )
+    effort: float | None = said(BatchOptions, "effort")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

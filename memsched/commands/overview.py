@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from memsched import __version__
 from memsched.base.errors import RuntimeUnavailableError
 from memsched.commands.calls import NO_HOOKS, Hooks, command
+from memsched.commands.declared import AUTO
 from memsched.commands.optimize.optimize import load, optimize
 from memsched.commands.options import Options, OverviewOptions
 from memsched.report.values.base import SCHEMA_VERSION
@@ -82,7 +83,11 @@ def _words(path: str, options: OverviewOptions, offer: Offer) -> tuple[str, ...]
 
 def _optimized(path: str, offer: Offer, options: OverviewOptions, hooks: Hooks) -> OptimizeReport:
     wanted = Options(
-        target=offer.target, input_shapes=options.input_shapes, dims=options.dims, time_limit=options.time_limit
+        target=offer.target,
+        input_shapes=options.input_shapes,
+        dims=options.dims,
+        time_limit=options.time_limit if options.effort is None else AUTO,
+        effort=options.effort,
     )
     asked = dataclasses.replace(hooks, words=_words(path, options, offer))
     try:

@@ -93,11 +93,15 @@ def summary_lines(
 ) -> list[SummaryLine]:
     """Return the lines in their order: verdict, budget, rewrites, quality, files, warnings, and what gains more.
 
+    A target that memsched chose for the file comes before them.
+
     Args:
         columns: Into which names are shortened.
         files: Paths of what was written beside the model, by what they are.
     """
-    lines = [SummaryLine(*verdict_line(report)), *_budget_lines(report), *_run_lines(report)]
+    target = report.target
+    lines = [SummaryLine(f"target {target.name}: {target.reason}")] if target.reason else []
+    lines += [SummaryLine(*verdict_line(report)), *_budget_lines(report), *_run_lines(report)]
     if report.sections.curve is not None:
         lines += _curve_lines(report.sections.curve, columns)
     if report.command == "optimize":

@@ -29,7 +29,7 @@ def tflite(tmp_path: Path) -> Path:
 
 def test_a_tflite_model_has_a_row_for_each_runtime(run: Run, tflite: Path) -> None:
     before = sorted(tflite.parent.iterdir())
-    done = run(tflite, "--time-limit", "2")
+    done = run(tflite, "--effort", "0.3")
     assert (done.code, sorted(tflite.parent.iterdir())) == (0, before)
     lines = done.out.splitlines()
     assert len(lines) <= LINES
@@ -38,7 +38,7 @@ def test_a_tflite_model_has_a_row_for_each_runtime(run: Run, tflite: Path) -> No
 
 
 def test_the_rows_as_json_agree_with_the_commands_that_they_name(run: Run, model: Path) -> None:
-    done = run(model, "--json", "--time-limit", "2")
+    done = run(model, "--json", "--effort", "0.3")
     report = json.loads(done.out)
     SCHEMA.validate(report)
     [row] = report["rows"]
@@ -52,16 +52,16 @@ def test_the_rows_as_json_agree_with_the_commands_that_they_name(run: Run, model
 
 
 def test_one_target_alone_and_sizes_that_the_model_leaves_open(run: Run, tflite: Path) -> None:
-    report = json.loads(run(tflite, "--target", "litert-builtin", "--json", "--time-limit", "1").out)
+    report = json.loads(run(tflite, "--target", "litert-builtin", "--json", "--effort", "0.3").out)
     assert [row["target"] for row in report["rows"]] == ["litert-builtin"]
     open_model = tflite.with_name("open.onnx")
     open_model.write_bytes(small_models.branches(side="height"))
-    report = json.loads(run(open_model, "--dim", "height=16", "--json", "--time-limit", "1").out)
+    report = json.loads(run(open_model, "--dim", "height=16", "--json", "--effort", "0.3").out)
     assert "--dim=height=16" in report["rows"][0]["reachable"]["command"]
 
 
 def test_quiet_prints_nothing(run: Run, tflite: Path) -> None:
-    done = run(tflite, "-q", "--target", "litert-builtin", "--time-limit", "1")
+    done = run(tflite, "-q", "--target", "litert-builtin", "--effort", "0.3")
     assert (done.code, done.out, done.err) == (0, "", "")
 
 

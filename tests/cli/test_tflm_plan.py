@@ -35,7 +35,7 @@ def test_a_plan_is_written_and_its_head_printed(run: Run, tmp_path: Path) -> Non
 def test_a_plan_for_another_runtime_is_a_usage_error(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
     path.write_bytes(three_branches())
-    done = run("optimize", path, "--tflm-plan")
+    done = run("optimize", path, "--target", "litert", "--tflm-plan")
     done.failed("no-planner", "--tflm-plan", "--target tflm", "--target tflm-reference")
     assert not path.with_name("model_memsched.tflite").exists()
 

@@ -41,7 +41,7 @@ from memsched.report.values.rewrites import OnChipSection
 from memsched.report.values.verdict import AlternativeRow
 from memsched.runtimes.arena_facts import ArenaFacts
 from memsched.runtimes.graph_plan import GraphPlan
-from memsched.runtimes.known import runtime_of
+from memsched.runtimes.known import runtime_of, usual_offer
 from memsched.runtimes.runtime import AS_TOLD, Opening, Requirement
 from memsched.search.limits import Limits
 from memsched.search.run import Run
@@ -125,6 +125,7 @@ def analyze(source: Source, options: AnalyzeOptions = _READ_ONLY, hooks: Hooks =
         notes=(*found.notes, *(() if frontier is None or frontier.finished else (FRONTIER_ENDED,))),
         interrupted=frontier is not None and run.stop(),
         facts=facts,
+        target_reason="" if options.target else usual_offer(found.module).reason,
         pools=pools,
         curve=None if curve is None else curve.section,
         frontier=None if frontier is None else frontier.rows(),

@@ -54,7 +54,7 @@ from memsched.plan.values import TargetModule
 from memsched.plan.write import check_request
 from memsched.report.assumed import assumed_text
 from memsched.report.values.verdict import AlternativeRow
-from memsched.runtimes.known import runtime_of
+from memsched.runtimes.known import runtime_of, usual_offer
 from memsched.runtimes.runtime import Opening
 from memsched.search.run import Run
 from memsched.targets.model import Target
@@ -331,6 +331,7 @@ def _record(
         failures=tuple(found.request.failures.found),
         interrupted=found.interrupted,
         facts=done.facts,
+        target_reason="" if asked.options.target else usual_offer(given.module).reason,
         slight=done.slight,
         pools=pools,
         held_back=done.held_back if done.written.unchanged else None,

@@ -28,7 +28,7 @@ from memsched.plan.orders import (
 )
 from memsched.plan.values import TargetModule
 from memsched.runtimes.graph_plan import GraphPlan
-from memsched.runtimes.known import check_runner, check_target, runtime_of
+from memsched.runtimes.known import check_runner, check_target, runtime_of, usual_offer
 from memsched.runtimes.runtime import AS_TOLD, Opening, OrderChoice, Requirement, SearchAllowance
 from memsched.search.progress import Progress
 from memsched.search.run import Run
@@ -194,7 +194,7 @@ def rules_of(module: Module, name: str | None, budget_for: BudgetFor | None, *, 
         UsageError: Its runtime loads no such files.
         RuntimeUnavailableError: Nothing that runs them is installed, and ``verify`` says that it must be.
     """
-    target = target_named(name, module.format, module.path)
+    target = target_named(name or usual_offer(module).target, module.format, module.path)
     if verify:
         check_runner(module, target)
     return runtime_of(module, target).memory_plans.budgeted(budget_for)

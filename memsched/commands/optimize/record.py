@@ -36,6 +36,7 @@ class Record(FrozenValue, frozen=True):
         written: The file; None if the command writes none.
         output: Where it is written, as the user named it.
         facts: What TensorFlow Lite Micro makes of the model.
+        target_reason: Why the target was chosen; empty if the user named it.
         slight: What a file would have saved that is not written, bytes.
         assumed: Sizes that nobody stated.
     """
@@ -55,6 +56,7 @@ class Record(FrozenValue, frozen=True):
     failures: tuple[CandidateFailure, ...] = ()
     interrupted: bool = False
     facts: ArenaFacts | None = None
+    target_reason: str = ""
     slight: int | None = None
     pools: PoolPlan | None = None
     held_back: HeldBackSection | None = None

@@ -93,7 +93,7 @@ def report_of(record: Record, *, seed: int, seconds: float, rows: bool = True) -
         seconds=round(seconds, 4),
         model=model_section(record.module),
         output=output,
-        target=_target_section(record.final.prepared),
+        target=_target_section(record.final.prepared, record.target_reason),
         assumed=_assumed(record),
         verdict=verdict,
         budget=_budget(record, verdict),
@@ -348,7 +348,7 @@ def _guarantee_section(written: ModelBytes) -> GuaranteeSection:
     )
 
 
-def _target_section(prepared: TargetModule) -> TargetSection:
+def _target_section(prepared: TargetModule, reason: str) -> TargetSection:
     target = prepared.target
     return TargetSection(
         name=target.name,
@@ -358,6 +358,7 @@ def _target_section(prepared: TargetModule) -> TargetSection:
         default_order=target.default_order,
         inputs=target.inputs,
         in_place=prepared.in_place,
+        reason=reason,
     )
 
 

@@ -90,6 +90,8 @@ class TargetSection(Section, frozen=True, kw_only=True):
         default_order: Whose order the runtime takes when nobody tells it.
         inputs: arena: counted until their last reader; kept: counted to the end; caller: not counted.
         in_place: Whether in-place execution was permitted.
+        reason: Why memsched chose it for the file, and what else it could be; empty if the user named it, or if the
+            format leaves no choice.
     """
 
     name: str
@@ -99,6 +101,7 @@ class TargetSection(Section, frozen=True, kw_only=True):
     default_order: Literal["file", "onnxruntime"]
     inputs: Literal["arena", "kept", "caller"]
     in_place: bool
+    reason: str = ""
 
 
 class BodyRow(Section, frozen=True, kw_only=True):

@@ -35,17 +35,18 @@ def offer(module: Module) -> Offer | None:
 
 def _refused(native: TfliteNative) -> str | None:
     """Return why it would not run there, by the first operator that is refused."""
-    found = resolver(native.model)
-    unknown = (*found.unsupported, *found.custom)
-    if unknown:
-        return f"{_NAME} has no {unknown[0]}"
+    unsupported = resolver(native.model).unsupported
+    if unsupported:
+        return f"{_NAME} has no {unsupported[0]}"
     first = next(iter(refusals(native.model)), None)
     return None if first is None else f"{_NAME} refuses {first.type}: {first.reason}"
 
 
 def _against(module: Module) -> str | None:
     """Return why it is not meant for microcontrollers."""
-    size = len(module.native.model.data)
+    custom, size = resolver(module.native.model).custom, len(module.native.model.data)
+    if custom:
+        return f"{_NAME} has no custom operator {custom[0]}"
     if size > _LARGEST:
         return f"a file of {format_size(size)} is more than microcontrollers usually hold"
     types = {
