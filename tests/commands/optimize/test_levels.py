@@ -136,7 +136,7 @@ def test_they_are_held_back_where_sessions_without_options_need_more(
 
 
 def test_pieces_cost_interpreters_with_xnnpack(run: Run, tmp_path: Path) -> None:
-    assert run("optimize", PERSON, "-o", tmp_path / "small.tflite").code == 0
+    assert run("optimize", PERSON, "-o", tmp_path / "small.tflite", "--target", "litert").code == 0
     report = json.loads((tmp_path / "small.json").read_text())
     assert report["output"]["unchanged"]
     assert "without XNNPACK" in report["alternatives"][0]["what"]
