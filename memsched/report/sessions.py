@@ -155,8 +155,8 @@ def held_back_lines(report: OptimizeReport) -> list[Line]:
         return []
     listed = held.listed_cpu_ratio
     file = (
-        f"a file that needs {held.requirement_bytes:,} B with the options of --order-guarantee session"
-        f"{'' if listed is None else f', at {listed:.2f} x the processor time'}; name the session that you open"
+        f"a file that needs {held.requirement_bytes:,} B with --order-guarantee session"
+        f"{'' if listed is None else f', at {listed:.2f} x the processor time'}"
     )
     times = "" if held.cpu_ratio is None else f", measured at {held.cpu_ratio:.2f} x the processor time"
     figures = f"{held.default_peak_before_bytes:,} -> {held.default_peak_after_bytes:,} B"

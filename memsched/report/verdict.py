@@ -83,7 +83,7 @@ def _of_range(report: OptimizeReport) -> Change | None:
     if section is None or not section.measured:
         return None
     row = section.measured[0]
-    noun, given = f"process memory at {told_sizes(row.sizes)}", row.given_process_bytes
+    noun, given = f"process memory ({told_sizes(row.sizes)})", row.given_process_bytes
     return Change(noun, given, given if row.process_bytes is None else row.process_bytes, measured=True, process=True)
 
 
