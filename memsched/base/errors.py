@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import shlex
 from collections.abc import Sequence
+from typing import Any
 
 __all__ = [
     "BudgetError",
@@ -114,10 +115,15 @@ class RuntimeUnavailableError(MemschedError):
 
 
 class BudgetError(MemschedError):
-    """The best result found misses the budget, and nobody asked for it all the same: nothing is written."""
+    """The best result found misses the budget, and nobody asked for it all the same: nothing is written.
+
+    Attributes:
+        result: That result; None if the error has none.
+    """
 
     code = "budget-missed"
     exit_code = 3
+    result: Any = None
 
 
 class InternalError(MemschedError):

@@ -13,6 +13,7 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar
 from memsched.base.arguments import check_fields, checked
 from memsched.base.suggestions import did_you_mean
 from memsched.commands.declared import REQUIRED, CommandOptions, TimeLimit, default_of, shown
+from memsched.commands.model_objects import ModelObject, with_bytes
 from memsched.search.limits import Limits
 from memsched.search.progress import Progress
 
@@ -60,7 +61,7 @@ class Command(Protocol[_Source_contra, _Options_contra, _Given, _Result_co]):
 
     def __call__(
         self,
-        source: _Source_contra,
+        source: _Source_contra | ModelObject,
         options: _Options_contra | None = None,
         hooks: Hooks = NO_HOOKS,
         *args: _Given.args,
@@ -74,8 +75,8 @@ class ComparisonCommand(Protocol[_Source_contra, _Options_contra, _Given, _Resul
 
     def __call__(
         self,
-        first: _Source_contra,
-        second: _Source_contra,
+        first: _Source_contra | ModelObject,
+        second: _Source_contra | ModelObject,
         options: _Options_contra | None = None,
         *args: _Given.args,
         **changes: _Given.kwargs,
@@ -121,7 +122,7 @@ def _with_keywords(kind: Any, function: Any) -> Any:
             values["options"] = kind(**changes)
         elif changes and isinstance(options, kind):
             values["options"] = dataclasses.replace(options, **changes)
-        return run(**values)
+        return run(**with_bytes(values))
 
     value = parameters["options"].replace(default=None)
     keywords = [_parameter(field) for field in fields.values()]

@@ -35,6 +35,7 @@ from memsched.report.dump import dump_report, report_pieces
 from memsched.report.header import arena_header
 from memsched.report.values.base import Section
 from memsched.report.values.optimize import OptimizeReport
+from memsched.report.verdict import verdict_line
 from memsched.runtimes.values import Verification
 
 __all__ = [
@@ -180,6 +181,11 @@ class OptimizeResult(FrozenValue, frozen=True):
     work: float = 0.0
     withheld: bool = False
 
+    def __repr__(self) -> str:
+        """Return one line: the model and the verdict."""
+        values = self.report.values
+        return f"<OptimizeResult {values.model.path}: {verdict_line(values)[0]}>"
+
     def _repr_html_(self) -> str:
         return self.report._repr_html_()
 
@@ -245,7 +251,10 @@ def save_outputs(
         BudgetError: The result misses its budget.
     """
     if result.withheld:
-        raise BudgetError("the budget is missed, so no file is written", action="keep_best=True keeps the best result")
+        problem = "the budget is missed, so no file is written"
+        error = BudgetError(problem, action="keep_best=True keeps the best result")
+        error.result = result
+        raise error
     with staged_files() as files:
         if model_path is not None:
             _check_input(result.module.path, model_path, force=force)
