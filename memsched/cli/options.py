@@ -329,7 +329,9 @@ def check_extra_work(ctx: click.Context) -> None:
         return
     for name in ("max_extra_macs", "max_slowdown"):
         given = name in ctx.params and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
-        if not given or {"tile", "remat"} & set(_permitted(ctx)):
+        # By default time is all that rewrites may cost.
+        free = name == "max_extra_macs" and ctx.params["allow"] is None and ctx.params.get("level") == 1
+        if not given or ({"tile", "remat"} & set(_permitted(ctx)) and not free):
             continue
         if "level" not in ctx.params:
             raise UsageError(
@@ -337,13 +339,12 @@ def check_extra_work(ctx: click.Context) -> None:
                 code="no-effect",
                 action="add tile or remat to --allow, or give --allow all",
             )
-        free = ctx.params["allow"] is None and ctx.params["level"] > 0
-        if name == "max_extra_macs" or not free:
-            raise UsageError(
-                f"--{name.replace('_', '-')} has no effect on the order alone",
-                code="no-effect",
-                action="give -O2, -O3 or --allow all, or add tile or remat to --allow",
-            )
+        what = "what costs nothing" if free else "the order alone"
+        raise UsageError(
+            f"--{name.replace('_', '-')} has no effect on {what}",
+            code="no-effect",
+            action="give -O2, -O3 or --allow all, or add tile or remat to --allow",
+        )
 
 
 def typed(ctx: click.Context) -> dict[str, Any]:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-__all__ = ["ALL", "ALLOWED", "BY_CALLERS", "BY_DEFAULT", "BY_NAME", "LEVELS", "LONG_SEARCH", "SEARCH", "spelled_out"]
+__all__ = [
+    "ALL",
+    "ALLOWED",
+    "BY_CALLERS",
+    "BY_DEFAULT",
+    "BY_NAME",
+    "FREE",
+    "LEVELS",
+    "LONG_SEARCH",
+    "SEARCH",
+    "spelled_out",
+]
 
 ALL: Final = "all"
 """What ``allow`` may name for `ALLOWED`."""
@@ -22,8 +33,11 @@ BY_NAME: Final = ("algebra", "reassociate", "fuse", "branch", "opening", *BY_CAL
 BY_DEFAULT: Final = ("reorder", "inplace")
 """What changes no operator."""
 
-LEVELS: Final = (BY_DEFAULT, BY_DEFAULT, (*BY_DEFAULT, "tile"), ALLOWED)
-"""What ``-O0`` to ``-O3`` permit; from ``-O1`` on layers in pieces as well where they cost nothing."""
+FREE: Final = (*ALLOWED, "algebra")
+"""What is tried by default, as far as outputs keep their bits and no more time than is permitted is taken."""
+
+LEVELS: Final = (BY_DEFAULT, FREE, (*BY_DEFAULT, "tile"), ALLOWED)
+"""What ``-O0`` to ``-O3`` permit; ``-O1`` only where it costs nothing."""
 
 SEARCH: Final = 60.0
 """The limit of time, seconds, unless one is given."""

@@ -161,12 +161,24 @@ class BatchOptions(_ModelOptions):
     @property
     def permitted(self) -> tuple[str, ...]:
         """What may be done, by the names that ``--allow`` has for it."""
+        if self.order_alone:
+            return BY_DEFAULT
         return LEVELS[self.level] if self.allow is None else tuple(self.allow)
 
     @property
+    def order_alone(self) -> bool:
+        """Whether no rewrite is tried unasked, as nobody would see whether outputs keep their bits."""
+        return self.free and not self.verify
+
+    @property
     def free(self) -> bool:
-        """Whether layers may be in pieces where that costs nothing."""
-        return self.allow is None and self.level > 0
+        """Whether rewrites are tried only where they cost nothing: the default."""
+        return self.allow is None and self.level == 1
+
+    @property
+    def extra_work(self) -> float:
+        """Extra work that rewrites may do, in percent of the model's; by default it may all go into time."""
+        return self.max_slowdown if self.free and self.max_slowdown is not None else self.max_extra_macs
 
     @property
     def order_solver(self) -> str:
@@ -224,10 +236,10 @@ class Options(BatchOptions):
     workers: int = option(1, "Processes that search independent parts.", "number", metavar="N")
 
     @property
-    def permitted(self) -> tuple[str, ...]:
-        """The same as for a batch; with a range, a level permits no layers in pieces."""
-        known = LEVELS[self.level] if self.allow is None else tuple(self.allow)
-        return BY_DEFAULT if self.allow is None and has_range(self.dims) else known
+    def order_alone(self) -> bool:
+        """The same as for a batch; with a range no level permits rewrites, and with a session only -O2 and -O3 do."""
+        ranged = self.allow is None and has_range(self.dims)
+        return ranged or (self.free and (self.session is not None or not self.verify))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

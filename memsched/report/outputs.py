@@ -80,7 +80,8 @@ def time_ratio(sections: Sections) -> float | None:
     if interpreter is not None:
         return interpreter.time_ratio
     ratios = (row.cpu_ratio for row in sections.sessions if row.file == "written")
-    return next((ratio for ratio in ratios if ratio is not None), None)
+    verified = None if sections.verification is None else sections.verification.time_ratio
+    return next((ratio for ratio in ratios if ratio is not None), verified)
 
 
 def compared(sections: Sections) -> tuple[bool | None, str]:

@@ -139,6 +139,7 @@ class MeasuredArena(FrozenValue, frozen=True):
         measured_head: None where the model was refused.
         predicted_head: What should have been measured; None where nothing predicts it, as with unknown kernels.
         measured_least: The smallest arena that runs: planning may take more for a moment than both parts.
+        seconds: The shortest invocation; None if the model was refused.
     """
 
     measured_head: int | None
@@ -147,6 +148,7 @@ class MeasuredArena(FrozenValue, frozen=True):
     predicted_tail: int | None
     measured_least: int | None = None
     predicted_least: int | None = None
+    seconds: float | None = None
 
     @property
     def measured_total(self) -> int | None:
@@ -250,6 +252,12 @@ class Verification(FrozenValue, frozen=True):
     def wrong_elsewhere(self) -> OtherSize | None:
         """Return a size that the model as given leaves open and at which the optimized one is wrong."""
         return next((one for one in self.other_sizes if one.outcome == "wrong"), None)
+
+    @property
+    def time_ratio(self) -> float | None:
+        """The time of an invocation of the optimised model to that of the one given; None if it was not measured."""
+        before, after = (arena.seconds for arena in self.arenas) if len(self.arenas) > 1 else (None, None)
+        return after / before if before and after else None
 
     @property
     def apart(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from memsched.base.errors import UsageError
@@ -15,8 +16,9 @@ from memsched.base.units import format_size
 from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.finish import finish
 from memsched.commands.optimize.finished import FinishedModel, FinishRequest, refuted
-from memsched.commands.optimize.judged_sessions import given_model
+from memsched.commands.optimize.judged_sessions import given_model, opened_alone, opened_plainly
 from memsched.commands.optimize.place import Request
+from memsched.commands.optimize.reserve import SESSIONS
 from memsched.commands.optimize.weight_order import in_best_order
 from memsched.commands.options import VerifyOptions
 from memsched.commands.session_rows import SessionFile, measured_sessions
@@ -30,7 +32,7 @@ from memsched.report.outputs import TOLERANCE
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.race import most_times
-from memsched.runtimes.sessions import DEFAULT
+from memsched.runtimes.sessions import DEFAULT, PATTERNLESS
 
 __all__ = ["finished", "guarantee_of"]
 
@@ -40,6 +42,7 @@ _GAIN: Final = 0.97
 """Share of the process that a file may take at most of what it takes without a branch."""
 
 _RUNS: Final = 3
+_FILES: Final = ("given", "written")
 
 _HINTED: Final = 1.2
 """What a session without options takes of the process, as a multiple of one with them, for a branch to be named."""
@@ -73,9 +76,9 @@ def finished(final: FinalModel, request: Request, asked: FinishRequest) -> Finis
     Where it is not permitted and sessions without options take much more than those with options, a note names it.
     """
     found = finish(final, request, asked)
-    seen = found.verification
     if "branch" not in asked.command.permitted:
-        return _hinted(in_best_order(found, asked))
+        return in_best_order(_unasked(found, request, asked), asked)
+    seen = found.verification
     if found.ended:
         return found
     if seen is None or seen.outputs_equal is None:
@@ -91,6 +94,35 @@ def finished(final: FinalModel, request: Request, asked: FinishRequest) -> Finis
         if not asked.may_end:
             raise
         return dataclasses.replace(found, ended=True)
+
+
+def _unasked(found: FinishedModel, request: Request, asked: FinishRequest) -> FinishedModel:
+    """Return the same with large values in a branch if that costs nothing: sessions without options take less so."""
+    if not asked.command.free or not asked.guarded:
+        return _hinted(found)
+    if found.ended or not opened_alone(found, asked.module) or not asked.has_time(SESSIONS * found.seconds):
+        return found
+    try:
+        best = _best(found, asked, request.slowdown) if _pattern_costs(found, asked) else found
+    except KeyboardInterrupt:
+        if not asked.may_end:
+            raise
+        return dataclasses.replace(found, ended=True)
+    return found if best.written.model == found.written.model else opened_plainly(best)
+
+
+def _pattern_costs(found: FinishedModel, asked: FinishRequest) -> bool:
+    """Whether sessions take less of the process without a memory pattern, which a branch has none of."""
+    sessions = found.sessions
+    if found.refused is not None:
+        sessions = (*sessions, *found.refused.sessions)
+    plain = [row.process_bytes for row in sessions if _is_plain(row) and row.process_bytes is not None]
+    without = [row.process_bytes for row in sessions if not row.mem_pattern and row.process_bytes is not None]
+    if not plain or not without:
+        points = [SessionFile("given", DEFAULT), SessionFile("given", PATTERNLESS)]
+        rows = _taken_by(found.written.model, asked, points)
+        plain, without = ([row.process_bytes or 0 for row in rows[place : place + 1]] for place in (0, 1))
+    return bool(plain and without) and min(without) < _GAIN * min(plain)
 
 
 def _best(found: FinishedModel, asked: FinishRequest, slowdown: float | None) -> FinishedModel:
@@ -121,8 +153,7 @@ def _in_branch(found: FinishedModel, asked: FinishRequest, slowdown: float | Non
     files = list(capability(asked.module, WeightPlacement).in_branches(found.final.module, found.written.model))
     if not files:
         return _noted(found, "large values were not put into a branch: there are none")
-    rows = {row.file: row for row in _measured(found.written.model, asked, "given", "written")}
-    given, plain = rows.get("given"), rows.get("written")
+    given, plain = _plain_rows(found, asked)
     if given is None or plain is None or given.process_bytes is None or plain.process_bytes is None:
         return _noted(found, "large values were not put into a branch: sessions could not be measured")
     limit = most_times(slowdown)
@@ -154,6 +185,16 @@ def _in_branch(found: FinishedModel, asked: FinishRequest, slowdown: float | Non
     return _noted(dataclasses.replace(found, written=written, verification=verification, sessions=(given, row)), told)
 
 
+def _plain_rows(found: FinishedModel, asked: FinishRequest) -> tuple[SessionRow | None, SessionRow | None]:
+    """Return what sessions without options take on the file as given and on the one found, measured if it was not."""
+    if found.written.unchanged:
+        row = next(iter(_measured(found.written.model, asked, "given")), None)
+        return row, row
+    known = {row.file: row for row in found.sessions if _is_plain(row)}
+    rows = known if len(known) > 1 else {row.file: row for row in _measured(found.written.model, asked, *_FILES)}
+    return rows.get("given"), rows.get("written")
+
+
 def _hinted(found: FinishedModel) -> FinishedModel:
     """Return the same, with a note that names the branch where sessions without options take much more than others."""
     match [row.process_bytes for row in found.sessions if row.file == "written"]:
@@ -168,11 +209,16 @@ def _hinted(found: FinishedModel) -> FinishedModel:
 
 def _measured(model: bytes, asked: FinishRequest, *files: Literal["given", "written"]) -> tuple[SessionRow, ...]:
     """Return what sessions without options took: on the file as given, or on ``model``, in turns with that one."""
-    points = [SessionFile(file, DEFAULT) for file in files]
-    maker = session_maker_of(asked.module.format)
-    return measured_sessions(
-        maker, given_model(asked.module, asked.data), model, asked.options, points, seed=asked.seed
-    )
+    return _taken_by(model, asked, [SessionFile(file, DEFAULT) for file in files])
+
+
+def _taken_by(model: bytes, asked: FinishRequest, sessions: Sequence[SessionFile]) -> tuple[SessionRow, ...]:
+    maker, given = session_maker_of(asked.module.format), given_model(asked.module, asked.data)
+    return measured_sessions(maker, given, model, asked.options, sessions, seed=asked.seed)
+
+
+def _is_plain(row: SessionRow) -> bool:
+    return (row.execution_order, row.mem_pattern) == (DEFAULT.order, DEFAULT.pattern)
 
 
 def _same(found: FinishedModel, model: bytes, asked: FinishRequest) -> bool:

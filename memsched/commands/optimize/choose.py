@@ -51,13 +51,12 @@ _SURE = 0.5
 
 def rewrites_of(permitted: Permissions) -> tuple[Rewrite, ...]:
     """Return the rewrites that are permitted, cheaper ones first."""
-    tile = permitted.tile or permitted.only_free
     listed: tuple[tuple[bool, Rewrite], ...] = (
         (permitted.fuse, ChainRewrite()),
         (permitted.io, BorderRewrite()),
         (permitted.algebra, AlgebraRewrite(permitted.reassociate)),
-        (tile, FoldRewrite()),
-        (tile, TileRewrite()),
+        (permitted.tile, FoldRewrite()),
+        (permitted.tile, TileRewrite()),
         (permitted.remat, RematRewrite()),
         (permitted.tile and permitted.remat, CopiesRewrite()),
     )
@@ -67,10 +66,10 @@ def rewrites_of(permitted: Permissions) -> tuple[Rewrite, ...]:
 def pricing_of(permitted: Permissions, request: Request, budget: int | None) -> Pricing:
     """Return what rewrites may cost: nothing where only what costs nothing is permitted."""
     budgeted = budget is not None
-    if not permitted.only_free:
+    if not permitted.free:
         return Pricing(permitted.extra_percent, request.slowdown, request.free_ops, budgeted=budgeted)
     slowdown = None if request.slowdown is None else _SURE * request.slowdown
-    return Pricing(0.0, slowdown, 0, cautious=True, exact=True, budgeted=budgeted)
+    return Pricing(_SURE * permitted.extra_percent, slowdown, 0, cautious=True, exact=True, budgeted=budgeted)
 
 
 class FoundModels(FrozenValue, frozen=True):
@@ -103,7 +102,7 @@ def find(
         source: The model as sessions read it, if what they execute may be written as well.
     """
     rewrites = rewrites_of(permitted)
-    share = _ORDER_SHARE if permitted.only_free else _AS_GIVEN_SHARE
+    share = _ORDER_SHARE if permitted.free else _AS_GIVEN_SHARE
     placed = _placed(module, prepared, request.within(share) if rewrites or source else request)
     request.ledger.add_passes(placed.plans[0].passes)
     given = FinalModel(module, data, prepared, placed, options=options)
@@ -115,7 +114,7 @@ def find(
     if not rewrites or met(given, budget):
         return FoundModels(given, start, start)
     found = _searched(given, rewrites, request.rest(), budget, permitted, _form(source, start, request))
-    if permitted.only_free and not found.file.rewritten:
+    if permitted.free and not found.file.rewritten:
         found = dataclasses.replace(found, file=given)
     return found
 
@@ -172,7 +171,7 @@ def _searched(
     form: Form | None = None,
 ) -> FoundModels:
     """Return the best models that a driver finds, with what the report says of them."""
-    within = _briefly(request) if permitted.only_free else request
+    within = _briefly(request) if permitted.free else request
     cheaper = (TileRewrite(free=True),) if permitted.tile and permitted.extra_percent else ()
     driver = Driver(given, rewrites, within, pricing_of(permitted, request, budget), budget, cheaper, form)
     start = None if form is None else form.start

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from fractions import Fraction
 
 import msgspec
 
@@ -33,9 +34,14 @@ def described(driver: Driver, final: FinalModel, permitted: Permissions) -> Fina
         sections = _in_vain_section(sections, arm, ways)
     tiling = _with_all_refusals(sections.tiling, driver, chain)
     if tiling is not None:
-        percent = 0.0 if permitted.only_free else float(permitted.extra_percent)
-        tiling = msgspec.structs.replace(tiling, max_extra_macs_percent=percent, short=permitted.only_free)
-    return dataclasses.replace(told, rewrites=dataclasses.replace(sections, tiling=tiling))
+        percent = float(permitted.extra_percent)
+        tiling = msgspec.structs.replace(tiling, max_extra_macs_percent=percent, short=permitted.free)
+
+    def cheaper(most: Fraction) -> FinalModel | None:
+        found = driver.best_within(driver.start_of(final), most)
+        return None if found.extra_work >= final.extra_work else described(driver, found, permitted)
+
+    return dataclasses.replace(told, rewrites=dataclasses.replace(sections, tiling=tiling), cheaper=cheaper)
 
 
 def _made_from(final: FinalModel) -> Iterator[FinalModel]:

@@ -153,6 +153,17 @@ class Driver:
             (one for one in alike if one is start or one.placed.required < most), key=lambda one: rank(one, budget)
         )
 
+    def best_within(self, start: FinalModel, most: Fraction) -> FinalModel:
+        """Return what requires least of all that can be made of a start with no more than so much extra work."""
+        arms = [arm for arm in self.arms if self.start_of(arm.base) is start and not self._turns(arm)]
+        promised = [(arm, one) for arm in arms for one in arm.found if _total(arm, one) <= most]
+        for arm, one in sorted(promised, key=lambda pair: pair[1].promise)[:_MOST_STORED]:
+            made = self._as_stored(arm, one)
+            if made is not None:
+                self._placed(arm, made)
+        alike = (one for one in self.models if self.start_of(one) is start and one.extra_work <= most)
+        return min(alike, key=lambda one: rank(one, None))
+
     def best_of_form(self) -> FinalModel | None:
         """Return the best model in the other form; None if there is no such form."""
         return None if self._form is None else self._best_from(self._form.start, self._budget)

@@ -62,6 +62,7 @@ class FinalModel:
     made: Candidate | None = field(default=None, compare=False, repr=False)
     steps: tuple[Rewrite, ...] = ()
     fewer: Callable[[], Iterator[FinalModel]] = field(default=lambda: iter(()), compare=False, repr=False)
+    cheaper: Callable[[Fraction], FinalModel | None] = field(default=lambda _: None, compare=False, repr=False)
     executed: ExecutedModel | None = field(default=None, repr=False)
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Final
 
 import msgspec
@@ -29,6 +30,7 @@ from memsched.report.values.sessions import HeldBackSection
 from memsched.runtimes.arena_facts import ArenaFacts
 from memsched.runtimes.known import default_interpreter_of, runtime_of
 from memsched.runtimes.output import Guarantee, ModelBytes
+from memsched.runtimes.race import most_times
 from memsched.runtimes.runtime import OrderedFile
 from memsched.runtimes.values import Verification
 
@@ -65,22 +67,49 @@ _BORDER_KEPT: Final = "the file with another form of it was not worth writing"
 
 
 def _for_sessions(final: FinalModel, request: Request, asked: FinishRequest) -> FinishedModel:
-    found = _worthwhile(final, request, asked)
-    if asked.exact and found.final.rewritten and not _same_bits(found):
-        found = _left_whole(found, request, asked)
+    """Return the first file that keeps its bits where it must, and that sessions without options take no more for."""
     held: HeldBackSection | None = None
     refused: FinishedModel | None = None
-    for left in (found, None):
-        if left is None and (
-            not found.final.rewritten or found.final.whole is None or not asked.may_run(found.seconds)
-        ):
-            break
-        judged, objection = judged_sessions(left or _left_whole(found, request, asked), request, asked)
+    for found in _with_less(final, request, asked):
+        if asked.exact and found.final.rewritten and not _costs_nothing(found, request):
+            continue
+        judged, objection = judged_sessions(found, request, asked)
         held = held or objection
         if objection is None:
             return dataclasses.replace(judged, held_back=held, refused=refused)
         refused = refused or judged
     return dataclasses.replace(_original_instead(request, asked), held_back=held, refused=refused)
+
+
+def _with_less(final: FinalModel, request: Request, asked: FinishRequest) -> Iterator[FinishedModel]:
+    """Yield a file, by default those with less of what was done for it, and the best order with every layer whole.
+
+    All but the first are left out if the time that is left would not do: each takes as long as the first.
+    """
+    first = tried = _worthwhile(final, request, asked)
+    yield first
+    if not first.final.rewritten:
+        return
+    less = next_best(final)
+    for _ in range(_MOST_MEASURED - 1 if asked.exact else 0):
+        candidate = _quicker(tried, request.slowdown) or next(less, None)
+        if candidate is None or first.ended or not asked.may_run(first.seconds):
+            break
+        with request.failures.left_out(candidate.rewrites.described() or "less of what was done"):
+            tried = _worthwhile(candidate, request, asked)
+            if not tried.final.rewritten:
+                break
+            yield tried
+    if first.final.whole is not None and asked.may_run(first.seconds):
+        yield _left_whole(first, request, asked)
+
+
+def _quicker(tried: FinishedModel, slowdown: float | None) -> FinalModel | None:
+    """Return the best model whose extra work takes no more time than is permitted, as that of ``tried`` shows it."""
+    ratio = None if tried.verification is None else tried.verification.time_ratio
+    if ratio is None or ratio <= most_times(slowdown):
+        return None
+    return tried.final.cheaper(tried.final.extra_work * Fraction((most_times(slowdown) - 1) / (ratio - 1)))
 
 
 def _original(request: Request, asked: FinishRequest) -> FinishedModel:
@@ -117,7 +146,7 @@ def _from_best(found: FinishedModel, begun: float, request: Request, asked: Fini
             if left.written.unchanged or left.ended:
                 found = dataclasses.replace(found, ended=left.ended)
                 break
-            if comparable(left) and not (asked.exact and not _same_bits(left)):
+            if comparable(left) and not (asked.exact and not _costs_nothing(left, request)):
                 most = count
                 yield left
     if found.final.rewritten and asked.has_time(took):
@@ -126,6 +155,8 @@ def _from_best(found: FinishedModel, begun: float, request: Request, asked: Fini
 
 
 _FEWER: Final = 2
+_MOST_MEASURED: Final = 4
+"""Files that are run until one costs nothing."""
 
 
 def _operators(module: Module) -> int:
@@ -163,9 +194,11 @@ def as_given(request: Request, asked: FinishRequest) -> FinishedModel:
     return FinishedModel(given, written, None, needed, figures, notes=(_COPIED,))
 
 
-def _same_bits(found: FinishedModel) -> bool:
+def _costs_nothing(found: FinishedModel, request: Request) -> bool:
+    """Whether a file was seen to give the same bits, in no more time than is permitted if that was measured."""
     seen = found.verification
-    return seen is not None and seen.outputs_equal is True and not refuted(seen, inexact=False)
+    same = seen is not None and seen.outputs_equal is True and not refuted(seen, inexact=False)
+    return same and seen is not None and (seen.time_ratio or 0.0) <= most_times(request.slowdown)
 
 
 def _left_whole(found: FinishedModel, request: Request, asked: FinishRequest) -> FinishedModel:

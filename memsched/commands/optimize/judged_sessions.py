@@ -36,7 +36,7 @@ from memsched.runtimes.runtime import Requirement
 from memsched.runtimes.sessions import DEFAULT, LISTED, PATTERNLESS, SessionPoint
 from memsched.runtimes.values import as_opened
 
-__all__ = ["given_model", "judged_sessions", "opened_alone"]
+__all__ = ["given_model", "judged_sessions", "opened_alone", "opened_plainly"]
 
 _NO_TIME: Final = "the time limit left no time to measure what processes take"
 
@@ -171,6 +171,22 @@ def _without_list(found: FinishedModel, seen: OpenedFile | None) -> tuple[Finish
         notes=(*found.notes, _listed_text(found.sessions)),
     )
     return opened, None
+
+
+def opened_plainly(found: FinishedModel) -> FinishedModel:
+    """Return the same for sessions without options, whose requests are what counts then."""
+    shown = found.verification
+    guarantee = dataclasses.replace(found.written.guarantee, kind="none", session_options=(), requested=None)
+    plain = dataclasses.replace(found, written=dataclasses.replace(found.written, guarantee=guarantee))
+    if shown is None or shown.default_peak_before_bytes is None or shown.default_peak_after_bytes is None:
+        return plain
+    needed = shown.default_peak_before_bytes, shown.default_peak_after_bytes
+    return dataclasses.replace(
+        plain,
+        verification=as_opened(shown),
+        needed=(Requirement(needed[0]), Requirement(needed[1])),
+        figures={**found.figures, "session": needed},
+    )
 
 
 def _listed_text(rows: Sequence[SessionRow]) -> str:

@@ -13,6 +13,7 @@ from memsched.base.frozen import FrozenValue
 from memsched.base.units import Percentage
 from memsched.commands.calls import NO_HOOKS, Hooks, command, comparison, limits_of, seconds_of
 from memsched.commands.failures import defects_end_the_run
+from memsched.commands.levels import BY_DEFAULT
 from memsched.commands.optimize.analysis import Source, budget_in_bytes, on_chip
 from memsched.commands.optimize.branch import guarantee_of
 from memsched.commands.optimize.choose import Permissions, find
@@ -173,7 +174,7 @@ def _for_session(file: _SourceFile, asked: _OptimizeRun) -> OptimizeResult:
     options = asked.options
     refuse_for_session(options.named())
     rules = target_named(options.target, format_in(file.data).name, file.path)
-    permitted = permissions_of(options.permitted, options.max_extra_macs)
+    permitted = permissions_of(options.permitted, options.extra_work)
     session = SessionRequest(options, rules, asked.budget, permitted, asked.hooks.output)
     request = _request(options, search_of(asked.run), Opening("session"))
     return optimize_for_session(file.data, file.path, file.sizes, request, session)
@@ -216,7 +217,7 @@ def _read(module: Module, file: _SourceFile, asked: _OptimizeRun) -> _ReadModel:
     prepared = prepare(module, rules, in_place="inplace" in allow)
     budget, notes = budget_in_bytes(asked.budget, module, prepared, Opening(opened))
     opening = Opening(opened, plan)
-    permitted = permissions_of(allow, options.max_extra_macs, free=options.free and options.verify)
+    permitted = permissions_of(allow, options.extra_work, free=options.free and options.verify)
     return _ReadModel(
         module, rules, prepared, opening, budget, notes, possible(permitted, module, file.sizes, rules, opening)
     )
@@ -258,7 +259,7 @@ def _for_file(module: Module, file: _SourceFile, asked: _OptimizeRun) -> Optimiz
         run,
         options,
         budget=given.budget,
-        exact=given.permitted.only_free,
+        exact=given.permitted.free,
         may_end=asked.hooks.stop is not None,
     )
     done = finish_best(sought.file, request, finishing)
@@ -292,9 +293,11 @@ def _helpful(
     options, words, given = asked.options, asked.hooks.words, found.given
     if not words or seconds_of(options) == 0 or asked.run.late():
         return ()
-    allow, solver = options.permitted, options.order_solver
-    names = tuple(name for name in allow if name != "reorder" or solver != "file")
-    trial = TrialRequest(names, tuple(words), given.permitted, given.budget, asked.run.limits)
+    # What is permitted by default may gain more at a price.
+    allow = BY_DEFAULT if options.free else options.permitted
+    permitted = permissions_of(allow, options.max_extra_macs, free=True) if options.free else given.permitted
+    names = tuple(name for name in allow if name != "reorder" or options.order_solver != "file")
+    trial = TrialRequest(names, tuple(words), permitted, given.budget, asked.run.limits)
     final = found.final
     tried = RunOutcome(
         given.module, given.rules, given.prepared, final.placed, file.sizes, found.request, trial, final.whole

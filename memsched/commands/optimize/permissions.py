@@ -21,8 +21,7 @@ class Permissions(FrozenValue, frozen=True):
         extra_percent: Extra work, in percent of the model's: multiply-accumulates for pieces, for repetitions bytes
             moved as well.
         fuse: One operator may stand for a chain of others.
-        free: Layers may be computed in pieces where that costs nothing, without a long search: no work is done twice,
-            and a runtime's price of an operator is paid from the first one on.
+        free: Only what costs nothing: outputs keep their bits, and prices are cautious.
         algebra: Operators may be computed otherwise with the same values.
         reassociate: With that, sums may be added up in another order.
         branch: Large values may be made in a branch of an If.
@@ -39,11 +38,6 @@ class Permissions(FrozenValue, frozen=True):
     reassociate: bool = False
     branch: bool = False
     opening: bool = False
-
-    @property
-    def only_free(self) -> bool:
-        """Whether pieces that cost nothing are all the rewriting that may be done."""
-        return self.free and not (self.tile or self.remat or self.fuse or self.io or self.algebra)
 
 
 def permissions_of(allow: Collection[str], extra_percent: float, *, free: bool = False) -> Permissions:

@@ -27,7 +27,7 @@ _MOST_INPUTS = 20 * MOST_OPS
 def possible(
     permitted: Permissions, module: Module, options: LoadOptions, rules: Target, opening: Opening
 ) -> Permissions:
-    """Return what of ``permitted`` can be done to the module, and pieces for nothing only where they are known to be.
+    """Return what of ``permitted`` can be done to the module, and what costs nothing only where that is known.
 
     Where files are to hold the best default order, that is not known of pieces; in pools of memory they cost traffic,
     and where the runtime joins quantised ops, time.
@@ -36,12 +36,12 @@ def possible(
     runtime = runtime_of(module, rules, opening)
     elsewhere = rules.pools or rules.on_chip_bytes or opening.guarantee == "default" or too_large(module)
     costly = elsewhere or runtime.traits.tiles_for or runtime.joins_quantised(module)
-    free = permitted.free and refusable and not costly
+    if permitted.free and costly:
+        return dataclasses.replace(permitted, tile=False, remat=False, algebra=False)
     exact = permitted.algebra and refusable
     # What a session executes holds for one size as well.
     opened = permitted.opening and not any(one.free for one in options.assumed)
-    tile = permitted.tile and refusable
-    return dataclasses.replace(permitted, tile=tile, free=free, algebra=exact, opening=opened)
+    return dataclasses.replace(permitted, tile=permitted.tile and refusable, algebra=exact, opening=opened)
 
 
 def too_large(module: Module) -> bool:

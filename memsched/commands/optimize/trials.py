@@ -108,7 +108,7 @@ class TrialRequest(FrozenValue, frozen=True):
         name, *words = self.words
         options = (*options, *self._limit)
         words = _without(words, "--allow", *(option for option in options if option.startswith("--")))
-        if self.permitted.only_free and add and "tile" not in add:
+        if self.permitted.free and add and "tile" not in add:
             # The list takes the place of what is permitted by default.
             add = (*add, "tile")
             options = options if "remat" in add else (*options, "--max-extra-macs", "0")
@@ -202,7 +202,7 @@ class _Trials:
         rewrites = [self._chains, self._pieces, self._border, self._again]
         trials: list[Callable[[], Iterator[Suggestion]]] = [self._plan, self._order, self._in_place, *rewrites]
         if gained:
-            trials = rewrites if self._given.asked.permitted.only_free else [self._border]
+            trials = rewrites if self._given.asked.permitted.free else [self._border]
         for trial in trials:
             if not self._given.request.stopped():
                 found: list[Suggestion] = []

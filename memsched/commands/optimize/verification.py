@@ -27,6 +27,7 @@ def verification_section(verification: Verification) -> VerificationSection:
         outputs_vary=verification.outputs_vary,
         feeds=verification.feeds,
         at_stated_sizes=verification.at_stated_sizes,
+        time_ratio=None if verification.time_ratio is None else round(verification.time_ratio, 3),
         special_values=verification.special_values,
         measured_with=tuple(verification.measured_with),
         default_session=verification.default_session,

@@ -151,6 +151,8 @@ class VerificationSection(Section, frozen=True, kw_only=True):
         feeds: The file that these are from; null where they are random.
         at_stated_sizes: False where sizes of values inside were stated that follow from the inputs' data, and those
             that ran were others: what was measured says nothing of the figures predicted.
+        time_ratio: Time of an invocation of the model written to one of the original, the shortest of each; null if it
+            was not measured.
         special_values: Values that were mixed into further inputs, on which outputs are equal as well (NaN to NaN,
             whatever its sign and payload); empty where inputs can hold none.
         reason: Why something above is null or false.
@@ -179,6 +181,7 @@ class VerificationSection(Section, frozen=True, kw_only=True):
     runs: Count
     feeds: str | None = None
     at_stated_sizes: bool = True
+    time_ratio: Amount | None = None
     special_values: tuple[str, ...] = ()
     reason: str | None
     notes: tuple[str, ...]

@@ -192,7 +192,9 @@ def _measured(
 ) -> MeasuredArena:
     head, tail = told[name] or (None, None)
     least = None if head is None else least_in_wheel(models[name], head)
-    return MeasuredArena(found[f"head_{name}"], found[f"tail_{name}"], head, tail, found[f"least_{name}"], least)
+    measured = (found[f"{what}_{name}"] for what in ("head", "tail", "least", "seconds"))
+    measured_head, measured_tail, measured_least, seconds = measured
+    return MeasuredArena(measured_head, measured_tail, head, tail, measured_least, least, seconds)
 
 
 def _why(words: str, model: FileModel) -> str:

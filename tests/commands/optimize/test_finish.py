@@ -17,7 +17,7 @@ import memsched
 from memsched.base.units import format_size
 from memsched.cli.main import main
 from memsched.commands.calls import seconds_of
-from memsched.commands.optimize import finish, judged_sessions, named_sessions
+from memsched.commands.optimize import branch, finish, judged_sessions, named_sessions
 from memsched.commands.options import Options
 from memsched.commands.verify import verify_written
 from memsched.report.values.optimize import OptimizeReport
@@ -311,6 +311,7 @@ def test_the_least_of_several_processes_says_what_is_gained(
         return took(size, 0.01, None if beside is None else ratio, requested=1_000)
 
     monkeypatch.setattr(SessionMaker, "measure", told)
+    monkeypatch.setattr(branch, "_pattern_costs", lambda *_: False)
     rows = memsched.optimize(
         file, effort=0.1, hooks=memsched.Hooks(words=("optimize", str(file)))
     ).report.values.alternatives

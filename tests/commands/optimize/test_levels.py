@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 import memsched
 from memsched.commands.calls import seconds_of
 from memsched.commands.levels import LONG_SEARCH
-from memsched.commands.optimize import finish
+from memsched.commands.optimize import branch, finish
 from memsched.commands.options import Options
 from memsched.commands.verify import verify_written
 from memsched.report.values.optimize import OptimizeReport
@@ -73,7 +73,6 @@ def test_pieces_that_cost_nothing_are_on_by_default(path: Path) -> None:
     assert report.sections.tile is not None
     assert report.sections.tile.applied
     assert report.sections.tile.extra_macs == 0
-    assert report.sections.tile.max_extra_macs_percent == 0
     assert report.sections.requirement is not None
     assert report.sections.requirement.bytes < 0.5 * report.sections.requirement.given_bytes
     assert report.sections.verification is not None
@@ -112,7 +111,8 @@ def test_they_are_left_out(path: Path, words: dict[str, Any]) -> None:
 def test_they_are_left_out_where_the_bits_differ(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tolerances = seen(monkeypatch, outputs_equal=False, relative_error=1e-7)
     result = memsched.optimize(path, order_guarantee="session")
-    assert tolerances == [0.0, 0.0]
+    assert len(tolerances) > 1
+    assert set(tolerances) == {0.0}
     assert result.model == path.read_bytes()
     report: OptimizeReport = result.report.values
     assert report.sections.tile is None
@@ -129,6 +129,7 @@ def test_they_are_held_back_where_sessions_without_options_need_more(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen(monkeypatch, default_peak_before_bytes=50_000_000, default_peak_after_bytes=50_000_001)
+    monkeypatch.setattr(branch, "_pattern_costs", lambda *_: False)
     result = memsched.optimize(path, hooks=memsched.Hooks(words=("optimize", "net.onnx")))
     report: OptimizeReport = result.report.values
     assert result.model == path.read_bytes()
@@ -157,9 +158,11 @@ def test_whole_arenas_gain_by_default(run: Run, tmp_path: Path) -> None:
     ("words", "permitted", "free"),
     [
         ({"level": 0}, {}, False),
-        ({}, {}, True),
-        ({"level": 2}, {"tile"}, True),
-        ({"level": 3}, {"tile", "remat"}, True),
+        ({}, {"tile", "remat", "algebra"}, True),
+        ({"verify": False}, {}, True),
+        ({"session": "default"}, {}, True),
+        ({"level": 2}, {"tile"}, False),
+        ({"level": 3}, {"tile", "remat"}, False),
         ({"allow": ("reorder", "inplace")}, {}, False),
         ({"allow": ("reorder", "inplace", "tile")}, {"tile"}, False),
     ],
