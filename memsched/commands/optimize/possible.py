@@ -36,11 +36,11 @@ def possible(
     runtime = runtime_of(module, rules, opening)
     elsewhere = rules.pools or rules.on_chip_bytes or opening.guarantee == "default" or too_large(module)
     costly = elsewhere or runtime.traits.tiles_for or runtime.joins_quantised(module)
-    if permitted.free and costly:
-        return dataclasses.replace(permitted, tile=False, remat=False, algebra=False)
-    exact = permitted.algebra and refusable
     # What a session executes holds for one size as well.
     opened = permitted.opening and not any(one.free for one in options.assumed)
+    if permitted.free and costly:
+        return dataclasses.replace(permitted, tile=False, remat=False, algebra=False, opening=opened)
+    exact = permitted.algebra and refusable
     return dataclasses.replace(permitted, tile=permitted.tile and refusable, algebra=exact, opening=opened)
 
 

@@ -115,9 +115,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
     measured = _measured("before", before, _least(request["before"], before_arena, drawn, before))
     if after.outputs is None:
         return {"after_error": after.words, **measured}
-    if request["before"] != request["after"]:
-        before, after = _timed(request, (before, drawn), (after, written))
-        measured["seconds_before"] = before.seconds
+    seconds = _least_seconds(request, (before, drawn), (after, written))
     expected, found = _flat(before.outputs), _flat(after.outputs)
     equal, error = compare(expected, found)
     again = before.outputs if equal else attempt(request["before"], before_arena, drawn).outputs
@@ -132,20 +130,21 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
         "steady": compare(_flat(after.outputs[::INVOKES]), _flat(after.outputs[1::INVOKES]))[0],
         "vary": varies,
         **measured,
+        "seconds_before": seconds[0],
         **_measured("after", after, _least(request["after"], after_arena, written, after)),
+        "seconds_after": seconds[1],
     }
 
 
-def _timed(request: Mapping[str, Any], *models: tuple[Trial, InputDraws]) -> list[Trial]:
-    """Return both trials with the shortest invocation of several forks that take turns: one alone may be disturbed."""
-    trials = [trial for trial, _ in models]
+def _least_seconds(request: Mapping[str, Any], *models: tuple[Trial, InputDraws]) -> list[float | None]:
+    """Return the shortest invocation of both models, in several forks that take turns: one alone may be disturbed."""
+    least = [trial.seconds for trial, _ in models]
     data = (request["before"], request["after"])
-    for _ in range(_TURNS):
+    for _ in range(0 if data[0] == data[1] else _TURNS):
         for place, (_, drawn) in enumerate(models):
             again = attempt(data[place], request["arenas"][place], replace(drawn, runs=1, invokes=_INVOKES_OF_A_TURN))
-            known = [one for one in (trials[place].seconds, again.seconds) if one is not None]
-            trials[place] = replace(trials[place], seconds=min(known, default=None))
-    return trials
+            least[place] = min((one for one in (least[place], again.seconds) if one is not None), default=None)
+    return least
 
 
 def _special(request: Mapping[str, Any], drawn: InputDraws, written: InputDraws, tolerance: float) -> Mapping[str, Any]:
