@@ -18,7 +18,16 @@ _HELP: Final = "help"
 OPTIMIZE: Final[Mapping[str, tuple[str, ...]]] = {
     "What to write": ("output", "report", "emit", "header", "c_array", "html", "force"),
     "The model and its runtime": ("target", "input_shapes", "dims", "shapes_from_run"),
-    "What may be spent": ("budget", "budget_for", "keep_best", "level", "allow", "max_extra_macs", "max_slowdown"),
+    "What may be spent": (
+        "budget",
+        "budget_for",
+        "keep_best",
+        "max_slowdown",
+        "may_change",
+        "level",
+        "allow",
+        "max_extra_macs",
+    ),
     "The search": ("time_limit", "effort", "memory_limit", "solver", "partitions", "seed", "workers", "dask"),
     "What the runtime is told": ("order_guarantee", "session", "control_dependencies", "tflm_plan"),
     "Verification": ("verify",),

@@ -17,7 +17,7 @@ from memsched.base.suggestions import did_you_mean
 from memsched.base.units import parse_budget, parse_size
 from memsched.cli.state import State
 from memsched.commands.declared import ALLOW_KINDS, flag_of, has_range, shown
-from memsched.commands.levels import LEVELS, spelled_out
+from memsched.commands.levels import ALL, LEVELS, spelled_out
 from memsched.commands.without_effect import refuse_for_range
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _allowed(
         if name not in known:
             hint = did_you_mean(name, known)
             raise click.BadParameter(f"'{name}' is not available{hint}; choose from {', '.join(known)}", ctx, param)
-    return spelled_out(names)
+    return spelled_out(names) if ALL in known else tuple(name for name in known if name in names)
 
 
 def check_limits(context: click.Context) -> None:
@@ -354,13 +354,17 @@ def typed(ctx: click.Context) -> dict[str, Any]:
 
 
 def check_level(ctx: click.Context) -> None:
-    """Refuse ``-O`` beside ``--allow``, which takes its place.
+    """Refuse more than one of ``--may-change``, ``-O`` and ``--allow``.
 
     Raises:
-        UsageError: Both are given.
+        UsageError: Two are given.
     """
-    if ctx.params["allow"] is not None and ctx.get_parameter_source("level") is not ParameterSource.DEFAULT:
-        raise UsageError("-O and --allow both say what may be done", code="option-conflict", action="give one of them")
+    levelled = ctx.get_parameter_source("level") is not ParameterSource.DEFAULT
+    given = {"--allow": ctx.params["allow"] is not None, "-O": levelled, "--may-change": bool(ctx.params["may_change"])}
+    names = [name for name, is_given in given.items() if is_given]
+    if len(names) > 1:
+        problem = f"{' and '.join(names)} both say what may be done"
+        raise UsageError(problem, code="option-conflict", action="give one of them")
 
 
 def check_no_level(output: str | None) -> None:
@@ -451,5 +455,6 @@ _WRITTEN: Final[Mapping[str, Callable[[Any], Any]]] = {
     "allow": ",".join,
     "allow_io": ",".join,
     "allow_more": ",".join,
+    "changes": ",".join,
 }
 """Per kind of value how a default is written."""

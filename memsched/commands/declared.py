@@ -11,7 +11,7 @@ from memsched.base.arguments import check_fields
 from memsched.base.errors import UsageError
 from memsched.base.frozen import FrozenValue
 from memsched.base.suggestions import did_you_mean
-from memsched.commands.levels import ALL, ALLOWED, BY_CALLERS, BY_NAME, SEARCH, spelled_out
+from memsched.commands.levels import ALL, ALLOWED, BY_CALLERS, BY_NAME, CHANGES, SEARCH, spelled_out
 
 __all__ = [
     "ALLOW_KINDS",
@@ -39,6 +39,7 @@ Kind = Literal[
     "allow",
     "allow_io",
     "allow_more",
+    "changes",
     "partitions",
     "shapes",
     "dims",
@@ -57,8 +58,9 @@ ALLOW_KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "allow": (*ALLOWED, ALL),
     "allow_io": (*ALLOWED, *BY_CALLERS, ALL),
     "allow_more": (*ALLOWED, *BY_NAME, ALL),
+    "changes": tuple(CHANGES),
 }
-"""Per kind of ``allow`` what it may name."""
+"""Per kind of list what it may name."""
 
 AUTO: Final = "auto"
 """A limit of time that nobody named."""

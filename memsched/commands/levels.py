@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 __all__ = [
@@ -11,10 +11,12 @@ __all__ = [
     "BY_CALLERS",
     "BY_DEFAULT",
     "BY_NAME",
+    "CHANGES",
     "FREE",
     "LEVELS",
     "LONG_SEARCH",
     "SEARCH",
+    "permitted_by",
     "spelled_out",
 ]
 
@@ -36,6 +38,13 @@ BY_DEFAULT: Final = ("reorder", "inplace")
 FREE: Final = (*ALLOWED, "algebra")
 """What is tried by default, as far as outputs keep their bits and no more time than is permitted is taken."""
 
+CHANGES: Final[Mapping[str, tuple[str, ...]]] = {
+    "rounding": ("reassociate",),
+    "inputs": BY_CALLERS,
+    "opening": ("opening",),
+}
+"""What callers of a file may accept to change, by name, and what is tried then beside `FREE`."""
+
 LEVELS: Final = (BY_DEFAULT, FREE, (*BY_DEFAULT, "tile"), ALLOWED)
 """What ``-O0`` to ``-O3`` permit; ``-O1`` only where it costs nothing."""
 
@@ -44,6 +53,13 @@ SEARCH: Final = 60.0
 
 LONG_SEARCH: Final = 10 * SEARCH
 """The same of ``-O3``."""
+
+
+def permitted_by(changes: Collection[str]) -> tuple[str, ...]:
+    """Return what may be done where callers accept these changes, beyond what they do not notice."""
+    # An operator of ONNX Runtime's own in place of a chain rounds otherwise, and only that runtime knows it.
+    both = ("fuse",) if {"rounding", "opening"} <= set(changes) else ()
+    return (*(name for change, names in CHANGES.items() if change in changes for name in names), *both)
 
 
 def spelled_out(names: Collection[str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from memsched.commands.declared import AUTO, REQUIRED, CommandOptions, has_range, option, said
-from memsched.commands.levels import ALLOWED, BY_DEFAULT, LEVELS, LONG_SEARCH, SEARCH
+from memsched.commands.levels import ALLOWED, BY_DEFAULT, LEVELS, LONG_SEARCH, SEARCH, permitted_by
 from memsched.solve.schedule.solvers import SOLVERS
 from memsched.targets.cluster import Cluster
 
@@ -106,6 +106,14 @@ class BatchOptions(_ModelOptions):
         kind="allow_more",
         default=None,
     )
+    may_change: Collection[str] = option(
+        (),
+        "What callers of the file accept, separated by commas; by default nothing. rounding: floats within 1e-5; "
+        "inputs: the type or the layout of inputs and outputs; opening: session options, a kind of processor, or "
+        "operators of one runtime.",
+        "changes",
+        metavar="LIST",
+    )
     keep_best: bool = option(
         False, "Write the best result even if it misses the budget; otherwise exit code 3 comes without a file.", "flag"
     )
@@ -161,9 +169,10 @@ class BatchOptions(_ModelOptions):
     @property
     def permitted(self) -> tuple[str, ...]:
         """What may be done, by the names that ``--allow`` has for it."""
-        if self.order_alone:
-            return BY_DEFAULT
-        return LEVELS[self.level] if self.allow is None else tuple(self.allow)
+        if self.allow is not None:
+            return tuple(self.allow)
+        known = BY_DEFAULT if self.order_alone else LEVELS[self.level]
+        return (*known, *permitted_by(self.may_change))
 
     @property
     def order_alone(self) -> bool:
@@ -172,7 +181,7 @@ class BatchOptions(_ModelOptions):
 
     @property
     def free(self) -> bool:
-        """Whether rewrites are tried only where they cost nothing: the default."""
+        """Whether rewrites are tried only where they cost no more than callers accept: the default."""
         return self.allow is None and self.level == 1
 
     @property

@@ -69,7 +69,9 @@ def pricing_of(permitted: Permissions, request: Request, budget: int | None) -> 
     if not permitted.free:
         return Pricing(permitted.extra_percent, request.slowdown, request.free_ops, budgeted=budgeted)
     slowdown = None if request.slowdown is None else _SURE * request.slowdown
-    return Pricing(_SURE * permitted.extra_percent, slowdown, 0, cautious=True, exact=True, budgeted=budgeted)
+    return Pricing(
+        _SURE * permitted.extra_percent, slowdown, 0, cautious=True, exact=permitted.exact, budgeted=budgeted
+    )
 
 
 class FoundModels(FrozenValue, frozen=True):
@@ -171,7 +173,7 @@ def _searched(
     form: Form | None = None,
 ) -> FoundModels:
     """Return the best models that a driver finds, with what the report says of them."""
-    within = _briefly(request) if permitted.free else request
+    within = _briefly(request) if permitted.free and not permitted.opening else request
     cheaper = (TileRewrite(free=True),) if permitted.tile and permitted.extra_percent else ()
     driver = Driver(given, rewrites, within, pricing_of(permitted, request, budget), budget, cheaper, form)
     start = None if form is None else form.start

@@ -71,7 +71,7 @@ def _for_sessions(final: FinalModel, request: Request, asked: FinishRequest) -> 
     held: HeldBackSection | None = None
     refused: FinishedModel | None = None
     for found in _with_less(final, request, asked):
-        if asked.exact and found.final.rewritten and not _costs_nothing(found, request):
+        if asked.command.free and found.final.rewritten and not _costs_nothing(found, request, asked):
             continue
         judged, objection = judged_sessions(found, request, asked)
         held = held or objection
@@ -91,7 +91,7 @@ def _with_less(final: FinalModel, request: Request, asked: FinishRequest) -> Ite
     if not first.final.rewritten:
         return
     less = next_best(final)
-    for _ in range(_MOST_MEASURED - 1 if asked.exact else 0):
+    for _ in range(_MOST_MEASURED - 1 if asked.command.free else 0):
         candidate = _quicker(tried, request.slowdown) or next(less, None)
         if candidate is None or first.ended or not asked.may_run(first.seconds):
             break
@@ -146,7 +146,7 @@ def _from_best(found: FinishedModel, begun: float, request: Request, asked: Fini
             if left.written.unchanged or left.ended:
                 found = dataclasses.replace(found, ended=left.ended)
                 break
-            if comparable(left) and not (asked.exact and not _costs_nothing(left, request)):
+            if comparable(left) and not (asked.command.free and not _costs_nothing(left, request, asked)):
                 most = count
                 yield left
     if found.final.rewritten and asked.has_time(took):
@@ -194,11 +194,14 @@ def as_given(request: Request, asked: FinishRequest) -> FinishedModel:
     return FinishedModel(given, written, None, needed, figures, notes=(_COPIED,))
 
 
-def _costs_nothing(found: FinishedModel, request: Request) -> bool:
-    """Whether a file was seen to give the same bits, in no more time than is permitted if that was measured."""
+def _costs_nothing(found: FinishedModel, request: Request, asked: FinishRequest) -> bool:
+    """Whether a file was seen to give the same bits if it has to, in no more time than is permitted if that is known."""
     seen = found.verification
-    same = seen is not None and seen.outputs_equal is True and not refuted(seen, inexact=False)
-    return same and seen is not None and (seen.time_ratio or 0.0) <= most_times(request.slowdown)
+    if seen is None or (seen.time_ratio or 0.0) > most_times(request.slowdown):
+        return False
+    if asked.exact and (not seen.outputs_equal or seen.default_apart):
+        return False
+    return seen.outputs_equal is not None and not refuted(seen, inexact=not asked.exact)
 
 
 def _left_whole(found: FinishedModel, request: Request, asked: FinishRequest) -> FinishedModel:

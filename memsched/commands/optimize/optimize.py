@@ -210,7 +210,9 @@ def _read(module: Module, file: _SourceFile, asked: _OptimizeRun) -> _ReadModel:
     opened = guarantee_of(options.order_guarantee, module, branch="branch" in allow, verify=options.verify)
     check_request(module, opened, options.control_dependencies)
     if "opening" in allow and format_of(module).traits.order_binds:
-        raise UsageError("--allow opening is for models that ONNX Runtime runs", code="other-format")
+        if options.allow is not None:
+            raise UsageError("--allow opening is for models that ONNX Runtime runs", code="other-format")
+        allow = tuple(name for name in allow if name not in {"opening", "fuse"})
     rules = rules_of(module, options.target, options.budget_for, verify=options.verify)
     plan = runtime_of(module, rules).memory_plans.wanted(options.tflm_plan)
     rules = runtime_of(module, rules).memory_plans.rules(plan)
@@ -259,7 +261,7 @@ def _for_file(module: Module, file: _SourceFile, asked: _OptimizeRun) -> Optimiz
         run,
         options,
         budget=given.budget,
-        exact=given.permitted.free,
+        exact=given.permitted.exact,
         may_end=asked.hooks.stop is not None,
     )
     done = finish_best(sought.file, request, finishing)

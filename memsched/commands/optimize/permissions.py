@@ -21,7 +21,7 @@ class Permissions(FrozenValue, frozen=True):
         extra_percent: Extra work, in percent of the model's: multiply-accumulates for pieces, for repetitions bytes
             moved as well.
         fuse: One operator may stand for a chain of others.
-        free: Only what costs nothing: outputs keep their bits, and prices are cautious.
+        free: Only what costs nothing: prices are cautious, and outputs keep their bits if they need not be rounded.
         algebra: Operators may be computed otherwise with the same values.
         reassociate: With that, sums may be added up in another order.
         branch: Large values may be made in a branch of an If.
@@ -38,6 +38,11 @@ class Permissions(FrozenValue, frozen=True):
     reassociate: bool = False
     branch: bool = False
     opening: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Whether outputs have to keep their bits."""
+        return self.free and not self.reassociate
 
 
 def permissions_of(allow: Collection[str], extra_percent: float, *, free: bool = False) -> Permissions:

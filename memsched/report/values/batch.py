@@ -147,6 +147,7 @@ class BatchOptionsSection(Section, frozen=True, kw_only=True):
     keep_best: bool = False
     max_extra_macs: Amount
     max_slowdown: Amount | None = None
+    may_change: tuple[str, ...] = ()
     free_pieces: bool = False
     time_limit: Amount | None
     effort: Amount | None
