@@ -455,6 +455,6 @@ _WRITTEN: Final[Mapping[str, Callable[[Any], Any]]] = {
     "allow": ",".join,
     "allow_io": ",".join,
     "allow_more": ",".join,
-    "changes": ",".join,
+    "changes": lambda names: ",".join(names) or "nothing",
 }
 """Per kind of value how a default is written."""

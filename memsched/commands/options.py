@@ -108,9 +108,8 @@ class BatchOptions(_ModelOptions):
     )
     may_change: Collection[str] = option(
         (),
-        "What callers of the file accept, separated by commas; by default nothing. rounding: floats within 1e-5; "
-        "inputs: the type or the layout of inputs and outputs; opening: session options, a kind of processor, or "
-        "operators of one runtime.",
+        "What callers of the file accept, separated by commas: rounding (floats within 1e-5), inputs (another type or "
+        "layout of inputs and outputs), opening (session options, a kind of processor, operators of one runtime).",
         "changes",
         metavar="LIST",
     )

@@ -69,9 +69,8 @@ def pricing_of(permitted: Permissions, request: Request, budget: int | None) -> 
     if not permitted.free:
         return Pricing(permitted.extra_percent, request.slowdown, request.free_ops, budgeted=budgeted)
     slowdown = None if request.slowdown is None else _SURE * request.slowdown
-    return Pricing(
-        _SURE * permitted.extra_percent, slowdown, 0, cautious=True, exact=permitted.exact, budgeted=budgeted
-    )
+    percent = _SURE * permitted.extra_percent
+    return Pricing(percent, slowdown, 0, cautious=True, exact=permitted.exact, budgeted=budgeted)
 
 
 class FoundModels(FrozenValue, frozen=True):

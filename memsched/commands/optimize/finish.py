@@ -195,7 +195,7 @@ def as_given(request: Request, asked: FinishRequest) -> FinishedModel:
 
 
 def _costs_nothing(found: FinishedModel, request: Request, asked: FinishRequest) -> bool:
-    """Whether a file was seen to give the same bits if it has to, in no more time than is permitted if that is known."""
+    """Whether a file was seen to keep the bits if it has to, and takes no more time than permitted, if that is known."""
     seen = found.verification
     if seen is None or (seen.time_ratio or 0.0) > most_times(request.slowdown):
         return False

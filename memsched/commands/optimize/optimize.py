@@ -13,7 +13,7 @@ from memsched.base.frozen import FrozenValue
 from memsched.base.units import Percentage
 from memsched.commands.calls import NO_HOOKS, Hooks, command, comparison, limits_of, seconds_of
 from memsched.commands.failures import defects_end_the_run
-from memsched.commands.levels import BY_DEFAULT
+from memsched.commands.levels import BY_DEFAULT, permitted_by
 from memsched.commands.optimize.analysis import Source, budget_in_bytes, on_chip
 from memsched.commands.optimize.branch import guarantee_of
 from memsched.commands.optimize.choose import Permissions, find
@@ -296,7 +296,7 @@ def _helpful(
     if not words or seconds_of(options) == 0 or asked.run.late():
         return ()
     # What is permitted by default may gain more at a price.
-    allow = BY_DEFAULT if options.free else options.permitted
+    allow = (*BY_DEFAULT, *permitted_by(options.may_change)) if options.free else options.permitted
     permitted = permissions_of(allow, options.max_extra_macs, free=True) if options.free else given.permitted
     names = tuple(name for name in allow if name != "reorder" or options.order_solver != "file")
     trial = TrialRequest(names, tuple(words), permitted, given.budget, asked.run.limits)
