@@ -82,7 +82,7 @@ def _for_sessions(final: FinalModel, request: Request, asked: FinishRequest) -> 
 
 
 def _with_less(final: FinalModel, request: Request, asked: FinishRequest) -> Iterator[FinishedModel]:
-    """Yield a file, by default those with less of what was done for it, and the best order with every layer whole.
+    """Yield a file, quicker ones if it is too slow by default, and the best order with every layer whole.
 
     All but the first are left out if the time that is left would not do: each takes as long as the first.
     """
@@ -92,6 +92,8 @@ def _with_less(final: FinalModel, request: Request, asked: FinishRequest) -> Ite
         return
     less = next_best(final)
     for _ in range(_MOST_MEASURED - 1 if asked.command.free else 0):
+        if not _is_slow(tried, request.slowdown):
+            break
         candidate = _quicker(tried, request.slowdown) or next(less, None)
         if candidate is None or first.ended or not asked.may_run(first.seconds):
             break
@@ -104,10 +106,15 @@ def _with_less(final: FinalModel, request: Request, asked: FinishRequest) -> Ite
         yield _left_whole(first, request, asked)
 
 
+def _is_slow(tried: FinishedModel, slowdown: float | None) -> bool:
+    """Whether a file was seen to take more time than is permitted."""
+    return tried.verification is not None and (tried.verification.time_ratio or 0.0) > most_times(slowdown)
+
+
 def _quicker(tried: FinishedModel, slowdown: float | None) -> FinalModel | None:
     """Return the best model whose extra work takes no more time than is permitted, as that of ``tried`` shows it."""
     ratio = None if tried.verification is None else tried.verification.time_ratio
-    if ratio is None or ratio <= most_times(slowdown):
+    if ratio is None or ratio <= 1:
         return None
     return tried.final.cheaper(tried.final.extra_work * Fraction((most_times(slowdown) - 1) / (ratio - 1)))
 
@@ -195,13 +202,13 @@ def as_given(request: Request, asked: FinishRequest) -> FinishedModel:
 
 
 def _costs_nothing(found: FinishedModel, request: Request, asked: FinishRequest) -> bool:
-    """Whether a file was seen to keep the bits if it has to, and takes no more time than permitted, if that is known."""
+    """Whether a file was seen to keep the bits if it has to, and not to take more time than is permitted."""
     seen = found.verification
-    if seen is None or (seen.time_ratio or 0.0) > most_times(request.slowdown):
+    if seen is None or seen.outputs_equal is None or _is_slow(found, request.slowdown):
         return False
     if asked.exact and (not seen.outputs_equal or seen.default_apart):
         return False
-    return seen.outputs_equal is not None and not refuted(seen, inexact=not asked.exact)
+    return not refuted(seen, inexact=not asked.exact)
 
 
 def _left_whole(found: FinishedModel, request: Request, asked: FinishRequest) -> FinishedModel:

@@ -17,6 +17,7 @@ from memsched.commands.optimize.finished import FinishedModel, FinishRequest, re
 from memsched.commands.optimize.opening import OpenedFile, any_time, in_doubt, opened_file, opening_lines, takes_less
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.reserve import SESSIONS
+from memsched.commands.optimize.worth import slight
 from memsched.commands.session_rows import (
     LEAST_SHOWN,
     GivenModel,
@@ -146,7 +147,7 @@ def _without_list(found: FinishedModel, seen: OpenedFile | None) -> tuple[Finish
     """
     shown = found.verification
     before, after = (None, None) if shown is None else (shown.default_peak_before_bytes, shown.default_peak_after_bytes)
-    gains = before is not None and after is not None and after < before
+    gains = before is not None and after is not None and slight(before, after, None) is None and after < before
     if shown is None or before is None or after is None:
         return found, _held(found)
     if not gains and (seen is None or not takes_less(seen.row, found.sessions[0])):
