@@ -183,7 +183,7 @@ def _declared(field: dataclasses.Field[Any]) -> Callable[[_Function], _Function]
     elif required:
         more["required"] = True
     elif default is not None:
-        more |= {"default": _WRITTEN.get(said.kind, lambda value: value)(default), "show_default": True}
+        more |= {"default": _WRITTEN.get(said.kind, lambda value: value)(default), "show_default": default != ()}
     if said.kind == "switch":
         more.setdefault("default", None)
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
@@ -455,6 +455,6 @@ _WRITTEN: Final[Mapping[str, Callable[[Any], Any]]] = {
     "allow": ",".join,
     "allow_io": ",".join,
     "allow_more": ",".join,
-    "changes": lambda names: ",".join(names) or "nothing",
+    "changes": ",".join,
 }
 """Per kind of value how a default is written."""
