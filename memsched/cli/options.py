@@ -167,7 +167,7 @@ def parse_partitions(_ctx: click.Context, _param: click.Parameter, value: str) -
 def options_of(command: type[Any], *names: str) -> Callable[[_Function], _Function]:
     """Return a decorator that adds the options of a command in their order: all of them, or only ``names``."""
     known = {field.name: field for field in dataclasses.fields(command)}
-    fields = [known[name] for name in names or known]
+    fields = [known[name] for name in names or known if not _only_python(known[name])]
     return lambda function: _add(function, *map(_declared, fields))
 
 
@@ -210,7 +210,12 @@ def _read(field: dataclasses.Field[Any], ctx: click.Context, param: click.Parame
 
 def taken(command: type[_Options], params: Mapping[str, Any]) -> _Options:
     """Return the options of a command as click has read them."""
-    return command(**{field.name: params[field.name] for field in dataclasses.fields(command)})
+    fields = [field for field in dataclasses.fields(command) if not _only_python(field)]
+    return command(**{field.name: params[field.name] for field in fields})
+
+
+def _only_python(field: dataclasses.Field[Any]) -> bool:
+    return "option" in field.metadata and shown(field).python
 
 
 def _allowed(

@@ -81,6 +81,7 @@ class Shown(FrozenValue, frozen=True):
         least: The smallest number that there is; None for any.
         most: The largest one; None for any.
         unnamed: The default that help shows, where the value says that nobody named one; None: it is the value.
+        python: Only calls of a function have it: the command line says the same in another way.
         process: It limits a whole process: who starts one names it, no call of a function.
     """
 
@@ -93,6 +94,7 @@ class Shown(FrozenValue, frozen=True):
     most: float | None = None
     unnamed: Any = None
     process: bool = False
+    python: bool = False
 
 
 def option(default: Any, text: str, kind: Kind = "text", **values: Any) -> Any:

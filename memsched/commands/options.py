@@ -229,6 +229,7 @@ class Options(BatchOptions):
     dims: Mapping[str, int | tuple[int, ...]] = _dims_or_ranges(  # type: ignore[assignment]  # a range stays open
         "Value of a symbolic dimension; or a range that stays open, for which large values are computed in loops."
     )
+    strict: bool = option(False, "If the budget is missed, raise BudgetError with the result.", "flag", python=True)
     shapes_from_run: str | None = option(
         None,
         "ONNX: take sizes that nothing states, such as those that depend on data, from one run on these inputs: a "

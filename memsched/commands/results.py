@@ -210,10 +210,28 @@ class OptimizeResult(FrozenValue, frozen=True):
         save_outputs(self, model_path=path, report_path=None, force=force)
 
 
-def hold_to_budget(result: OptimizeResult, keep_best: bool) -> OptimizeResult:
-    """Withhold a result that misses its budget, or that a target's pools cannot hold, unless ``keep_best``."""
+def hold_to_budget(result: OptimizeResult, keep_best: bool, *, strict: bool = False) -> OptimizeResult:
+    """Withhold a result that misses its budget, or that a target's pools cannot hold, unless ``keep_best``.
+
+    Raises:
+        BudgetError: It is withheld, and ``strict``.
+    """
     if keep_best or not result.missed:
         return result
+    withheld = _withhold(result)
+    if strict:
+        raise _budget_error(withheld)
+    return withheld
+
+
+def _budget_error(result: OptimizeResult) -> BudgetError:
+    problem = "the budget is missed, so no file is written"
+    error = BudgetError(problem, action="keep_best=True keeps the best result")
+    error.result = result
+    return error
+
+
+def _withhold(result: OptimizeResult) -> OptimizeResult:
     values = result.report.values
     budget, output = values.budget, values.output
     if budget is not None:
@@ -251,10 +269,7 @@ def save_outputs(
         BudgetError: The result misses its budget.
     """
     if result.withheld:
-        problem = "the budget is missed, so no file is written"
-        error = BudgetError(problem, action="keep_best=True keeps the best result")
-        error.result = result
-        raise error
+        raise _budget_error(result)
     with staged_files() as files:
         if model_path is not None:
             _check_input(result.module.path, model_path, force=force)

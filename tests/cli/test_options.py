@@ -153,8 +153,10 @@ def test_a_limit_of_time_tells_whether_it_was_named() -> None:
 def test_each_command_has_all_its_options_as_they_are_stated(name: str) -> None:
     declared = {one.name: one for one in importlib.import_module(f"memsched.cli.{name}").command.params}
     for field in dataclasses.fields(COMMANDS[name]):
-        assert isinstance(declared[field.name], click.Option)
-        assert declared[field.name].help == shown(field).help
+        assert (field.name in declared) is not shown(field).python
+        if field.name in declared:
+            assert isinstance(declared[field.name], click.Option)
+            assert declared[field.name].help == shown(field).help
 
 
 def test_words_become_what_the_function_takes() -> None:

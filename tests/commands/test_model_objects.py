@@ -53,4 +53,8 @@ def test_the_error_of_a_missed_budget_has_the_best_result(tmp_path: Path) -> Non
     with pytest.raises(memsched.BudgetError) as caught:
         result.save(tmp_path / "out.onnx")
     assert caught.value.result is result
+    with pytest.raises(memsched.BudgetError) as caught:
+        memsched.optimize(DATA, verify=False, effort=0.1, budget=1, strict=True)
+    assert caught.value.result.model == result.model
+    assert memsched.optimize(DATA, verify=False, effort=0.1, budget="1MB", strict=True).budget_met
     assert not list(tmp_path.iterdir())

@@ -152,12 +152,16 @@ def optimize(source: Source, options: Options = _DEFAULT, hooks: Hooks = NO_HOOK
     fixed, ranges = split_ranges(options.dims)
     sizes = stated(options.input_shapes, fixed)
     if ranges:
-        return hold_to_budget(_over_sizes(_SourceFile(data, path, sizes, resized), ranges, asked), options.keep_best)
+        return hold_to_budget(
+            _over_sizes(_SourceFile(data, path, sizes, resized), ranges, asked),
+            options.keep_best,
+            strict=options.strict,
+        )
     sizes = load_options(data, path, sizes, options.shapes_from_run, options.seed)
     module, sizes = read_model(data, path, sizes, options.seed)
     file = _SourceFile(data, path, sizes, resized)
     found = _for_file(module, file, asked) if options.session is None else _for_session(file, asked)
-    return hold_to_budget(found, options.keep_best)
+    return hold_to_budget(found, options.keep_best, strict=options.strict)
 
 
 def _over_sizes(file: _SourceFile, ranges: Mapping[str, Range], asked: _OptimizeRun) -> OptimizeResult:
