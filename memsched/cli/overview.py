@@ -82,7 +82,8 @@ def _lines(report: OverviewReport) -> Iterator[str]:
     yield from assumed_lines(report.assumed, report.path)
     named = [change for change in _CHANGES if any(change in _noticed(row) for row in report.rows)]
     if named:
-        yield f"what callers notice: {'; '.join(f'{change}: {_CHANGES[change]}' for change in named)}"
+        meanings = "; ".join(f"{change}: {_CHANGES[change]}" for change in named)
+        yield f"what callers notice, and accept with --may-change: {meanings}"
     if report.not_measured:
         yield f"not measured: {', '.join(report.not_measured)}"
 

@@ -104,7 +104,7 @@ def test_what_changes_if_i_accept_rounding(run: Run, tmp_path: Path) -> None:
     more = row["with_changes"]
     assert "rounding" in more["changes"]
     assert more["bytes"] < row["reachable"]["bytes"]
-    assert "1e-5" in line_with(answer.text, "callers notice", "rounding")
+    assert "1e-5" in line_with(answer.text, "--may-change", "rounding")
     assert answer.command_runs(more["command"], "onnxruntime") <= more["bytes"]
     text = run("optimize", "--help-all").out
     assert all(word.partition("=")[0] in text for word in shlex.split(more["command"]) if word.startswith("--"))
