@@ -8,6 +8,9 @@ from typing import Final
 __all__ = [
     "ALL",
     "ALLOWED",
+    "ALLOW_HELP",
+    "ALLOW_IO_HELP",
+    "ALLOW_MORE_HELP",
     "BY_CALLERS",
     "BY_DEFAULT",
     "BY_NAME",
@@ -28,6 +31,26 @@ ALLOWED: Final = ("reorder", "inplace", "tile", "remat")
 
 BY_CALLERS: Final = ("io",)
 """What ``allow`` may name beside these, each by itself: the caller has to change."""
+
+ALLOW_HELP: Final = (
+    "What may be done, separated by commas. reorder: permute operators; inplace: let outputs take dying inputs' bytes "
+    "as the target does; tile: compute groups of layers piece by piece, with some work done twice; remat: compute values "
+    "again instead of keeping them; all: all of these."
+)
+_IO: Final = (
+    "io: give inputs and outputs the form that the layers use, quantised or with other axes, so that the caller has to "
+    "change."
+)
+ALLOW_IO_HELP: Final = f"{ALLOW_HELP} Not included in all: {_IO}"
+ALLOW_MORE_HELP: Final = (
+    f"{ALLOW_HELP} Not included in all: algebra: compute operators otherwise with the same values, where less waits "
+    "then; reassociate: with it, add up sums over concatenations, and with a range in --dim over long axes, in another "
+    "order, which rounds floats otherwise; fuse, for ONNX Runtime: one operator of its own for each activation that "
+    "was exported as a chain of them, and, with a range in --dim, for attention, to 1e-5; branch, for ONNX Runtime: make "
+    "large values in a branch of an If, where sessions without options take less so; opening, for ONNX Runtime: write "
+    f"what a session executes, opened as told, where its process takes less so; {_IO}"
+)
+"""What help says of the names, and of those in `BY_CALLERS` and `BY_NAME`."""
 
 BY_NAME: Final = ("algebra", "reassociate", "fuse", "branch", "opening", *BY_CALLERS)
 """The same where one model is written, too: what "all" does not include."""

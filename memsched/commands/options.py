@@ -5,10 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from memsched.commands.declared import AUTO, REQUIRED, CommandOptions, has_range, option, said
-from memsched.commands.levels import ALLOWED, BY_DEFAULT, LEVELS, LONG_SEARCH, SEARCH, permitted_by
+from memsched.commands.levels import (
+    ALLOW_HELP,
+    ALLOW_IO_HELP,
+    ALLOW_MORE_HELP,
+    ALLOWED,
+    BY_DEFAULT,
+    LEVELS,
+    LONG_SEARCH,
+    SEARCH,
+    permitted_by,
+)
 from memsched.solve.schedule.solvers import SOLVERS
 from memsched.targets.cluster import Cluster
 
@@ -54,34 +64,11 @@ class _ModelOptions(CommandOptions):
         "planned part alone.",
         choices=("arena", "activations"),
     )
-    allow: Collection[str] = option(
-        BY_DEFAULT,
-        "What may be done, separated by commas. reorder: permute operators; inplace: let outputs take dying inputs' "
-        "bytes as the target does; tile: compute groups of layers piece by piece, with some work done twice; remat: "
-        "compute values again instead of keeping them; all: all of these.",
-        "allow",
-        metavar="LIST",
-    )
+    allow: Collection[str] = option(BY_DEFAULT, ALLOW_HELP, "allow", metavar="LIST")
 
 
 def _dims_or_ranges(text: str) -> Any:
     return said(_ModelOptions, "dims", text, kind="ranges", metavar="NAME=8|1..8192|64..1024:64")
-
-
-_IO: Final = (
-    "io: give inputs and outputs the form that the layers use, quantised or with other axes, so that the caller has to "
-    "change."
-)
-_WITH_IO: Final = f"{_ModelOptions.__dataclass_fields__['allow'].metadata['option'].help} Not included in all: {_IO}"
-_WITH_MORE: Final = (
-    f"{_ModelOptions.__dataclass_fields__['allow'].metadata['option'].help} Not included in all: algebra: "
-    "compute operators otherwise with the same values, where less waits then; reassociate: with it, add up sums over "
-    "concatenations, and with a range in --dim over long axes, in another order, which rounds floats otherwise; fuse, "
-    "for ONNX Runtime: one operator of its own for each activation that was exported as a chain of them, and, with a "
-    "range in --dim, for attention, to 1e-5; branch, for ONNX Runtime: make large values in a branch of an If, where "
-    "sessions without options take less so; opening, for ONNX Runtime: write what a session executes, opened as told, "
-    f"where its process takes less so; {_IO}"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +77,9 @@ class BatchOptions(_ModelOptions):
 
     level: int = option(
         1,
-        "0: order alone. 1: with it, layers in pieces where that costs neither work nor, as estimated, time beyond "
-        "--max-slowdown, and runs of both models give the same bits. 2: pieces that cost up to --max-extra-macs; "
-        "floats may differ by 1e-5. 3: values computed again as well, with ten minutes to search.",
+        "0: order alone. 1: all that costs nothing: outputs keep their bits, and time grows by --max-slowdown at most. "
+        "2: pieces that cost up to --max-extra-macs; floats may differ by 1e-5. 3: values computed again as well, with "
+        "ten minutes to search.",
         "number",
         flag="-O",
         metavar="0|1|2|3",
@@ -102,7 +89,7 @@ class BatchOptions(_ModelOptions):
     allow: Collection[str] | None = said(  # type: ignore[assignment]  # None: as the level has it
         _ModelOptions,
         "allow",
-        f"In place of what -O permits: {_WITH_MORE[0].lower()}{_WITH_MORE[1:]}",
+        f"In place of what -O permits: {ALLOW_MORE_HELP[0].lower()}{ALLOW_MORE_HELP[1:]}",
         kind="allow_more",
         default=None,
     )
@@ -127,8 +114,8 @@ class BatchOptions(_ModelOptions):
         10.0,
         "Time that may be added, in percent. For ONNX Runtime, of pieces and of values computed again, as estimated "
         "for one thread and the same session options; -O1 counts several threads and takes half. What a session "
-        "takes for each further node counts as well. For LiteRT, in the default interpreter, as measured. none: memory "
-        "and --max-extra-macs alone decide.",
+        "takes for each further node counts as well. For LiteRT, in the default interpreter, and by default for "
+        "TensorFlow Lite Micro, as measured. none: memory and --max-extra-macs alone decide.",
         "slowdown",
         metavar="PCT|none",
     )
@@ -360,7 +347,7 @@ class RelayOptions(CommandOptions):
     )
     input_shapes: Mapping[str, Sequence[int]] = said(_ModelOptions, "input_shapes")
     dims: Mapping[str, int] = said(_ModelOptions, "dims")
-    allow: Collection[str] = said(_ModelOptions, "allow", _WITH_IO, kind="allow_io")
+    allow: Collection[str] = said(_ModelOptions, "allow", ALLOW_IO_HELP, kind="allow_io")
     stages: int | None = option(None, "Most files; by default as many as help.", "count", metavar="N", least=1)
     budget: int | str | None = said(
         _ModelOptions,

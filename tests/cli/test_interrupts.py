@@ -110,7 +110,7 @@ def test_a_second_ctrl_c_ends_a_search_that_does_not_listen(model: Path) -> None
 
 def test_ctrl_c_before_there_is_a_result(model: Path) -> None:
     script = SLOW.replace(
-        "search = planning", "import memsched.commands.optimize.optimize as c\nsearch = planning"
+        "search = planning", "import memsched.commands.optimize.reading as c\nsearch = planning"
     ).replace(
         "planning.schedule_graph = slow",
         "def load(*_):\n    print('loading', file=sys.stderr, flush=True)\n    time.sleep(600)\nc.load_module = load",

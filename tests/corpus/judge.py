@@ -12,8 +12,8 @@ import onnxruntime
 
 import memsched
 from memsched.base.errors import MemschedError
-from memsched.formats.module import LoadOptions, Module
-from memsched.formats.onnx import reader, writer
+from memsched.formats.module import Module
+from memsched.formats.onnx import writer
 from memsched.graph import dag
 from memsched.graph.model import Graph
 from tests.corpus.onnx_corpus import Case
@@ -71,7 +71,7 @@ def judge(case: Case) -> Outcome:
 
 def _shuffled(case: Case) -> bytes | None:
     """Return the model with a random order of each graph's ops; None when there is only one."""
-    module: Module = reader.read(case.model, "corpus.onnx", LoadOptions())
+    module: Module = memsched.load(case.model)
     rng = random.Random(case.name)
     orders = {index: _random_order(rng, graph) for index, graph in enumerate(module.graphs)}
     changed = {index: order for index, order in orders.items() if list(order) != sorted(order)}

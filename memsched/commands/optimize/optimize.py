@@ -300,8 +300,9 @@ def _helpful(
     if not words or seconds_of(options) == 0 or asked.run.late():
         return ()
     # What is permitted by default may gain more at a price.
-    allow = (*BY_DEFAULT, *permitted_by(options.may_change)) if options.free else options.permitted
-    permitted = permissions_of(allow, options.max_extra_macs, free=True) if options.free else given.permitted
+    free = options.free and options.verify
+    allow = (*BY_DEFAULT, *permitted_by(options.may_change)) if free else options.permitted
+    permitted = permissions_of(allow, options.max_extra_macs, free=True) if free else given.permitted
     names = tuple(name for name in allow if name != "reorder" or options.order_solver != "file")
     trial = TrialRequest(names, tuple(words), permitted, given.budget, asked.run.limits)
     final = found.final

@@ -124,7 +124,8 @@ def _length(dim: object, known: Mapping[str, int]) -> int | str:
     if dim.HasField("dim_value"):  # type: ignore[attr-defined]
         value: int = dim.dim_value  # type: ignore[attr-defined]
         return value if value >= 0 else ""
-    name = str(dim.dim_param)  # type: ignore[attr-defined]
+    # protobuf gives bytes where a damaged file's name is no UTF-8; reading refuses it.
+    name = dim.dim_param if isinstance(dim.dim_param, str) else ""  # type: ignore[attr-defined]
     found = length_of(name, known)
     return name if found is None else found
 

@@ -171,7 +171,7 @@ def test_random_inputs_have_the_shapes_that_are_stated() -> None:
         one.name: one.shape for one in load(picked(), dims={"h": 4, "w": 6}, shapes_from_run="random").graph.tensors
     }
     assert shapes["places"] == (2, 24)
-    assert {one.name: one.shape for one in load(picked(), shapes_from_run="random").graph.tensors}["x"] == (1, 128)
+    assert {one.name: one.shape for one in load(picked(), shapes_from_run="random").graph.tensors}["x"] == (224, 224)
 
 
 def test_loops_count_their_largest_iteration_and_branches_that_do_not_run_nothing(tmp_path: Path) -> None:
