@@ -34,8 +34,8 @@ BY_CALLERS: Final = ("io",)
 
 ALLOW_HELP: Final = (
     "What may be done, separated by commas. reorder: permute operators; inplace: let outputs take dying inputs' bytes "
-    "as the target does; tile: compute groups of layers piece by piece, with some work done twice; remat: compute values "
-    "again instead of keeping them; all: all of these."
+    "as the target does; tile: compute groups of layers piece by piece, with some work done twice; remat: compute "
+    "values again instead of keeping them; all: all of these."
 )
 _IO: Final = (
     "io: give inputs and outputs the form that the layers use, quantised or with other axes, so that the caller has to "
@@ -46,8 +46,8 @@ ALLOW_MORE_HELP: Final = (
     f"{ALLOW_HELP} Not included in all: algebra: compute operators otherwise with the same values, where less waits "
     "then; reassociate: with it, add up sums over concatenations, and with a range in --dim over long axes, in another "
     "order, which rounds floats otherwise; fuse, for ONNX Runtime: one operator of its own for each activation that "
-    "was exported as a chain of them, and, with a range in --dim, for attention, to 1e-5; branch, for ONNX Runtime: make "
-    "large values in a branch of an If, where sessions without options take less so; opening, for ONNX Runtime: write "
+    "was exported as a chain of them, and, with a range in --dim, for attention, to 1e-5; branch, for ONNX Runtime: "
+    "make large values in a branch of an If, where sessions without options take less so; opening, for ONNX Runtime: write "
     f"what a session executes, opened as told, where its process takes less so; {_IO}"
 )
 """What help says of the names, and of those in `BY_CALLERS` and `BY_NAME`."""
