@@ -222,7 +222,7 @@ def _is_plain(row: SessionRow) -> bool:
 
 
 def _same(found: FinishedModel, model: bytes, asked: FinishRequest) -> bool:
-    """Return whether a file has the outputs of the one without a branch, or the bits of the one given if they must stay."""
+    """Return whether a file has the bits of the one given if they must stay, or of the one without a branch."""
     bit_by_bit = VerifyOptions(runs=_RUNS, seed=asked.seed)
     kept = asked.data if asked.exact else found.written.model
     return compare(kept, model, asked.options, bit_by_bit).same is True

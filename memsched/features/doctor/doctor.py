@@ -90,8 +90,7 @@ def diagnose(
         session_maker_of(format_in(read_source(written)[0]).name)
         files["written"] = Path(written)
     run = Run.of(limits_of(options), stop=hooks.stop)
-    known = stated(options.input_shapes, options.dims)
-    sizes = assumed_sizes(data, given, known, seed=options.seed)
+    sizes = assumed_sizes(data, given, stated(options.input_shapes, options.dims), seed=options.seed)
     measured = _measured(data, files, sizes, options, run)
     best = pareto([(one.found.peak, one.ratio()) for one in measured.found])
     rows = tuple(
