@@ -173,7 +173,8 @@ class BatchOptions(_ModelOptions):
     @property
     def extra_work(self) -> float:
         """Extra work that rewrites may do, in percent of the model's; by default it may all go into time."""
-        return self.max_slowdown if self.free and self.max_slowdown is not None else self.max_extra_macs
+        free = self.free and not self.order_alone
+        return self.max_slowdown if free and self.max_slowdown is not None else self.max_extra_macs
 
     @property
     def order_solver(self) -> str:

@@ -61,7 +61,11 @@ def change_of(report: OptimizeReport) -> Change:
     if process is None:
         return _of_runtime(report)
     changed = report.output is not None and not report.output.unchanged
-    if not changed or abs(process.after - process.before) > WORTH_TELLING * process.before:
+    if (
+        not changed
+        or report.verdict.unit == "process"
+        or abs(process.after - process.before) > WORTH_TELLING * process.before
+    ):
         return process
     found = _of_runtime(report)
     told = f"process memory {format_size(process.before)} as before"

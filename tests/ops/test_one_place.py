@@ -22,9 +22,11 @@ MOST = 2
 PERMITTED = {
     # What the schema of a format says.
     "formats/onnx/attributes:CONSTANT_INPUTS": "the schema's names of inputs",
+    "formats/onnx/assumed_sizes:_contradicts": "which axes of two inputs have one length, where inference lets it pass",
     "formats/onnx/attributes:_WEIGHTS": "the input whose shape ends with a kernel's that the file does not state",
     "formats/onnx/ranks:_RANKED": "the inputs whose length is a number of dimensions",
     "formats/onnx/structure:_CONSTANT_WITHOUT_INPUTS": "nodes without inputs that state a value",
+    "formats/onnx/tables:_taken": "which axis of the weights is as long as one of the input",
     "formats/tflite/operator_codes:_VERSIONS": "the versions of operators in the file",
     "formats/tflite/options:CONSTANT_INPUTS": "what the options and inputs of the file are called",
     "formats/tflite/options:_OPTIONS": "what the options and inputs of the file are called",

@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import Final, Literal
 
+import msgspec
+
 from memsched.base.errors import UsageError
 from memsched.base.units import format_size
 from memsched.commands.optimize.final_model import FinalModel
@@ -189,7 +191,7 @@ def _plain_rows(found: FinishedModel, asked: FinishRequest) -> tuple[SessionRow 
     """Return what sessions without options take on the file as given and on the one found, measured if it was not."""
     if found.written.unchanged:
         row = next(iter(_measured(found.written.model, asked, "given")), None)
-        return row, row
+        return row, None if row is None else msgspec.structs.replace(row, file="written")
     known = {row.file: row for row in found.sessions if _is_plain(row)}
     rows = known if len(known) > 1 else {row.file: row for row in _measured(found.written.model, asked, *_FILES)}
     return rows.get("given"), rows.get("written")

@@ -10,18 +10,13 @@ from onnx import GraphProto, NodeProto
 from memsched.formats.onnx.attributes import attribute_of
 from memsched.formats.onnx.structure import op_type
 from memsched.formats.onnx.types import SHAPE_ELEMENTS
+from memsched.ops.table import class_of
 
 __all__ = ["longest_position", "weights_along"]
 
-_KEPT: Final = frozenset(
-    {
-        *("Abs", "Add", "Cast", "Clip", "DequantizeLinear", "Div", "Dropout", "DynamicQuantizeLinear", "Exp"),
-        *("Identity", "Log", "Mul", "Neg", "Pow", "QuantizeLinear", "Relu", "Sigmoid", "Sqrt", "Sub", "Tanh"),
-    }
-)
-"""Operators whose first output has the axes of their first input, where the others are constants."""
+_ALONG: Final = ("elementwise", "channelwise")
+"""Classes of operators whose first output has the axes of their first input."""
 
-_WEIGHT_KEPT: Final = frozenset({"Cast", "DequantizeLinear", "Identity", "QuantizeLinear"})
 _MOST_VISITED: Final = 64
 _POSITION: Final = "position"
 
@@ -99,7 +94,7 @@ def _weights(graph: GraphProto) -> dict[str, _Axes]:
             held: Any = attribute_of(node, "value", None)
             if held is not None:
                 found[node.output[0]] = tuple(held.dims)
-        elif kind in _WEIGHT_KEPT and node.input and node.input[0] in found:
+        elif class_of(kind) in _ALONG and node.input and node.input[0] in found:
             found[node.output[0]] = found[node.input[0]]
         elif kind == "Transpose" and node.input[0] in found:
             dims = found[node.input[0]]
@@ -119,7 +114,7 @@ def _readers(
             if node.input[0] == value:
                 yield node, axes
             others = [one for one in node.input if one and one != value]
-            if kind in _KEPT and all(one in weights and len(weights[one]) <= len(axes) for one in others):
+            if class_of(kind) in _ALONG and all(one in weights and len(weights[one]) <= len(axes) for one in others):
                 waiting.append((node.output[0], axes))
             elif kind == "Transpose":
                 order = attribute_of(node, "perm", None) or range(len(axes))[::-1]

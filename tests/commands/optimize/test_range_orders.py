@@ -68,6 +68,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "5",
         "--max-slowdown",
         "none",
+        "-v",
         "-o",
     ]
     printed = io.StringIO()
