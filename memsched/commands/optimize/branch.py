@@ -32,7 +32,7 @@ from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.applied import IN_BRANCH
 from memsched.report.outputs import TOLERANCE
 from memsched.report.values.sessions import SessionRow
-from memsched.runtimes.known import session_maker_of
+from memsched.runtimes.known import has_sessions, session_maker_of
 from memsched.runtimes.race import most_times
 from memsched.runtimes.sessions import DEFAULT, PATTERNLESS
 
@@ -100,7 +100,7 @@ def finished(final: FinalModel, request: Request, asked: FinishRequest) -> Finis
 
 def _unasked(found: FinishedModel, request: Request, asked: FinishRequest) -> FinishedModel:
     """Return the same with large values in a branch if that costs nothing: sessions without options take less so."""
-    if not asked.command.free or not asked.guarded:
+    if not has_sessions(asked.module.format) or not asked.command.free or not asked.guarded:
         return _hinted(found)
     if found.ended or not opened_alone(found, asked.module) or not asked.has_time(SESSIONS * found.seconds):
         return found

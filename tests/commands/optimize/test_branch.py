@@ -136,3 +136,10 @@ def test_what_is_for_other_sessions_is_refused(given: Path) -> None:
         memsched.optimize(given, allow=("reorder", "inplace", "branch"), session="default")
     with fails("option-conflict", "--dim", "--allow branch"):
         memsched.optimize(given, allow=("reorder", "inplace", "branch"), dims={"N": (1, 8)})
+
+
+def test_files_without_sessions_have_no_branch() -> None:
+    """LiteRT measures a process, too, which no session takes."""
+    found = SimpleNamespace(sessions=(), ended=False, seconds=1.0)
+    asked = SimpleNamespace(module=memsched.load(TFLITE), command=SimpleNamespace(free=True), guarded=True)
+    assert branch._unasked(cast(Any, found), cast(Any, None), cast(Any, asked)) is cast(Any, found)
