@@ -300,7 +300,7 @@ def _helpful(
     if not words or seconds_of(options) == 0 or asked.run.late():
         return ()
     # What is permitted by default may gain more at a price.
-    free = options.free and options.verify
+    free = given.permitted.free
     allow = (*BY_DEFAULT, *permitted_by(options.may_change)) if free else options.permitted
     permitted = permissions_of(allow, options.max_extra_macs, free=True) if free else given.permitted
     names = tuple(name for name in allow if name != "reorder" or options.order_solver != "file")
@@ -323,9 +323,10 @@ def _record(
     """Return what was done, for the report."""
     given, done, final = found.given, found.done, found.final
     target = given.prepared.target
-    free = any(one.free for one in file.sizes.assumed)
-    whole = given.permitted.tile != ("tile" in asked.options.permitted) or (free and asked.options.free)
-    not_cut = ((_ASSUMED if free else _NOT_CUT),) if whole else ()
+    options, guessed = asked.options, any(one.free for one in file.sizes.assumed)
+    # What nobody asked for by name is left out by default for other reasons, too.
+    whole = guessed if options.free else given.permitted.tile != ("tile" in options.permitted)
+    not_cut = ((_ASSUMED if guessed else _NOT_CUT),) if whole else ()
     return Record(
         "optimize",
         given.module,

@@ -141,6 +141,7 @@ def test_pieces_cost_interpreters_with_xnnpack(run: Run, tmp_path: Path) -> None
     report = json.loads((tmp_path / "small.json").read_text())
     assert report["output"]["unchanged"]
     assert "without XNNPACK" in report["alternatives"][0]["what"]
+    assert not any("cut" in note for note in report["verdict"]["notes"])
 
 
 def test_whole_arenas_gain_by_default(run: Run, tmp_path: Path) -> None:
