@@ -45,7 +45,8 @@ _PRODUCTS: Final = families("matrix product")
 KNOWN: Final = _CHEAP | _CONVOLUTIONS | _SUMS | _PRODUCTS
 """Ops of which it is known what they compute; others are themselves alone."""
 
-_HELPERS: Final = _CROPS | _PADS | _JOINS | _SUMS
+_RESHAPES: Final = families("reshape")
+_HELPERS: Final = _CROPS | _PADS | _JOINS | _RESHAPES | _SUMS
 
 
 def check_algebra(before: Graph, after: Graph, constants: Mapping[str, Sequence[str]]) -> None:
@@ -232,9 +233,11 @@ class _Execution:
         raise InternalError(f"op '{op.name}' ({op.type}) cannot be checked", code="not-checkable")
 
     def _gathered(self, op: Op, read: _Numbers, shape: tuple[int, ...]) -> _Numbers:
-        """Take any elements: what holds for all moves holds for this one."""
+        """Take any elements: what holds for all moves holds for this one. Reshapes keep theirs where they are."""
         if _interpolates(op):
             raise InternalError(f"op '{op.name}' ({op.type}) computes what lies between elements", code="not-checkable")
+        if op.type in _RESHAPES and read.size == math.prod(shape):
+            return read.reshape(shape)
         key = f"{op.type} {self._stated(op)} {read.shape} {shape} {self._constants.get(op.origin or op.name, ())}"
         places = _noise(key, shape) % max(1, read.size)
         return _numbers(read.reshape(-1)[places.astype("int64")])

@@ -113,6 +113,7 @@ class Dialect(FrozenValue, frozen=True):
         loop: How a loop over tiles is written; None where the format has none, or the runtime runs none.
         stepped: Operator that copies every n-th element of a range of every axis; None where there is none.
         add: Operator that adds two tensors; None where sums of parts cannot be written.
+        reshape_type: Operator that shows bytes in another shape, as its output has it; "" where there is none.
         same_values: (name of a tensor, name of another) -> whether equal numbers in them mean the same.
     """
 
@@ -129,6 +130,7 @@ class Dialect(FrozenValue, frozen=True):
     loop: LoopWords | None = None
     stepped: SteppedWords | None = None
     add: AddWords | None = None
+    reshape_type: str = ""
     same_values: Callable[[str, str], bool] = lambda _, __: True
 
 

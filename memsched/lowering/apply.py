@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.lowering.litert_kernels import own_memory, with_lasting
 from memsched.lowering.sharing import Sharing, Views
+from memsched.lowering.xnnpack import is_delegated
 from memsched.targets.model import Target
 
 __all__ = ["NIBBLES", "Workspaces", "apply_target", "with_workspaces"]
@@ -47,7 +48,11 @@ def apply_target(graph: Graph, target: Target) -> Graph:
     ruled = rules.always.keys() | rules.off_last_axis.keys()
     scratch = [rules.bytes(sized, op) if op.type in ruled else 0 for op in sized.ops]
     if target.kernels_keep_memory:
-        scratch = [size + own_memory(sized, op).step_bytes for size, op in zip(scratch, sized.ops, strict=True)]
+        left = [not (target.default_delegate and is_delegated(sized, op)) for op in sized.ops]
+        own = [
+            own_memory(sized, op).step_bytes if by_kernel else 0 for by_kernel, op in zip(left, sized.ops, strict=True)
+        ]
+        scratch = [size + extra for size, extra in zip(scratch, own, strict=True)]
     ops = [
         _ruled(op, seen, written, op.workspace + extra) if seen.pairs or written or extra else op
         for op, seen, written, extra in zip(sized.ops, views, pairs, scratch, strict=True)

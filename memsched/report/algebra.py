@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from memsched.base.shown import ROWS_SHOWN
 from memsched.base.units import counted
 from memsched.graph.identity import Identity
 from memsched.report.text import shortened
 from memsched.report.values.rewrites import AlgebraSection, IdentityRow
 
-__all__ = ["WORDS", "algebra_lines", "algebra_section"]
+__all__ = ["WORDS", "algebra_lines", "algebra_section", "banded"]
 
 WORDS: Final = {
     "merge": "equal operators merged",
@@ -21,6 +23,7 @@ WORDS: Final = {
     "late": "made large for each reader by itself",
     "split": "concatenations split by their inputs",
     "sum": "sums over concatenations added up by their inputs",
+    "band": "layers computed in bands of rows",
 }
 """What identities of a kind do."""
 
@@ -39,6 +42,13 @@ def algebra_section(way: Sequence[Identity], judged: int, *, finished: bool) -> 
     )
 
 
+def banded(before: AlgebraSection | None, layers: Sequence[tuple[str, int]]) -> AlgebraSection:
+    """Return a section with layers in bands, each with how many, behind what else is computed otherwise."""
+    known = before if before is not None and before.applied else algebra_section((), 0, finished=True)
+    rows = tuple(IdentityRow(kind="band", op=op, over="", count=count) for op, count in layers)
+    return msgspec.structs.replace(known, applied=True, identities=(*known.identities, *rows))
+
+
 def algebra_lines(section: AlgebraSection | None, columns: int, *, verbose: bool) -> list[tuple[str, str | None]]:
     """Return the lines on algebra, each with its style."""
     if section is None:
@@ -55,7 +65,11 @@ def algebra_lines(section: AlgebraSection | None, columns: int, *, verbose: bool
     ]
     shown = section.identities if verbose else section.identities[:ROWS_SHOWN]
     half = columns // 3
-    lines += [(f"  {row.kind}: {shortened(row.op, half)} over {shortened(row.over, half)}", "dim") for row in shown]
+    lines += [(f"  {row.kind}: {shortened(row.op, half)}{_beside(row, half)}", "dim") for row in shown]
     if len(shown) < len(section.identities):
         lines.append((f"  and {len(section.identities) - len(shown)} more", "dim"))
     return lines
+
+
+def _beside(row: IdentityRow, columns: int) -> str:
+    return f" over {shortened(row.over, columns)}" if row.count is None else f" in {row.count} bands"

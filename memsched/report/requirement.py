@@ -57,7 +57,9 @@ def needed_memory(report: OptimizeReport) -> NeededMemory:
     """Return what is required."""
     needed = report.sections.requirement
     parts = tuple(
-        (name.removesuffix("_bytes"), size) for name, size in msgspec.to_builtins(needed.parts).items() if size
+        (name.removesuffix("_bytes").replace("_", " "), size)
+        for name, size in msgspec.to_builtins(needed.parts).items()
+        if size
     )
     noun = _NOUNS.get(report.verdict.unit, "arena")
     return NeededMemory(noun, needed.given_bytes, needed.bytes, parts)

@@ -25,6 +25,7 @@ _NOUNS: Final[Mapping[Unit, str]] = {
     "tflm_arena": "TensorFlow Lite Micro arena",
     "tflm_planned": "TensorFlow Lite Micro arena, planned part",
     "litert_arena": "LiteRT arena",
+    "interpreter": "LiteRT process memory",
     "requested": "ONNX Runtime session requests",
     "process": "process memory",
 }

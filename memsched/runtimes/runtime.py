@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from memsched.base.errors import UsageError
 from memsched.base.frozen import FrozenValue
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
-from memsched.graph.model import Allocation, Graph, Schedule
+from memsched.graph.model import Allocation, Graph, Op, Schedule
 from memsched.lowering.prices import NOTHING_KEPT, Kept, Pace, Prices
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
 from memsched.runtimes.output import Guarantee, ModelBytes
@@ -317,6 +317,16 @@ class Runtime(FrozenValue, frozen=True):
         Raises:
             ModelError: It does; the message names the first.
         """
+
+    @property
+    def keeps_tables(self) -> bool:
+        """Whether it keeps tables for rows of what ops make, so that bands of rows may take less; see below."""
+        return False
+
+    def table_bytes(self, graph: Graph, op: Op) -> int:
+        """Return the bytes that it keeps for an op in proportion to the rows of one image, whatever the batch."""
+        del graph, op
+        return 0
 
     def joins_quantised(self, module: Module) -> bool:
         """Whether opening the file makes quantised ops of groups that pieces take apart, and run far longer so."""

@@ -9,6 +9,7 @@ from memsched.base.frozen import FrozenValue
 from memsched.base.units import Percentage
 from memsched.commands.optimize.algebra import AlgebraRewrite
 from memsched.commands.optimize.arms import Form
+from memsched.commands.optimize.bands import BandsRewrite
 from memsched.commands.optimize.border import BorderRewrite
 from memsched.commands.optimize.described import described, tried_rows
 from memsched.commands.optimize.driver import Driver
@@ -54,6 +55,7 @@ def rewrites_of(permitted: Permissions) -> tuple[Rewrite, ...]:
     listed: tuple[tuple[bool, Rewrite], ...] = (
         (permitted.fuse, ChainRewrite()),
         (permitted.io, BorderRewrite()),
+        (permitted.bands, BandsRewrite()),
         (permitted.algebra, AlgebraRewrite(permitted.reassociate)),
         (permitted.tile, FoldRewrite()),
         (permitted.tile, TileRewrite()),

@@ -38,10 +38,11 @@ def possible(
     costly = elsewhere or runtime.traits.tiles_for or runtime.joins_quantised(module)
     # What a session executes holds for one size as well.
     opened = permitted.opening and not any(one.free for one in options.assumed)
+    bands = permitted.bands and refusable and runtime.keeps_tables and not too_large(module)
     if permitted.free and costly:
-        return dataclasses.replace(permitted, tile=False, remat=False, algebra=False, opening=opened)
+        return dataclasses.replace(permitted, tile=False, remat=False, algebra=False, bands=bands, opening=opened)
     exact = permitted.algebra and refusable
-    return dataclasses.replace(permitted, tile=permitted.tile and refusable, algebra=exact, opening=opened)
+    return dataclasses.replace(permitted, tile=permitted.tile and refusable, algebra=exact, bands=bands, opening=opened)
 
 
 def too_large(module: Module) -> bool:

@@ -67,7 +67,11 @@ from memsched.search.run import Run
 
 __all__ = ["assumed_rows", "model_section", "report_of", "result_of"]
 
-_UNITS: Final[dict[str | None, Unit]] = {"litert": "litert_arena", "session": "requested"}
+_UNITS: Final[dict[str | None, Unit]] = {
+    "litert": "litert_arena",
+    "interpreter": "interpreter",
+    "session": "requested",
+}
 
 
 def report_of(record: Record, *, seed: int, seconds: float, rows: bool = True) -> Report[OptimizeReport]:

@@ -48,6 +48,7 @@ def dialect(module: Module) -> Dialect:
         loop=LoopWords("WHILE", "IF", "RESHAPE", "int32", ops=_LOOP_OPS),
         stepped=SteppedWords("STRIDED_SLICE", _stepped_attributes),
         add=AddWords("ADD", lambda activation: {ACTIVATION: activation}),
+        reshape_type="RESHAPE",
         same_values=_compared_values(module),
     )
 

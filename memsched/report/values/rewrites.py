@@ -202,14 +202,17 @@ class IdentityRow(Section, frozen=True, kw_only=True):
             one crop and one pad. cross: an operator of one element and one that moves elements changed places. late:
             what makes many bytes of few is executed for one reader by itself. split: what reads a concatenation is
             computed for each of its inputs, and concatenated. sum: what sums over a concatenation is computed for each
-            of its inputs, and added.
+            of its inputs, and added. band: rows of the output are computed as images of a batch, for which the runtime
+            keeps one table.
         op: The operator; it may itself be what an identity before this one made.
-        over: The operator before it that takes part.
+        over: The operator before it that takes part; empty for bands.
+        count: Bands; null for all others.
     """
 
-    kind: Literal["merge", "shift", "cross", "late", "split", "sum"]
+    kind: Literal["merge", "shift", "cross", "late", "split", "sum", "band"]
     op: str
     over: str
+    count: Count | None = None
 
 
 class AlgebraSection(Section, frozen=True, kw_only=True):

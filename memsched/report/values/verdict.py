@@ -21,7 +21,7 @@ __all__ = [
     "VerdictSection",
 ]
 
-Unit = Literal["tflm_arena", "tflm_planned", "litert_arena", "requested", "process", "arena"]
+Unit = Literal["tflm_arena", "tflm_planned", "litert_arena", "interpreter", "requested", "process", "arena"]
 """What a runtime allocates: an interpreter's whole arena, its planned part, what a session requests, a process."""
 
 CallerChange = Literal["rounding", "inputs", "opening"]
@@ -49,8 +49,9 @@ class VerdictSection(Section, frozen=True, kw_only=True):
 
     Attributes:
         unit: tflm_arena and litert_arena are those of the interpreters, tflm_planned the part of it that a memory plan
-            is about, if only that was asked for. requested: what a session of ONNX Runtime requests for activations.
-            process: of its process. arena: of a target that no runtime executes.
+            is about, if only that was asked for. interpreter: what LiteRT's default interpreter keeps. requested: what
+            a session of ONNX Runtime requests for activations. process: of its process. arena: of a target that no
+            runtime executes.
         original_bytes: For the original.
         bytes: For the model written, or for the original if none was written: what a budget is compared with.
         time_ratio: Time of the model written to that of the original, as it was measured; null if it was not.

@@ -1,0 +1,80 @@
+"""What XNNPACK, LiteRT's default delegate, keeps of an operator for as long as an interpreter lives.
+
+A convolution reads its input through a table of pointers, one for each tap at each place of the output. The table
+holds the places of one image and serves a whole batch. The formulas are those of XNNPACK's operators in LiteRT 2.3 for
+pointers of 64 bit (``src/operators/convolution-nhwc.c``, ``resize-bilinear-nhwc.c``), compared with traced allocations.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from memsched.graph.dialect import CONSTANT_SHAPE
+from memsched.graph.model import Graph, Op
+
+__all__ = ["is_delegated", "packed_bytes", "table_bytes"]
+
+_POINTER: Final = 8
+_MOST_TAPS: Final = 25
+"""Taps of the largest depthwise kernel; layers with more are computed as convolutions of one group per channel."""
+
+_TILE: Final = 16
+"""Output channels to which packed weights are filled up on processors with AVX-512; floats of wide layers to two."""
+
+_WORD: Final = 4
+"""Bytes of a float, and of the bias and the scale that are packed with the weights of each output channel."""
+
+_TYPES: Final = frozenset({"float32", "int8", "uint8"})
+_ACTIVATIONS: Final = frozenset({"NONE", "RELU", "RELU6", "RELU_N1_TO_1"})
+_CONVOLUTIONS: Final = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D"})
+_PRODUCTS: Final = frozenset({*_CONVOLUTIONS, "FULLY_CONNECTED"})
+
+
+def is_delegated(graph: Graph, op: Op) -> bool:
+    """Whether XNNPACK computes an operator that multiplies by constant weights, so that LiteRT's kernel does not."""
+    if op.type not in _PRODUCTS or op.positions != (0,) or not _weights(op):
+        return False
+    read, made = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
+    activation = op.attributes.get("fused_activation_function", "NONE")
+    return read.dtype in _TYPES and made.dtype == read.dtype and bool(made.shape) and activation in _ACTIVATIONS
+
+
+def table_bytes(graph: Graph, op: Op) -> int:
+    """Return the bytes of the table of pointers that XNNPACK keeps for an operator; 0 where it has none."""
+    made = graph.tensors[op.outputs[0]].shape if op.outputs else None
+    if made is None or len(made) != 4:
+        return 0
+    _, rows, columns, _ = made
+    if op.type == "RESIZE_BILINEAR":
+        return 4 * _POINTER * rows * columns
+    if op.type not in _CONVOLUTIONS or not is_delegated(graph, op):
+        return 0
+    height, width = _weights(op)[1:3]
+    strides = op.attributes.get("strides", (1, 1))
+    if op.type == "CONV_2D" or height * width > _MOST_TAPS:
+        is_product = height * width == 1 and strides == (1, 1)
+        return 0 if is_product else _POINTER * height * width * rows * columns
+    step = strides[1] if isinstance(strides, tuple) else 1
+    return _POINTER * rows * (height * width + (columns - 1) * min(int(step), width) * height)
+
+
+def packed_bytes(graph: Graph, op: Op) -> int:
+    """Return the bytes of an operator's weights as XNNPACK packs them; 0 for operators without weights."""
+    if not is_delegated(graph, op):
+        return 0
+    weights, floats = _weights(op), graph.tensors[op.inputs[0]].dtype == "float32" and not op.attributes.get("hybrid")
+    taps = weights[1] * weights[2] if op.type == "DEPTHWISE_CONV_2D" else 0
+    if taps > _MOST_TAPS:
+        return weights[-1] * _TILE * _WORD * (taps + 1)
+    channels = weights[-1] if taps else weights[0]
+    tile = 2 * _TILE if floats and not taps and channels > _TILE else _TILE
+    filled = -(-channels // tile) * tile
+    products = taps or math.prod(weights[1:])
+    return filled * ((products + 1) * _WORD if floats else products + 2 * _WORD)
+
+
+def _weights(op: Op) -> tuple[int, ...]:
+    """Return the shape of an operator's constant weights; () where they are computed."""
+    stated = op.attributes.get(f"{CONSTANT_SHAPE}1")
+    return tuple(int(size) for size in stated) if isinstance(stated, tuple) else ()
