@@ -51,12 +51,12 @@ def layer(
         -(-size // stride) if same else (size - (width - 1) * dilation - 1) // stride + 1
         for size, width, stride, dilation in zip(read, kernel, strides, dilations, strict=False)
     ]
-    place = {} if floats else {"scales": (0.1,), "zero_point": 3}
-    scales = {} if floats else {"scales": (0.02,)}
+    place: dict[str, Any] = {} if floats else {"scales": (0.1,), "zero_point": 3}
+    scales: dict[str, Any] = {} if floats else {"scales": (0.02,)}
     tensors = [
         T("x", (1, *read), dtype, **place),
         T("w", shape, dtype, weights.tobytes(), **scales),
-        T("b", (outputs,), dtype if floats else "INT32", bias.tobytes(), **({} if floats else {"scales": (0.002,)})),
+        T("b", (outputs,), dtype if floats else "INT32", bias.tobytes(), scales=() if floats else (0.002,)),
         T("r", (1, *read), dtype, **place),
         T("y", (1, *sizes, outputs), dtype, **place),
         T("z", (1, *sizes, outputs), dtype, **place),
@@ -126,10 +126,11 @@ def test_random_layers_in_bands_of_any_size_have_the_same_bits(draws: Draws) -> 
             validate(found.graph)
             check_algebra(draft.graph, found.graph, draft.constants)
             after = written(module, found)
-            assert np.array_equal(*(outputs_of(one, delegates=True) for one in (data, after)))
-            plain = [outputs_of(one, delegates=False) for one in (data, after)]
+            given, cut = (outputs_of(one, delegates=True) for one in (data, after))
+            assert np.array_equal(given, cut)
             # LiteRT's own kernels round floats by how many rows there are; verification refuses what they show.
-            assert np.array_equal(*plain) if plain[0].dtype == np.int8 else np.allclose(*plain, rtol=1e-5, atol=1e-3)
+            given, cut = (outputs_of(one, delegates=False) for one in (data, after))
+            assert np.array_equal(given, cut) if given.dtype == np.int8 else np.allclose(given, cut, 1e-5, 1e-3)
             made += 1
     assert made > 12
 
