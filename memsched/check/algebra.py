@@ -183,12 +183,13 @@ class _Execution:
         waiting = [tensor]
         while waiting:
             op = self._graph.ops[self._maker[waiting[-1]]]
-            further = [one for one in op.inputs if one not in self._values and self._expands(one)]
+            reads = _reads(op)
+            further = [one for one in reads if one not in self._values and self._expands(one)]
             if further:
                 waiting += further
                 continue
             done = waiting.pop()
-            self._values[done] = self._run(op, [self._value(one) for one in op.inputs])
+            self._values[done] = self._run(op, [self._value(one) for one in reads])
         return self._values[tensor]
 
     def _expands(self, tensor: int) -> bool:
@@ -341,6 +342,11 @@ class _Execution:
             return _numbers(total)
         first, last = (0, shape[-1]) if op.region is None else op.region.ranges[-1]
         return _numbers(total[..., None] * _noise(f"{key} of outputs", (shape[-1],))[first:last])
+
+
+def _reads(op: Op) -> tuple[int, ...]:
+    """Return the inputs whose values tell what an op makes: the shape of a reshape is that of its output."""
+    return op.inputs[:1] if op.type in _RESHAPES else op.inputs
 
 
 def _begin_of(op: Op) -> int:

@@ -13,7 +13,7 @@ from typing import Final
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op
 
-__all__ = ["is_delegated", "packed_bytes", "table_bytes"]
+__all__ = ["MOST_JOINED", "is_delegated", "packed_bytes", "table_bytes", "takes"]
 
 _POINTER: Final = 8
 _MOST_TAPS: Final = 25
@@ -29,6 +29,107 @@ _TYPES: Final = frozenset({"float32", "int8", "uint8"})
 _ACTIVATIONS: Final = frozenset({"NONE", "RELU", "RELU6", "RELU_N1_TO_1"})
 _CONVOLUTIONS: Final = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D"})
 _PRODUCTS: Final = frozenset({*_CONVOLUTIONS, "FULLY_CONNECTED"})
+
+
+_FLOATS: Final = frozenset(
+    {
+        "ABS",
+        "ADD",
+        "AVERAGE_POOL_2D",
+        "BATCH_MATMUL",
+        "CEIL",
+        "CONCATENATION",
+        "COS",
+        "DEPTH_TO_SPACE",
+        "DIV",
+        "ELU",
+        "EXP",
+        "FLOOR",
+        "GELU",
+        "HARD_SWISH",
+        "LEAKY_RELU",
+        "LOG",
+        "LOGISTIC",
+        "MAXIMUM",
+        "MAX_POOL_2D",
+        "MEAN",
+        "MINIMUM",
+        "MUL",
+        "NEG",
+        "PAD",
+        "PRELU",
+        "QUANTIZE",
+        "REDUCE_MAX",
+        "REDUCE_MIN",
+        "RELU",
+        "RELU6",
+        "RELU_N1_TO_1",
+        "RESHAPE",
+        "RESIZE_BILINEAR",
+        "ROUND",
+        "RSQRT",
+        "SIN",
+        "SLICE",
+        "SOFTMAX",
+        "SPACE_TO_DEPTH",
+        "SPLIT",
+        "SQRT",
+        "SQUARE",
+        "SQUARED_DIFFERENCE",
+        "STRIDED_SLICE",
+        "SUB",
+        "SUM",
+        "TANH",
+        "TRANSPOSE",
+        "TRANSPOSE_CONV",
+    }
+)
+"""Operators beside `_PRODUCTS` that are taken of floats."""
+
+_INTEGERS: Final = frozenset(
+    {
+        "ADD",
+        "CONCATENATION",
+        "DEPTH_TO_SPACE",
+        "DEQUANTIZE",
+        "ELU",
+        "LEAKY_RELU",
+        "LOGISTIC",
+        "MAX_POOL_2D",
+        "MEAN",
+        "MUL",
+        "PAD",
+        "QUANTIZE",
+        "RESHAPE",
+        "RESIZE_BILINEAR",
+        "SLICE",
+        "SPLIT",
+        "STRIDED_SLICE",
+        "SUB",
+        "TANH",
+        "TRANSPOSE",
+        "TRANSPOSE_CONV",
+    }
+)
+"""The same of quantised integers."""
+
+MOST_JOINED: Final = 5
+"""Inputs of a concatenation."""
+
+_MOST_OUTPUTS: Final = 4
+
+
+def takes(graph: Graph, op: Op) -> bool:
+    """Whether XNNPACK takes an operator, so that LiteRT's own kernel does not compute it."""
+    if op.type in _PRODUCTS:
+        return is_delegated(graph, op)
+    if not op.inputs or not op.outputs or not op.effects.pure:
+        return False
+    read, made = (graph.tensors[one[-1]].dtype for one in (op.inputs, op.outputs))
+    if read not in _TYPES or made not in _TYPES or (read != made and op.type not in {"QUANTIZE", "DEQUANTIZE"}):
+        return False
+    counted = len(op.inputs) <= MOST_JOINED and len(op.outputs) <= _MOST_OUTPUTS
+    return counted and op.type in (_FLOATS if read == "float32" else _INTEGERS)
 
 
 def is_delegated(graph: Graph, op: Op) -> bool:
@@ -66,7 +167,7 @@ def packed_bytes(graph: Graph, op: Op) -> int:
     weights, floats = _weights(op), graph.tensors[op.inputs[0]].dtype == "float32" and not op.attributes.get("hybrid")
     taps = weights[1] * weights[2] if op.type == "DEPTHWISE_CONV_2D" else 0
     if taps > _MOST_TAPS:
-        return weights[-1] * _TILE * _WORD * (taps + 1)
+        return weights[-1] * _TILE * (_WORD if floats else 2 * _WORD) * (taps + 1)
     channels = weights[-1] if taps else weights[0]
     tile = 2 * _TILE if floats and not taps and channels > _TILE else _TILE
     filled = -(-channels // tile) * tile

@@ -14,7 +14,7 @@ from memsched.graph.identity import Identity
 from memsched.report.text import shortened
 from memsched.report.values.rewrites import AlgebraSection, IdentityRow
 
-__all__ = ["WORDS", "algebra_lines", "algebra_section", "banded"]
+__all__ = ["WORDS", "algebra_lines", "algebra_section", "with_further"]
 
 WORDS: Final = {
     "merge": "equal operators merged",
@@ -24,6 +24,8 @@ WORDS: Final = {
     "split": "concatenations split by their inputs",
     "sum": "sums over concatenations added up by their inputs",
     "band": "layers computed in bands of rows",
+    "tree": "concatenations in steps",
+    "shape": "shapes of reshapes stated",
 }
 """What identities of a kind do."""
 
@@ -42,10 +44,9 @@ def algebra_section(way: Sequence[Identity], judged: int, *, finished: bool) -> 
     )
 
 
-def banded(before: AlgebraSection | None, layers: Sequence[tuple[str, int]]) -> AlgebraSection:
-    """Return a section with layers in bands, each with how many, behind what else is computed otherwise."""
+def with_further(before: AlgebraSection | None, rows: Sequence[IdentityRow]) -> AlgebraSection:
+    """Return a section with what suits a delegate behind what else is computed otherwise."""
     known = before if before is not None and before.applied else algebra_section((), 0, finished=True)
-    rows = tuple(IdentityRow(kind="band", op=op, over="", count=count) for op, count in layers)
     return msgspec.structs.replace(known, applied=True, identities=(*known.identities, *rows))
 
 
@@ -72,4 +73,6 @@ def algebra_lines(section: AlgebraSection | None, columns: int, *, verbose: bool
 
 
 def _beside(row: IdentityRow, columns: int) -> str:
-    return f" over {shortened(row.over, columns)}" if row.count is None else f" in {row.count} bands"
+    if row.count is None:
+        return f" over {shortened(row.over, columns)}" if row.over else ""
+    return f" in {row.count} bands" if row.kind == "band" else f" of {row.count} inputs"

@@ -323,6 +323,11 @@ class Runtime(FrozenValue, frozen=True):
         """Whether it keeps tables for rows of what ops make, so that bands of rows may take less; see below."""
         return False
 
+    @property
+    def most_joined(self) -> int | None:
+        """Inputs of a concatenation beyond which it is executed apart from other ops; None for any number."""
+        return None
+
     def table_bytes(self, graph: Graph, op: Op) -> int:
         """Return the bytes that it keeps for an op in proportion to the rows of one image, whatever the batch."""
         del graph, op

@@ -1,4 +1,4 @@
-"""Convolutions in bands, where the runtime keeps tables for one image of a batch: of which layers, and the report."""
+"""What suits LiteRT's default delegate: bands of rows, for which it keeps one table, and ops that it takes together."""
 
 from __future__ import annotations
 
@@ -13,22 +13,27 @@ from memsched.commands.optimize.rewrite import Candidate, Proposals, RewriteBase
 from memsched.commands.optimize.rewrites import Rewrites
 from memsched.formats.known import format_of
 from memsched.graph.model import Graph
-from memsched.report.algebra import banded
+from memsched.report.algebra import with_further
+from memsched.report.values.rewrites import IdentityRow
 from memsched.rewrites.algebra.bands import Bands, best_bands, in_bands
 from memsched.rewrites.algebra.draft import AlgebraDraft
+from memsched.rewrites.algebra.settled import SettledShape, settled_shapes, with_settled_shape
+from memsched.rewrites.algebra.trees import Tree, as_tree, trees_of
 from memsched.runtimes.known import runtime_of
 from memsched.search.run import Run
 
 __all__ = ["BandsRewrite"]
 
+_Part = Bands | SettledShape | Tree
+
 
 @dataclass(frozen=True, slots=True)
 class BandsRewrite:
-    """Layers whose rows are images of a batch, so that the runtime keeps a table for one of them."""
+    """Layers whose rows are images of a batch, concatenations as trees, and reshapes with stated shapes."""
 
     name = "bands"
     once = True
-    described = "layers in bands of rows"
+    described = "layers in bands of rows, and operators that the delegate takes"
 
     def is_quick(self, base: RewriteBase) -> bool:
         """Whether what it finds is written however little time there is; see `Rewrite`."""
@@ -36,22 +41,23 @@ class BandsRewrite:
         return True
 
     def candidates(self, base: RewriteBase, run: Run) -> Proposals:
-        """Propose the layer that saves most in bands, then twice as many layers each time, and at last all of them."""
+        """Propose what saves most, then twice as many parts each time, and at last all of them."""
         del run
         ways = _BandWays(base)
         left, count = ways.best, 1
         refused = dict((yield Candidate(ways)) or {})
         while left and count < 2 * len(left):
             way = tuple(left[: min(count, len(left))])
-            work = Fraction(ways.extra_macs(way), base.macs) if base.macs else Fraction(0)
+            macs = sum(ways.extra_macs(one) for one in way)
+            work = Fraction(macs, base.macs) if base.macs else Fraction(0)
             saved = sum(one.saved for one in way)
-            refused |= (yield Candidate(ways, way, base.placed.required - saved, work, ways.extra_macs(way))) or {}
+            refused |= (yield Candidate(ways, way, base.placed.required - saved, work, macs)) or {}
             left = tuple(one for one in left if not any(one in part for part in refused))
             count *= 2
 
 
 class _BandWays(Ways):
-    """Layers in bands; a part of a way is one of them."""
+    """Parts are done each by itself."""
 
     proven = True
 
@@ -60,28 +66,30 @@ class _BandWays(Ways):
         names, _ = format_of(base.module).constants_read(base.module)
         self._constants = {op.name: tuple(read) for op, read in zip(base.given.ops, names, strict=True)}
         self._draft = AlgebraDraft(self.graph, base.dialect, self._constants)
+        self._number = {op.name: number for number, op in enumerate(self.graph.ops)}
         runtime = runtime_of(base.module, base.prepared.target)
         tables = [runtime.table_bytes(self.graph, op) for op in self.graph.ops]
-        found = [
-            best_bands(self.graph, number, table, base.pricing.percent / 100) for number, table in enumerate(tables)
-        ]
-        self.best = tuple(sorted((one for one in found if one is not None), key=lambda one: -one.saved))
+        extra, most = base.pricing.percent / 100, runtime.most_joined
+        cut = [best_bands(self.graph, number, table, extra) for number, table in enumerate(tables)]
+        found: list[_Part] = [one for one in cut if one is not None]
+        if most is not None:
+            found += [*trees_of(self.graph, most), *settled_shapes(self.graph, base.dialect.reshape_type)]
+        self.best = tuple(sorted(found, key=lambda one: (-one.saved, one.op)))
 
-    def extra_macs(self, way: tuple[Bands, ...]) -> int:
+    def extra_macs(self, part: _Part) -> int:
         """Return the multiply-accumulates of rows that are computed in vain."""
-        ops = {op.name: (number, op.macs) for number, op in enumerate(self.graph.ops)}
-        extra = 0
-        for one in way:
-            number, macs = ops[one.op]
-            extra += macs * one.count * one.rows // self.graph.shape_made(number)[one.axis] - macs
-        return extra
+        if not isinstance(part, Bands):
+            return 0
+        number = self._number[part.op]
+        macs = self.graph.ops[number].macs
+        return macs * part.count * part.rows // self.graph.shape_made(number)[part.axis] - macs
 
-    def parts(self, way: tuple[Bands, ...]) -> Sequence[tuple[Bands, ...]]:
-        """Return the layer that saves most, the next one, the next two, the next four, and so on."""
+    def parts(self, way: tuple[_Part, ...]) -> Sequence[tuple[_Part, ...]]:
+        """Return the part that saves most, the next one, the next two, the next four, and so on."""
         ends = [0, *(1 << power for power in range(len(way).bit_length())), len(way)]
         return [way[first:last] for first, last in itertools.pairwise(ends) if way[first:last]]
 
-    def build(self, way: tuple[Bands, ...]) -> Graph:
+    def build(self, way: tuple[_Part, ...]) -> Graph:
         """Return the graph with layers in bands.
 
         Raises:
@@ -89,14 +97,25 @@ class _BandWays(Ways):
         """
         draft = self._draft
         for one in way:
-            draft = in_bands(draft, one) or draft
+            draft = _done(draft, one) or draft
         check_algebra(self.graph, draft.graph, self._constants)
         return draft.graph
 
     def describe(self, before: Rewrites, used: Candidate | None, extra_macs: int) -> Rewrites:
-        """Return ``before`` with the layers in bands in its section on algebra."""
+        """Return ``before`` with what was done in its section on algebra."""
         del extra_macs
         if used is None:
             return before
-        rows = [(one.op, one.count) for one in used.way]
-        return dataclasses.replace(before, algebra=banded(before.algebra, rows))
+        return dataclasses.replace(before, algebra=with_further(before.algebra, [_row(one) for one in used.way]))
+
+
+def _done(draft: AlgebraDraft, part: _Part) -> AlgebraDraft | None:
+    if isinstance(part, Bands):
+        return in_bands(draft, part)
+    return as_tree(draft, part) if isinstance(part, Tree) else with_settled_shape(draft, part)
+
+
+def _row(part: _Part) -> IdentityRow:
+    if isinstance(part, SettledShape):
+        return IdentityRow(kind="shape", op=part.op, over="")
+    return IdentityRow(kind="band" if isinstance(part, Bands) else "tree", op=part.op, over="", count=part.count)

@@ -203,13 +203,14 @@ class IdentityRow(Section, frozen=True, kw_only=True):
             what makes many bytes of few is executed for one reader by itself. split: what reads a concatenation is
             computed for each of its inputs, and concatenated. sum: what sums over a concatenation is computed for each
             of its inputs, and added. band: rows of the output are computed as images of a batch, for which the runtime
-            keeps one table.
+            keeps one table. tree: many inputs are concatenated a few at a time, which its delegate takes.
+            shape: the shape of a reshape is stated, which was computed from others.
         op: The operator; it may itself be what an identity before this one made.
-        over: The operator before it that takes part; empty for bands.
-        count: Bands; null for all others.
+        over: The operator before it that takes part; empty for the last three.
+        count: Bands, or a tree's inputs; null for all others.
     """
 
-    kind: Literal["merge", "shift", "cross", "late", "split", "sum", "band"]
+    kind: Literal["merge", "shift", "cross", "late", "split", "sum", "band", "tree", "shape"]
     op: str
     over: str
     count: Count | None = None

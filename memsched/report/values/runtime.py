@@ -77,7 +77,8 @@ class RequirementParts(Section, frozen=True, kw_only=True):
         slack_bytes: What lies between them.
         planning_bytes: What TensorFlow Lite Micro's planning takes for a moment beyond all of these.
         persistent_bytes: What stays beside them: in TensorFlow Lite Micro's arena, structures and kernels' own data.
-        tables_bytes: Pointers that LiteRT's default delegate keeps to what convolutions read.
+        workspace_bytes: What operators hand to each other within LiteRT's default delegate.
+        tables_bytes: Pointers that it keeps to what convolutions read.
         packed_weights_bytes: Copies of weights that it packs.
         structures_bytes: What LiteRT and it keep of operators otherwise.
     """
@@ -87,6 +88,7 @@ class RequirementParts(Section, frozen=True, kw_only=True):
     slack_bytes: Count | UnsetType = UNSET
     planning_bytes: Count | UnsetType = UNSET
     persistent_bytes: Count | UnsetType = UNSET
+    workspace_bytes: Count | UnsetType = UNSET
     tables_bytes: Count | UnsetType = UNSET
     packed_weights_bytes: Count | UnsetType = UNSET
     structures_bytes: Count | UnsetType = UNSET

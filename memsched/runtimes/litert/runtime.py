@@ -8,9 +8,11 @@ from typing import Final
 
 from memsched.formats.module import Module
 from memsched.formats.tflite.open_sizes import with_guards
-from memsched.graph.model import Allocation, Graph, Op
-from memsched.lowering.xnnpack import packed_bytes, table_bytes
+from memsched.graph.model import Allocation, Graph, Op, Schedule
+from memsched.lowering.xnnpack import MOST_JOINED, packed_bytes, table_bytes
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
+from memsched.runtimes.litert.partitions import delegated_memory
+from memsched.runtimes.litert.planner import MOST_REQUESTS
 from memsched.runtimes.litert.requirement import required_bytes
 from memsched.runtimes.offer import Offer
 from memsched.runtimes.output import ModelBytes
@@ -39,8 +41,8 @@ _OPERATOR: Final = 1_400
 class LiteRt(Runtime, frozen=True):
     """Requires what its own planner lays, kernels' temporaries included, and what the default delegate keeps.
 
-    Where XNNPACK takes an operator, its weights are packed anew, and a table of pointers may lie beside them; tensors
-    take as much in its workspace as in the arena, about.
+    Where XNNPACK takes operators, what they hand to each other lies in its workspace, weights are packed anew, and
+    tables of pointers may lie beside them.
     """
 
     @staticmethod
@@ -76,7 +78,7 @@ class LiteRt(Runtime, frozen=True):
     def requires_as_given(self, module: Module, lowered: Sequence[LoweredGraph], given: OrderInFile) -> Requirement:
         """Return what its planner takes for the file's own order."""
         del module, lowered
-        return self._requirement(given.graph, required_bytes(given.graph, given.schedule, given.allocation))
+        return self._required(given.graph, given.schedule, given.allocation)
 
     def requires(
         self,
@@ -88,14 +90,17 @@ class LiteRt(Runtime, frozen=True):
     ) -> Requirement | None:
         """Return what its planner takes for the orders of ``plans``."""
         del module, lowered, allowance
-        graph = plans[0].graph
-        return self._requirement(graph, required_bytes(graph, plans[0].schedule, allocation))
+        return self._required(plans[0].graph, plans[0].schedule, allocation)
 
-    def _requirement(self, graph: Graph, arena: int) -> Requirement:
+    def _required(self, graph: Graph, schedule: Schedule, allocation: Allocation) -> Requirement:
         """Return what the arena takes with what the default delegate keeps, if there is one."""
         if not self.keeps_tables:
-            return Requirement(arena)
+            return Requirement(required_bytes(graph, schedule, allocation))
+        arena, workspace = (allocation.arena, 0)
+        if len(graph.ops) <= MOST_REQUESTS:
+            arena, workspace = delegated_memory(graph, schedule.order)
         kept = {
+            "workspace": workspace,
             "tables": sum(table_bytes(graph, op) for op in graph.ops),
             "packed_weights": sum(packed_bytes(graph, op) for op in graph.ops),
             "structures": _OPERATOR * len(graph.ops),
@@ -107,6 +112,11 @@ class LiteRt(Runtime, frozen=True):
     def keeps_tables(self) -> bool:
         """Whether the default delegate computes what it can."""
         return self.target.default_delegate
+
+    @property
+    def most_joined(self) -> int | None:
+        """Inputs of a concatenation that the default delegate takes."""
+        return MOST_JOINED if self.keeps_tables else None
 
     def table_bytes(self, graph: Graph, op: Op) -> int:
         """Return the bytes of the table that the default delegate keeps for an op."""

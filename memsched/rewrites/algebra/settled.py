@@ -1,0 +1,52 @@
+"""Reshapes with the shape stated, in place of what adds axes, and of shapes that are computed from shapes alone."""
+
+from __future__ import annotations
+
+from memsched.base.frozen import FrozenValue
+from memsched.graph.model import Graph, Op
+from memsched.ops.table import families
+from memsched.rewrites.algebra.draft import AlgebraDraft, Editor
+
+__all__ = ["SettledShape", "settled_shapes", "with_settled_shape"]
+
+_RESHAPES = families("reshape")
+_SHAPES = frozenset({"SHAPE", "Shape"})
+
+
+class SettledShape(FrozenValue, frozen=True):
+    """A reshape whose shape is stated.
+
+    Attributes:
+        op: Its name.
+        saved: Bytes that it makes, which would be handed over.
+    """
+
+    op: str
+    saved: int
+
+
+def settled_shapes(graph: Graph, word: str) -> tuple[SettledShape, ...]:
+    """Return the reshapes whose shape follows from the shapes of inputs, and those by other words than ``word``."""
+    known: set[int] = set()
+    found = []
+    for op in graph.ops:
+        if op.type in _SHAPES or (op.inputs and known.issuperset(op.inputs) and op.effects.pure):
+            known.update(op.outputs)
+        elif _is_unsettled(op, word) and known.issuperset(op.inputs[1:]):
+            found.append(SettledShape(op.name, graph.tensors[op.outputs[0]].size))
+    return tuple(found)
+
+
+def _is_unsettled(op: Op, word: str) -> bool:
+    return op.type in _RESHAPES and (op.type != word or len(op.inputs) > 1)
+
+
+def with_settled_shape(draft: AlgebraDraft, settled: SettledShape) -> AlgebraDraft | None:
+    """Return the draft with the shape of a reshape stated; None if there is no such one."""
+    ops, word = draft.graph.ops, draft.dialect.reshape_type
+    number = next((number for number, op in enumerate(ops) if op.name == settled.op), None)
+    if number is None or not word or not _is_unsettled(ops[number], word):
+        return None
+    editor = Editor(draft, number)
+    editor.helper(word, ops[number].inputs[:1], ops[number].outputs[0], {})
+    return editor.draft()

@@ -1,0 +1,59 @@
+"""Concatenations of many inputs as trees of small ones, for runtimes that hand over only those."""
+
+from __future__ import annotations
+
+from memsched.base.frozen import FrozenValue
+from memsched.graph.model import Graph
+from memsched.rewrites.algebra.draft import AlgebraDraft, Editor
+from memsched.rewrites.algebra.parts import joined
+
+__all__ = ["Tree", "as_tree", "trees_of"]
+
+
+class Tree(FrozenValue, frozen=True):
+    """A concatenation as a tree.
+
+    Attributes:
+        op: Its name.
+        most: Inputs that each concatenation has at most.
+        count: Inputs of the whole.
+        saved: Bytes that it makes, which another kernel would hand over.
+    """
+
+    op: str
+    most: int
+    count: int
+    saved: int
+
+
+def trees_of(graph: Graph, most: int) -> tuple[Tree, ...]:
+    """Return the concatenations of more inputs than ``most``."""
+    found = []
+    for number, op in enumerate(graph.ops):
+        if len(op.inputs) > most and joined(graph, number) is not None:
+            found.append(Tree(op.name, most, len(op.inputs), graph.tensors[op.outputs[0]].size))
+    return tuple(found)
+
+
+def as_tree(draft: AlgebraDraft, tree: Tree) -> AlgebraDraft | None:
+    """Return the draft with a concatenation as a tree; None if there is none, or values mean something else in it."""
+    graph, words = draft.graph, draft.dialect
+    number = next((number for number, op in enumerate(graph.ops) if op.name == tree.op), None)
+    found = None if number is None else joined(graph, number)
+    if number is None or found is None:
+        return None
+    axis, (made,), inputs = found[0], graph.ops[number].outputs, list(graph.ops[number].inputs)
+    if not all(draft.same_values(one, made) for one in inputs):
+        return None
+    editor = Editor(draft, number)
+    attributes = words.concat_attributes(axis)
+    while len(inputs) > tree.most:
+        # The first ones are joined: as few as leave no more than there may be, as each is copied twice.
+        first = min(tree.most, len(inputs) - tree.most + 1)
+        shape = list(editor.tensors[inputs[0]].shape or ())
+        shape[axis] = sum((editor.tensors[one].shape or ())[axis] for one in inputs[:first])
+        part = editor.tensor(made, shape, "#part")
+        editor.helper(words.concat_type, inputs[:first], part, attributes)
+        inputs = [part, *inputs[first:]]
+    editor.helper(words.concat_type, inputs, made, attributes)
+    return editor.draft()
