@@ -1,8 +1,8 @@
-"""What XNNPACK, LiteRT's default delegate, keeps of an operator for as long as an interpreter lives.
+"""Memory that XNNPACK, LiteRT's default delegate, keeps for each op until the interpreter closes.
 
-A convolution reads its input through a table of pointers, one for each tap at each place of the output. The table
-holds the places of one image and serves a whole batch. The formulas are those of XNNPACK's operators in LiteRT 2.3 for
-pointers of 64 bit (``src/operators/convolution-nhwc.c``, ``resize-bilinear-nhwc.c``), compared with traced allocations.
+A convolution reads its input through a table with a pointer for each tap of each output element. The table covers one
+image and serves a whole batch. The formulas follow XNNPACK's operators in LiteRT 2.3 with 64-bit pointers
+(``src/operators/convolution-nhwc.c``, ``resize-bilinear-nhwc.c``) and equal traced allocations.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ __all__ = ["MOST_JOINED", "is_delegated", "packed_bytes", "table_bytes", "takes"
 
 _POINTER: Final = 8
 _MOST_TAPS: Final = 25
-"""Taps of the largest depthwise kernel; layers with more are computed as convolutions of one group per channel."""
+"""Largest depthwise kernel, in taps. XNNPACK computes larger ones as grouped convolutions."""
 
 _TILE: Final = 16
-"""Output channels to which packed weights are filled up on processors with AVX-512; floats of wide layers to two."""
+"""Output channels of one tile with AVX-512. Packing rounds channels up to tiles, and above 16 floats to pairs of tiles."""
 
 _WORD: Final = 4
-"""Bytes of a float, and of the bias and the scale that are packed with the weights of each output channel."""
+"""Bytes of a float, a bias, or a scale."""
 
 _TYPES: Final = frozenset({"float32", "int8", "uint8"})
 _ACTIVATIONS: Final = frozenset({"NONE", "RELU", "RELU6", "RELU_N1_TO_1"})
@@ -84,7 +84,7 @@ _FLOATS: Final = frozenset(
         "TRANSPOSE_CONV",
     }
 )
-"""Operators beside `_PRODUCTS` that are taken of floats."""
+"""Float ops that XNNPACK accepts, in addition to `_PRODUCTS`."""
 
 _INTEGERS: Final = frozenset(
     {
@@ -111,16 +111,16 @@ _INTEGERS: Final = frozenset(
         "TRANSPOSE_CONV",
     }
 )
-"""The same of quantised integers."""
+"""Quantized ops that XNNPACK accepts, in addition to `_PRODUCTS`."""
 
 MOST_JOINED: Final = 5
-"""Inputs of a concatenation."""
+"""Largest number of inputs of a concatenation that XNNPACK accepts."""
 
 _MOST_OUTPUTS: Final = 4
 
 
 def takes(graph: Graph, op: Op) -> bool:
-    """Whether XNNPACK takes an operator, so that LiteRT's own kernel does not compute it."""
+    """Return whether XNNPACK computes an op instead of LiteRT's built-in kernel."""
     if op.type in _PRODUCTS:
         return is_delegated(graph, op)
     if not op.inputs or not op.outputs or not op.effects.pure:
@@ -133,7 +133,7 @@ def takes(graph: Graph, op: Op) -> bool:
 
 
 def is_delegated(graph: Graph, op: Op) -> bool:
-    """Whether XNNPACK computes an operator that multiplies by constant weights, so that LiteRT's kernel does not."""
+    """Return whether XNNPACK computes an op that multiplies by constant weights."""
     if op.type not in _PRODUCTS or op.positions != (0,) or not _weights(op):
         return False
     read, made = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
@@ -142,7 +142,7 @@ def is_delegated(graph: Graph, op: Op) -> bool:
 
 
 def table_bytes(graph: Graph, op: Op) -> int:
-    """Return the bytes of the table of pointers that XNNPACK keeps for an operator; 0 where it has none."""
+    """Return the bytes of an op's table of pointers; 0 if it has none."""
     made = graph.tensors[op.outputs[0]].shape if op.outputs else None
     if made is None or len(made) != 4:
         return 0
@@ -161,7 +161,7 @@ def table_bytes(graph: Graph, op: Op) -> int:
 
 
 def packed_bytes(graph: Graph, op: Op) -> int:
-    """Return the bytes of an operator's weights as XNNPACK packs them; 0 for operators without weights."""
+    """Return the bytes of an op's packed weights; 0 if it has none."""
     if not is_delegated(graph, op):
         return 0
     weights, floats = _weights(op), graph.tensors[op.inputs[0]].dtype == "float32" and not op.attributes.get("hybrid")
@@ -176,6 +176,6 @@ def packed_bytes(graph: Graph, op: Op) -> int:
 
 
 def _weights(op: Op) -> tuple[int, ...]:
-    """Return the shape of an operator's constant weights; () where they are computed."""
+    """Return the shape of an op's constant weights; () if the graph computes them."""
     stated = op.attributes.get(f"{CONSTANT_SHAPE}1")
     return tuple(int(size) for size in stated) if isinstance(stated, tuple) else ()

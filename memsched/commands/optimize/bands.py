@@ -1,4 +1,4 @@
-"""What suits LiteRT's default delegate: bands of rows, for which it keeps one table, and ops that it takes together."""
+"""Rewrites for LiteRT's default delegate: bands, which shrink its tables, and ops that keep its partitions whole."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _Part = Bands | SettledShape | Tree
 
 @dataclass(frozen=True, slots=True)
 class BandsRewrite:
-    """Layers whose rows are images of a batch, concatenations as trees, and reshapes with stated shapes."""
+    """Split convolutions into bands and concatenations into trees, and make reshapes static."""
 
     name = "bands"
     once = True
-    described = "layers in bands of rows, and operators that the delegate takes"
+    described = "bands of rows, and operators that the delegate accepts"
 
     def is_quick(self, base: RewriteBase) -> bool:
-        """Whether what it finds is written however little time there is; see `Rewrite`."""
+        """Return True: the search is complete and fast; see `Rewrite`."""
         del base
         return True
 
     def candidates(self, base: RewriteBase, run: Run) -> Proposals:
-        """Propose what saves most, then twice as many parts each time, and at last all of them."""
+        """Propose the part that saves most, then twice as many parts each time, up to all parts."""
         del run
         ways = _BandWays(base)
         left, count = ways.best, 1
@@ -57,7 +57,7 @@ class BandsRewrite:
 
 
 class _BandWays(Ways):
-    """Parts are done each by itself."""
+    """Builds any subset of the parts."""
 
     proven = True
 
@@ -77,7 +77,7 @@ class _BandWays(Ways):
         self.best = tuple(sorted(found, key=lambda one: (-one.saved, one.op)))
 
     def extra_macs(self, part: _Part) -> int:
-        """Return the multiply-accumulates of rows that are computed in vain."""
+        """Return the multiply-accumulates of the rows that pad the last band."""
         if not isinstance(part, Bands):
             return 0
         number = self._number[part.op]
@@ -85,15 +85,15 @@ class _BandWays(Ways):
         return macs * part.count * part.rows // self.graph.shape_made(number)[part.axis] - macs
 
     def parts(self, way: tuple[_Part, ...]) -> Sequence[tuple[_Part, ...]]:
-        """Return the part that saves most, the next one, the next two, the next four, and so on."""
+        """Return the parts in groups of 1, 1, 2, 4, ..., largest savings first."""
         ends = [0, *(1 << power for power in range(len(way).bit_length())), len(way)]
         return [way[first:last] for first, last in itertools.pairwise(ends) if way[first:last]]
 
     def build(self, way: tuple[_Part, ...]) -> Graph:
-        """Return the graph with layers in bands.
+        """Return the rewritten graph.
 
         Raises:
-            InternalError: It does not compute the same, by the checker.
+            InternalError: The checker found different values.
         """
         draft = self._draft
         for one in way:
@@ -102,7 +102,7 @@ class _BandWays(Ways):
         return draft.graph
 
     def describe(self, before: Rewrites, used: Candidate | None, extra_macs: int) -> Rewrites:
-        """Return ``before`` with what was done in its section on algebra."""
+        """Return ``before`` with the applied parts in its algebra section."""
         del extra_macs
         if used is None:
             return before

@@ -1,7 +1,8 @@
-"""Convolutions in bands: rows of the output as images of a batch, for runtimes that keep a table for one image.
+"""Split a convolution into bands of output rows, and compute the bands as one batch.
 
-The rows that a band reads are a view of the padded input, and those that it shares with the next one are appended from
-the view one band further on. Each element is computed from the same numbers in the same order.
+XNNPACK keeps one table of input pointers for each convolution. The table covers one image and serves the whole batch,
+so a batch of N bands needs an N-th of the table. A reshape of the padded input yields the bands; the halo of each band
+is copied from the next band. Every output element sums the same products in the same order.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _AXES = (1, 2)
 
 
 class Bands(FrozenValue, frozen=True):
-    """How an op is computed in bands.
+    """A split of one op into bands.
 
     Attributes:
-        op: Its name.
-        axis: The first axis of its output, after the batch, that has more than one element.
-        rows: Elements of a band along it.
-        count: Bands.
-        saved: Bytes of tables, less what is shared by bands.
+        op: The op's name.
+        axis: First output axis after the batch with more than one element.
+        rows: Output elements of one band along the axis.
+        count: Number of bands.
+        saved: Table bytes saved, minus the bytes of the halos.
     """
 
     op: str
@@ -40,12 +41,13 @@ class Bands(FrozenValue, frozen=True):
 
 
 class _BandLayer(FrozenValue, frozen=True):
-    """An op that may be computed in bands.
+    """An op that bands can compute.
 
     Attributes:
-        windows: Along the axes of `_AXES`.
-        read: Shape of its input, as ``made`` of its output.
-        width: Bytes of the input for each element along ``axis``.
+        windows: One window for each axis of `_AXES`.
+        read: Input shape.
+        made: Output shape.
+        width: Input bytes for each element along ``axis``.
     """
 
     op: Op
@@ -61,22 +63,22 @@ class _BandLayer(FrozenValue, frozen=True):
 
     @property
     def shared(self) -> int:
-        """Elements that a band reads of the next one's."""
+        """Size of a band's halo: elements shared with the next band."""
         return max(0, (self.along.kernel - 1) * self.along.dilation + 1 - self.along.stride)
 
     def is_cut(self, rows: int) -> bool:
-        """Whether bands of so many rows read of the next one alone, and there are several."""
+        """Return whether this size gives several bands, each with a halo inside the next band."""
         return rows < self.made[self.axis] and self.shared <= rows * self.along.stride
 
 
 def best_bands(graph: Graph, op: int, table: int, extra: float) -> Bands | None:
-    """Return the bands of an op for which the runtime keeps least; None if that saves less than half of what it reads.
+    """Return the split with the smallest table; None if it saves less than half the input's bytes.
 
-    What an op reads is copied for bands, which takes time.
+    Bands copy the input, which takes time.
 
     Args:
-        table: Bytes that the runtime keeps for the op, in proportion to the rows of one image.
-        extra: Rows that may be computed in vain, as a part of all rows.
+        table: Bytes of the op's table, proportional to the rows of one image.
+        extra: Fraction of additional rows that padding the last band may add.
     """
     layer = _layer_of(graph, op) if table else None
     if layer is None:
@@ -96,7 +98,7 @@ def best_bands(graph: Graph, op: int, table: int, extra: float) -> Bands | None:
 
 
 def _layer_of(graph: Graph, op: int) -> _BandLayer | None:
-    """Return what an op is of which bands can be computed; None where they cannot."""
+    """Return the layer of an op; None if bands cannot compute it."""
     value = graph.ops[op]
     if value.type not in _CONVOLUTIONS or len(value.outputs) != 1 or value.positions != (0,) or not value.effects.pure:
         return None
@@ -109,14 +111,14 @@ def _layer_of(graph: Graph, op: int) -> _BandLayer | None:
     if len(made) != 4 or len(windows) != len(_AXES) or made[0] != 1 or read.shape is None:
         return None
     axis = next((axis for axis in _AXES if made[axis] > 1), 0)
-    # Only axes of one element may stand before it, so that bands are views.
+    # A reshape can only form bands along the first axis with more than one element.
     if not axis or math.prod(read.shape[:axis]) != 1 or any(windows[at].kernel > 1 for at in range(axis - 1)):
         return None
     return _BandLayer(value, axis, windows, read.shape, made, read.size // max(1, read.shape[axis]))
 
 
 def in_bands(draft: AlgebraDraft, bands: Bands) -> AlgebraDraft | None:
-    """Return the draft with an op computed in bands; None if there is no such op, or no word for what that takes."""
+    """Return the draft with one op in bands; None if the op is missing or the format lacks a helper op."""
     number = next((number for number, op in enumerate(draft.graph.ops) if op.name == bands.op), None)
     layer = None if number is None else _layer_of(draft.graph, number)
     words, attributes = draft.dialect, None
@@ -143,7 +145,7 @@ def in_bands(draft: AlgebraDraft, bands: Bands) -> AlgebraDraft | None:
 
 
 def _banded(editor: Editor, draft: AlgebraDraft, layer: _BandLayer, bands: Bands, read: int) -> int:
-    """Add what makes a batch of bands of the input, each with the rows that it shares; return the tensor."""
+    """Add the ops that form the batch of input bands with their halos, and return its tensor."""
     words, axis, step = draft.dialect, bands.axis, bands.rows * layer.along.stride
     length = bands.count * step
     own, shape = _rows(editor, draft, layer, read, (0, length))
@@ -173,10 +175,10 @@ def _banded(editor: Editor, draft: AlgebraDraft, layer: _BandLayer, bands: Bands
 def _rows(
     editor: Editor, draft: AlgebraDraft, layer: _BandLayer, read: int, span: tuple[int, int]
 ) -> tuple[int, list[int]]:
-    """Add what makes rows of the padded input, and return the tensor with its shape.
+    """Add the ops that form a range of rows of the padded input; return the tensor and its shape.
 
     Args:
-        span: The first row and the one behind the last, counted with the padding.
+        span: First row and end row, counted from the start of the padding.
     """
     words, axis, shape = draft.dialect, layer.axis, list(layer.read)
     pads = [(0, 0)] * len(shape)

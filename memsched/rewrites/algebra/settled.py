@@ -1,4 +1,4 @@
-"""Reshapes with the shape stated, in place of what adds axes, and of shapes that are computed from shapes alone."""
+"""Replace dynamic reshapes and ops that add or remove axes by reshapes to constant shapes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _SHAPES = frozenset({"SHAPE", "Shape"})
 
 
 class SettledShape(FrozenValue, frozen=True):
-    """A reshape whose shape is stated.
+    """A reshape to make static.
 
     Attributes:
-        op: Its name.
-        saved: Bytes that it makes, which would be handed over.
+        op: The op's name.
+        saved: Bytes of the output, which no longer crosses between kernels.
     """
 
     op: str
@@ -26,7 +26,7 @@ class SettledShape(FrozenValue, frozen=True):
 
 
 def settled_shapes(graph: Graph, word: str) -> tuple[SettledShape, ...]:
-    """Return the reshapes whose shape follows from the shapes of inputs, and those by other words than ``word``."""
+    """Return reshapes whose target shape depends only on input shapes, and reshapes by ops other than ``word``."""
     known: set[int] = set()
     found = []
     for op in graph.ops:
@@ -42,7 +42,7 @@ def _is_unsettled(op: Op, word: str) -> bool:
 
 
 def with_settled_shape(draft: AlgebraDraft, settled: SettledShape) -> AlgebraDraft | None:
-    """Return the draft with the shape of a reshape stated; None if there is no such one."""
+    """Return the draft with one static reshape; None if the op is missing."""
     ops, word = draft.graph.ops, draft.dialect.reshape_type
     number = next((number for number, op in enumerate(ops) if op.name == settled.op), None)
     if number is None or not word or not _is_unsettled(ops[number], word):

@@ -1,4 +1,4 @@
-"""Concatenations of many inputs as trees of small ones, for runtimes that hand over only those."""
+"""Split concatenations of many inputs into trees of small ones, which delegates accept."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["Tree", "as_tree", "trees_of"]
 
 
 class Tree(FrozenValue, frozen=True):
-    """A concatenation as a tree.
+    """A concatenation to split.
 
     Attributes:
-        op: Its name.
-        most: Inputs that each concatenation has at most.
-        count: Inputs of the whole.
-        saved: Bytes that it makes, which another kernel would hand over.
+        op: The op's name.
+        most: Largest number of inputs for each concatenation of the tree.
+        count: Number of inputs of the original.
+        saved: Bytes of the output, which no longer crosses between kernels.
     """
 
     op: str
@@ -27,7 +27,7 @@ class Tree(FrozenValue, frozen=True):
 
 
 def trees_of(graph: Graph, most: int) -> tuple[Tree, ...]:
-    """Return the concatenations of more inputs than ``most``."""
+    """Return the concatenations with more than ``most`` inputs."""
     found = []
     for number, op in enumerate(graph.ops):
         if len(op.inputs) > most and joined(graph, number) is not None:
@@ -36,7 +36,7 @@ def trees_of(graph: Graph, most: int) -> tuple[Tree, ...]:
 
 
 def as_tree(draft: AlgebraDraft, tree: Tree) -> AlgebraDraft | None:
-    """Return the draft with a concatenation as a tree; None if there is none, or values mean something else in it."""
+    """Return the draft with one concatenation split; None if the op is missing or an input is quantized differently."""
     graph, words = draft.graph, draft.dialect
     number = next((number for number, op in enumerate(graph.ops) if op.name == tree.op), None)
     found = None if number is None else joined(graph, number)
@@ -48,7 +48,7 @@ def as_tree(draft: AlgebraDraft, tree: Tree) -> AlgebraDraft | None:
     editor = Editor(draft, number)
     attributes = words.concat_attributes(axis)
     while len(inputs) > tree.most:
-        # The first ones are joined: as few as leave no more than there may be, as each is copied twice.
+        # Join as few inputs as possible first, because the tree copies these twice.
         first = min(tree.most, len(inputs) - tree.most + 1)
         shape = list(editor.tensors[inputs[0]].shape or ())
         shape[axis] = sum((editor.tensors[one].shape or ())[axis] for one in inputs[:first])

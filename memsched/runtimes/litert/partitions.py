@@ -1,8 +1,8 @@
-"""The parts of a model that LiteRT hands to its default delegate, and where tensors lie then.
+"""LiteRT's partitions of a graph for its default delegate, and the memory they need.
 
-LiteRT takes nodes in the order of the file: as long as one of a kind is ready, delegated or not, it joins the part that
-is being made (``PartitionGraphIntoIndependentNodeSubsets``). What a part hands to another one lies in LiteRT's arena;
-all else lies in the workspace that all parts share.
+LiteRT scans the nodes in file order and adds each ready node of the current kind, delegated or not, to the current
+partition (``PartitionGraphIntoIndependentNodeSubsets``). Tensors between partitions use LiteRT's arena. Tensors inside
+a delegated partition use the workspace that all these partitions share.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from memsched.runtimes.litert.planner import LiteRtRequest, arena_bytes
 __all__ = ["Part", "delegated_memory", "parts_of"]
 
 _Span = tuple[int, int, int]
-"""Bytes, and the first and the last step at which they are needed."""
+"""Bytes, first step, and last step of a tensor."""
 
 
 class Part(FrozenValue, frozen=True):
-    """Ops that are executed by the delegate, or by LiteRT's own kernels.
+    """Ops that the delegate computes in one call, or that LiteRT's kernels compute one by one.
 
     Attributes:
-        ops: In the order of execution.
+        ops: Op indices in execution order.
     """
 
     delegated: bool
@@ -33,7 +33,7 @@ class Part(FrozenValue, frozen=True):
 
 
 def parts_of(graph: Graph, order: Sequence[int]) -> tuple[Part, ...]:
-    """Return the parts of a graph whose file has its ops in an order."""
+    """Return the partitions for a file order."""
     made = {tensor: op for op, value in enumerate(graph.ops) for tensor in value.outputs}
     waits = {before: set[int]() for before in order}
     for op in order:
@@ -59,9 +59,9 @@ def parts_of(graph: Graph, order: Sequence[int]) -> tuple[Part, ...]:
 
 
 def delegated_memory(graph: Graph, order: Sequence[int]) -> tuple[int, int]:
-    """Return the bytes of LiteRT's arena, and those of the workspace, for a graph with the target's rules applied.
+    """Return the bytes of LiteRT's arena and of the shared workspace for a lowered graph.
 
-    The arena is laid by LiteRT's planner; the workspace takes what lives at its fullest step.
+    LiteRT's planner places the arena; the workspace needs the peak of the largest partition.
     """
     parts = parts_of(graph, order)
     part_of = {op: number for number, part in enumerate(parts) for op in part.ops}
@@ -90,7 +90,7 @@ def delegated_memory(graph: Graph, order: Sequence[int]) -> tuple[int, int]:
 
 
 def _steps(parts: Sequence[Part]) -> tuple[dict[int, int], int]:
-    """Return when LiteRT executes each op, and its last step: what is delegated together takes one."""
+    """Return the step of each op and the last step; a delegated partition is one step."""
     found, step = {}, 0
     for part in parts:
         for op in part.ops:
@@ -101,7 +101,7 @@ def _steps(parts: Sequence[Part]) -> tuple[dict[int, int], int]:
 
 
 def _users(graph: Graph) -> list[list[int]]:
-    """Return per tensor the ops that make or read it."""
+    """Return the producers and readers of each tensor."""
     found: list[list[int]] = [[] for _ in graph.tensors]
     for number, op in enumerate(graph.ops):
         for tensor in (*op.inputs, *op.outputs):
@@ -114,7 +114,7 @@ def _up(size: int) -> int:
 
 
 def _most_live(spans: Sequence[_Span]) -> int:
-    """Return the most bytes that live at one step; spans are sizes, first and last steps."""
+    """Return the peak of live bytes."""
     changes: dict[int, int] = {}
     for size, first, last in spans:
         changes[first] = changes.get(first, 0) + size
