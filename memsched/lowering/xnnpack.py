@@ -20,7 +20,7 @@ _MOST_TAPS: Final = 25
 """Largest depthwise kernel, in taps. XNNPACK computes larger ones as grouped convolutions."""
 
 _TILE: Final = 16
-"""Output channels of one tile with AVX-512. Packing rounds channels up to tiles, and above 16 floats to pairs of tiles."""
+"""Output channels of one tile with AVX-512. Packing rounds channels up to tiles, and floats above 16 to two tiles."""
 
 _WORD: Final = 4
 """Bytes of a float, a bias, or a scale."""
@@ -148,7 +148,9 @@ def table_bytes(graph: Graph, op: Op) -> int:
         return 0
     _, rows, columns, _ = made
     if op.type == "RESIZE_BILINEAR":
-        return 4 * _POINTER * rows * columns
+        # Four corners, and the two weights that interpolate between them.
+        weight = _WORD if graph.tensors[op.inputs[0]].dtype == "float32" else _WORD // 2
+        return (4 * _POINTER + 2 * weight) * rows * columns
     if op.type not in _CONVOLUTIONS or not is_delegated(graph, op):
         return 0
     height, width = _weights(op)[1:3]

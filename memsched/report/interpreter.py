@@ -77,7 +77,7 @@ def _refused(row: RefusedFileRow) -> Line:
     work = f" with {row.extra_macs_percent:g} % more work" if row.extra_macs_percent else ""
     text = (
         f"not written: a file{work} that {why} there; {WITHOUT_DELEGATES} would take {row.arena_bytes:,} B for it: "
-        "name such interpreters with --target litert-builtin"
+        "name such interpreters with --target litert-reference"
     )
     return text, "yellow"
 

@@ -124,7 +124,8 @@ def _of_runtime(report: OptimizeReport) -> Change:
     if before is not None and after is not None:
         return Change(noun, before, after, measured=True)
     remark = "for 32 bit" if verdict.unit == "tflm_arena" else ""
-    return Change(noun, verdict.original_bytes, verdict.bytes, measured=False, remark=remark)
+    process = verdict.unit == "interpreter"
+    return Change(noun, verdict.original_bytes, verdict.bytes, measured=False, process=process, remark=remark)
 
 
 def _opened_with_options(report: OptimizeReport) -> bool:

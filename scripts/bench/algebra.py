@@ -23,7 +23,7 @@ _FIRMWARE = ("--target", "tflm", "--budget-for", "activations")
 def _runs(path: Path) -> list[tuple[str, list[str]]]:
     if path.suffix == ".onnx":
         return [("onnxruntime", ["--order-guarantee", "session"])]
-    return [("litert", ["--target", "litert"]), ("tflm", list(_FIRMWARE))]
+    return [("litert-reference", ["--target", "litert-reference"]), ("tflm", list(_FIRMWARE))]
 
 
 def _required(done: Optimized) -> int:

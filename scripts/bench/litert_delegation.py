@@ -106,9 +106,9 @@ def files(branches: int, elements: int) -> dict[str, bytes]:
     given = branchy_model(branches, elements)
     return {
         "as given": given,
-        "memsched": memsched.optimize(given, target="litert", verify=False).model,
+        "memsched": memsched.optimize(given, target="litert-reference", verify=False).model,
         "memsched --control-dependencies": memsched.optimize(
-            given, target="litert", control_dependencies=True, verify=False
+            given, target="litert-reference", control_dependencies=True, verify=False
         ).model,
     }
 

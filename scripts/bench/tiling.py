@@ -77,8 +77,8 @@ def _unet() -> bytes:
 
 
 CASES = (
-    Case("mobilenetv2_035_96", "litert", _file("mobilenetv2_035_96_int8.tflite")),
-    Case("mobilenetv2_100_224", "litert", _mobilenet),
+    Case("mobilenetv2_035_96", "litert-reference", _file("mobilenetv2_035_96_int8.tflite")),
+    Case("mobilenetv2_100_224", "litert-reference", _mobilenet),
     Case("resnet50", "onnxruntime", light_model("light_resnet50").read_bytes),
     Case("vgg19", "onnxruntime", light_model("light_vgg19").read_bytes),
     Case("efficientnet_b0", "onnxruntime", _efficientnet),

@@ -52,8 +52,8 @@ def test_the_rows_as_json_agree_with_the_commands_that_they_name(run: Run, model
 
 
 def test_one_target_alone_and_sizes_that_the_model_leaves_open(run: Run, tflite: Path) -> None:
-    report = json.loads(run(tflite, "--target", "litert-builtin", "--json", "--effort", "0.3").out)
-    assert [row["target"] for row in report["rows"]] == ["litert-builtin"]
+    report = json.loads(run(tflite, "--target", "litert-reference", "--json", "--effort", "0.3").out)
+    assert [row["target"] for row in report["rows"]] == ["litert-reference"]
     open_model = tflite.with_name("open.onnx")
     open_model.write_bytes(small_models.branches(side="height"))
     report = json.loads(run(open_model, "--dim", "height=16", "--json", "--effort", "0.3").out)
@@ -61,7 +61,7 @@ def test_one_target_alone_and_sizes_that_the_model_leaves_open(run: Run, tflite:
 
 
 def test_quiet_prints_nothing(run: Run, tflite: Path) -> None:
-    done = run(tflite, "-q", "--target", "litert-builtin", "--effort", "0.3")
+    done = run(tflite, "-q", "--target", "litert-reference", "--effort", "0.3")
     assert (done.code, done.out, done.err) == (0, "", "")
 
 

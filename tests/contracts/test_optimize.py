@@ -37,7 +37,7 @@ def model_of(seed: int) -> tuple[str, bytes, str]:
     maker, suffix, target = (
         (scaled_model, ".onnx", "onnxruntime"),
         (tflite_net, ".tflite", "tflm-reference"),
-        (bordered_net, ".tflite", "litert-builtin"),
+        (bordered_net, ".tflite", "litert-reference"),
     )[seed % 3]
     return suffix, maker(seed), target
 

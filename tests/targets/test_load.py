@@ -31,7 +31,7 @@ def write(folder: Path, text: str, name: str = "own.toml") -> str:
 
 def test_built_in_targets_load_under_their_own_names() -> None:
     assert builtin_targets() == (
-        "coral_edgetpu", "diannao", "ideal", "litert", "litert-builtin", "onnxruntime", "paper", "tflm",
+        "coral_edgetpu", "diannao", "ideal", "litert", "litert-reference", "onnxruntime", "paper", "tflm",
         "tflm-cmsis-nn", "tflm-cmsis-nn-mve", "tflm-esp-nn-s3", "tflm-reference",
     )  # fmt: skip
     for name in builtin_targets():
@@ -48,7 +48,7 @@ def test_what_the_built_in_targets_say() -> None:
     alignments = {name: load_target(name).alignment_bytes for name in builtin_targets()}
     assert alignments == {
         "coral_edgetpu": 1,
-        "diannao": 1, "ideal": 1, "paper": 1, "onnxruntime": 256, "litert": 64, "litert-builtin": 64,
+        "diannao": 1, "ideal": 1, "paper": 1, "onnxruntime": 256, "litert": 64, "litert-reference": 64,
         "tflm": 16, "tflm-reference": 16,
         "tflm-cmsis-nn": 16, "tflm-cmsis-nn-mve": 16, "tflm-esp-nn-s3": 16,
     }  # fmt: skip
@@ -65,7 +65,7 @@ def test_what_the_built_in_targets_say() -> None:
     assert onnxruntime.outputs_own
     assert onnxruntime.reuse_equal_shapes
     assert (litert.runtime, litert.inputs, litert.default_order) == ("litert", "kept", "file")
-    builtin = load_target("litert-builtin")
+    builtin = load_target("litert-reference")
     said = {"name": litert.name, "description": litert.description, "default_delegate": True}
     assert replace(builtin, **said) == litert
     assert not builtin.default_delegate

@@ -17,9 +17,6 @@ from memsched.runtimes.litert.planner import LiteRtRequest, arena_bytes
 
 __all__ = ["Part", "delegated_memory", "parts_of"]
 
-_Span = tuple[int, int, int]
-"""Bytes, first step, and last step of a tensor."""
-
 
 class Part(FrozenValue, frozen=True):
     """Ops that the delegate computes in one call, or that LiteRT's kernels compute one by one.
@@ -61,14 +58,14 @@ def parts_of(graph: Graph, order: Sequence[int]) -> tuple[Part, ...]:
 def delegated_memory(graph: Graph, order: Sequence[int]) -> tuple[int, int]:
     """Return the bytes of LiteRT's arena and of the shared workspace for a lowered graph.
 
-    LiteRT's planner places the arena; the workspace needs the peak of the largest partition.
+    Both planners place large tensors first, each in the smallest gap.
     """
     parts = parts_of(graph, order)
     part_of = {op: number for number, part in enumerate(parts) for op in part.ops}
     step_of, end = _steps(parts)
     own = {op: at for part in parts if part.delegated for at, op in enumerate(part.ops)}
     handed: list[LiteRtRequest] = []
-    inside: dict[int, list[_Span]] = {}
+    inside: dict[int, list[LiteRtRequest]] = {}
     kept = {*graph.inputs, *graph.outputs, *graph.variables}
     for tensor, ends in enumerate(_users(graph)):
         size, among = graph.tensors[tensor].size, {part_of[op] for op in ends}
@@ -76,7 +73,7 @@ def delegated_memory(graph: Graph, order: Sequence[int]) -> tuple[int, int]:
             continue
         if tensor not in kept and len(among) == 1 and all(op in own for op in ends):
             steps = [own[op] for op in ends]
-            inside.setdefault(among.pop(), []).append((_up(size), min(steps), max(steps)))
+            inside.setdefault(among.pop(), []).append(LiteRtRequest(_up(size), min(steps), max(steps)))
             continue
         steps = [step_of[op] for op in ends]
         first = 0 if tensor in graph.inputs or tensor in graph.variables else min(steps)
@@ -86,7 +83,7 @@ def delegated_memory(graph: Graph, order: Sequence[int]) -> tuple[int, int]:
         if op not in own:
             during = own_memory(graph, graph.ops[op]).during
             handed += [LiteRtRequest(size, step_of[op], step_of[op]) for size in during]
-    return arena_bytes(handed), max(map(_most_live, inside.values()), default=0)
+    return arena_bytes(handed), max(map(arena_bytes, inside.values()), default=0)
 
 
 def _steps(parts: Sequence[Part]) -> tuple[dict[int, int], int]:
@@ -111,16 +108,3 @@ def _users(graph: Graph) -> list[list[int]]:
 
 def _up(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def _most_live(spans: Sequence[_Span]) -> int:
-    """Return the peak of live bytes."""
-    changes: dict[int, int] = {}
-    for size, first, last in spans:
-        changes[first] = changes.get(first, 0) + size
-        changes[last + 1] = changes.get(last + 1, 0) - size
-    live = most = 0
-    for step in sorted(changes):
-        live += changes[step]
-        most = max(most, live)
-    return most

@@ -95,7 +95,7 @@ def test_tiles_are_written_for_interpreters_without_delegates_alone() -> None:
     best = section.refused[0]
     assert best.memory.private_bytes > section.given.private_bytes + 100_000
     assert best.arena_bytes < section.arena_bytes
-    builtin = optimized(data, level=2, target="litert-builtin")
+    builtin = optimized(data, level=2, target="litert-reference")
     assert builtin.model != data
     assert builtin.report.values.verdict.bytes == best.arena_bytes
     assert section_of(builtin) is None
@@ -158,7 +158,7 @@ def most_operators(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]
 
 def test_fewer_tiles_are_written_where_more_cost_more(most_operators: Callable[[int], list[int]]) -> None:
     data = _tiled_branches()
-    builtin = optimized(data, level=2, target="litert-builtin").report.values
+    builtin = optimized(data, level=2, target="litert-reference").report.values
     seen = most_operators(30)
     result = optimized(data, level=2)
     report = result.report.values
@@ -253,7 +253,7 @@ def test_the_summary_names_the_interpreter_that_gains(
     assert "976.6 KB, unchanged" in said
     assert "1,953.1 KB private" in said
     command = next(line for line in said.splitlines() if line.startswith("  memsched optimize"))
-    assert "--target litert-builtin" in command
+    assert "--target litert-reference" in command
     words = command.split()[1:]
     assert main([*words, "--force"]) == 0
     assert written.read_bytes() != given.read_bytes()

@@ -70,6 +70,6 @@ def test_rewrites_keep_special_values(section: str) -> None:
 
 
 def test_pieces_of_tflite_models_keep_special_values() -> None:
-    found = memsched.optimize(tflite_net(4), target="litert-builtin", level=2, effort=0.2)
+    found = memsched.optimize(tflite_net(4), target="litert-reference", level=2, effort=0.2)
     assert found.report["sections"]["tile"]["applied"]
     assert found.report["sections"]["verification"]["special_values"] == list(WORDS.values())

@@ -102,7 +102,7 @@ def given() -> bytes:
 
 @pytest.fixture(scope="module")
 def tiled(given: bytes) -> Any:
-    return optimize(given, target="litert-builtin", level=2, max_extra_macs=60, effort=1, control_dependencies=True)
+    return optimize(given, target="litert-reference", level=2, max_extra_macs=60, effort=1, control_dependencies=True)
 
 
 def test_a_tiled_file_is_refused_at_other_batches(given: bytes, tiled: Any) -> None:
@@ -122,7 +122,7 @@ def test_a_tiled_file_is_refused_at_other_batches(given: bytes, tiled: Any) -> N
 def test_a_batch_that_is_stated_is_refused_as_well() -> None:
     """LiteRT resizes such an input, unless the caller asks it to be strict."""
     given = looped_net(0)
-    found = optimize(given, target="litert-builtin", level=2, max_extra_macs=60, effort=1, verify=False)
+    found = optimize(given, target="litert-reference", level=2, max_extra_macs=60, effort=1, verify=False)
     assert found.model != given
     assert fates(given, found.model) == {"refused"}
 
@@ -201,7 +201,7 @@ def test_random_networks_in_tiles_are_never_wrong() -> None:
     seen: Counter[str] = Counter()
     for seed in (1, 3):
         given = with_open_batch(looped_net(seed))
-        found = optimize(given, target="litert-builtin", level=2, max_extra_macs=60, effort=1, verify=False)
+        found = optimize(given, target="litert-reference", level=2, max_extra_macs=60, effort=1, verify=False)
         seen.update(fates(given, found.model) if found.model != given else ())
     assert "wrong" not in seen
     assert seen["refused"]

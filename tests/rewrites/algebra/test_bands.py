@@ -18,11 +18,13 @@ from memsched.formats.module import LoadOptions
 from memsched.graph.dag import validate
 from memsched.lowering.xnnpack import table_bytes
 from memsched.rewrites.algebra.bands import Bands, best_bands, in_bands
+from memsched.rewrites.algebra.settled import settled_shapes, with_settled_shape
+from memsched.rewrites.algebra.trees import as_tree, trees_of
 from memsched.runtimes.litert.default_interpreter import DefaultInterpreter
 from memsched.runtimes.litert.runtime import LiteRt
 from memsched.runtimes.runtime import Opening
 from memsched.targets.load import load_target
-from tests.formats.tflite_builder import O, Sub, T, build, options
+from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
 from tests.rewrites.algebra.nets import drafted, written
 from tests.suites import Draws
 
@@ -168,7 +170,53 @@ def test_tables_grow_as_predicted_and_bands_take_what_the_whole_layer_does_not()
     assert bands.saved > table // 2
     runtime = LiteRt(load_target("litert"), Opening())
     assert runtime.keeps_tables
-    assert not LiteRt(load_target("litert-builtin"), Opening()).keeps_tables
+    assert not LiteRt(load_target("litert-reference"), Opening()).keeps_tables
+
+
+def many_joined(count: int, *, requantized: bool = False) -> bytes:
+    """Return a concatenation of ``count`` values, to which an axis is then added."""
+    place: dict[str, Any] = {"scales": (0.1,), "zero_point": 3}
+    tensors = [T("x", (1, 4, 2), "INT8", **place)]
+    ops = []
+    for number in range(count):
+        other = {"scales": (0.2,)} if requantized and number == 1 else place
+        tensors.append(T(f"v{number}", (1, 4, 2), "INT8", **other))
+        ops.append(O("QUANTIZE" if requantized and number == 1 else "RELU", [0], [1 + number]))
+    tensors.append(T("joined", (1, 4, 2 * count), "INT8", **place))
+    tensors.append(T("axis", (1,), "INT32", int32s(1)))
+    tensors.append(T("wide", (1, 1, 4, 2 * count), "INT8", **place))
+    joined = len(tensors) - 3
+    join = options("ConcatenationOptions", axis=2)
+    ops.append(O("CONCATENATION", list(range(1, 1 + count)), [joined], join))
+    ops.append(O("EXPAND_DIMS", [joined, joined + 1], [joined + 2], options("ExpandDimsOptions")))
+    return build(Sub(tensors, ops, [0], [joined + 2]))
+
+
+@pytest.mark.parametrize("count", [6, 9, 10, 17])
+def test_trees_and_static_reshapes_have_the_same_bits(count: int) -> None:
+    data = many_joined(count)
+    module, draft = drafted(data)
+    (tree,) = trees_of(draft.graph, 5)
+    (shape,) = settled_shapes(draft.graph, draft.dialect.reshape_type)
+    made = as_tree(draft, tree)
+    assert made is not None
+    made = with_settled_shape(made, shape)
+    assert made is not None
+    validate(made.graph)
+    check_algebra(draft.graph, made.graph, draft.constants)
+    joins = [op for op in made.graph.ops if op.type == "CONCATENATION"]
+    assert len(joins) == -(-(count - 1) // 4)
+    assert max(len(op.inputs) for op in joins) <= 5
+    assert [op.type for op in made.graph.ops][-1] == "RESHAPE"
+    after = written(module, made)
+    for delegates in (True, False):
+        assert np.array_equal(*(outputs_of(one, delegates=delegates) for one in (data, after)))
+
+
+def test_inputs_with_another_scale_are_not_joined_apart() -> None:
+    _, draft = drafted(many_joined(6, requantized=True))
+    (tree,) = trees_of(draft.graph, 5)
+    assert as_tree(draft, tree) is None
 
 
 @pytest.mark.usefixtures("timed")

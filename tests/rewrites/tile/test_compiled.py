@@ -32,7 +32,7 @@ from tests.rewrites.tile.searched import searched
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no compiled core")
 
-TARGETS = ("ideal", "tflm", "tflm-reference", "litert-builtin", "onnxruntime")
+TARGETS = ("ideal", "tflm", "tflm-reference", "litert-reference", "onnxruntime")
 
 
 def loaded(data: bytes) -> Module:
@@ -103,7 +103,7 @@ def test_the_core_judges_most_ways_by_itself(monkeypatch: pytest.MonkeyPatch) ->
         return found
 
     monkeypatch.setattr(CompiledPieces, "evaluate", counted)
-    for target in ("tflm", "litert-builtin"):
+    for target in ("tflm", "litert-reference"):
         for seed in range(2):
             judged_both_ways(loaded(tflite_net(seed)), load_target(target), seed, 8)
     assert alone[True] > 10 * alone[False]
@@ -154,7 +154,7 @@ def test_what_every_op_keeps_alike_needs_no_python_where_the_last_axis_is_cut(mo
 
 def test_a_search_finds_the_same_with_the_core_and_without() -> None:
     module = loaded((MODELS / "mobilenetv2_035_96_int8.tflite").read_bytes())
-    graph, target = module.graphs[0], load_target("litert-builtin")
+    graph, target = module.graphs[0], load_target("litert-reference")
     found = []
     for core in (True, False):
         one = TilingSearch(graph, target, dialect_of(module, target), Run(Limits(None)), most_macs=10**6)

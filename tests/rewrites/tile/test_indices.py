@@ -92,7 +92,7 @@ def test_pieces_cross_operators_with_indices(kind: str) -> None:
         time_limit=None,
         effort=0.5,
         order_guarantee="session",
-        target="litert-builtin" if kind == "GATHER" else None,
+        target="litert-reference" if kind == "GATHER" else None,
     ).report
     (group,) = report["sections"]["tile"]["groups"]
     assert {op.name for op in given.ops if op.type == kind} <= set(group["ops"])

@@ -57,7 +57,7 @@ def network(*, stated: bool, dead: bool = False) -> bytes:
     return build(Sub(tensors, ops, [0], [last]))
 
 
-@pytest.mark.parametrize("target", ["litert-builtin", "tflm"])
+@pytest.mark.parametrize("target", ["litert-reference", "tflm"])
 @pytest.mark.parametrize("stated", [True, False])
 def test_pieces_of_a_reshape_have_a_shape_of_their_own(target: str, stated: bool) -> None:
     """LiteRT used to refuse them: RESHAPE num_input_elements != num_output_elements (2304 != 2295), for example."""
@@ -73,7 +73,7 @@ def test_what_nothing_reads_may_be_in_pieces_too() -> None:
     """What joins its pieces is read by nobody, as the layer was by nobody before."""
     report = memsched.optimize(
         network(stated=True, dead=True),
-        target="litert-builtin",
+        target="litert-reference",
         level=2,
         max_extra_macs=200,
         time_limit=None,

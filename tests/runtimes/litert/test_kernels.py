@@ -308,10 +308,10 @@ def test_the_im2col_of_a_small_resnet_is_counted_to_the_byte() -> None:
 def test_budgets_and_verification_are_about_what_litert_takes() -> None:
     model = build(CASES["conv-int8-(3, 3)-(1, 1)-(1, 1)"])
     predicted, measured = arenas(model)
-    found = memsched.optimize(model, target="litert-builtin", budget=predicted, effort=3)
+    found = memsched.optimize(model, target="litert-reference", budget=predicted, effort=3)
     assert found.budget_met
     assert not memsched.optimize(
-        model, target="litert-builtin", budget=predicted - 1, verify=False, effort=3
+        model, target="litert-reference", budget=predicted - 1, verify=False, effort=3
     ).budget_met
     verification = found.report["sections"]["verification"]
     assert verification["predicted_peak_before_bytes"] == verification["predicted_peak_after_bytes"] == predicted
@@ -341,7 +341,7 @@ def test_pieces_of_a_convolution_are_predicted_as_well() -> None:
         table = options("Conv2DOptions", strideH=1, strideW=1, dilationHFactor=1, dilationWFactor=1)
         ops.append(O("CONV_2D", [place - 1 if layer else 0, place, place + 1], [place + 2], table))
     given = build(Sub(tensors, ops, [0], [len(tensors) - 1]))
-    cut = memsched.optimize(given, target="litert-builtin", level=2, verify=False, max_extra_macs=30.0, effort=3)
+    cut = memsched.optimize(given, target="litert-reference", level=2, verify=False, max_extra_macs=30.0, effort=3)
     predicted, measured = arenas(cut.model)
     assert abs(predicted - measured) < SLACK
     # Whole, one layer's im2col alone takes 3 x 3 x 16 x 48 x 48 bytes.
@@ -370,7 +370,7 @@ def test_what_follows_a_shape_that_is_computed_is_planned_later() -> None:
     ]
     tensors.append(T("asked", (2,), "INT32"))
     model = build(Sub(tensors, ops, [0, 9], [7]))
-    predicted = memsched.analyze(model, target="litert-builtin", budget=0).report["budget"]["required_bytes"]
+    predicted = memsched.analyze(model, target="litert-reference", budget=0).report["budget"]["required_bytes"]
     interpreter, operators = session._load(model, "plain")
     interpreter.set_tensor(9, np.array([500, 2], np.int32))
     interpreter.invoke()

@@ -30,7 +30,7 @@ FILES = sorted(MODELS.glob("*.tflite"))
 
 def arenas(model: bytes) -> tuple[int, int]:
     """Return the bytes that LiteRT is predicted to take, and those that it takes after a run on zeros."""
-    predicted = memsched.analyze(model, target="litert-builtin", budget=0).report["budget"]["required_bytes"]
+    predicted = memsched.analyze(model, target="litert-reference", budget=0).report["budget"]["required_bytes"]
     interpreter, operators = session._load(model, "plain")
     interpreter.invoke()
     found = probe(interpreter, operators).arena_bytes
@@ -45,7 +45,7 @@ def test_the_predicted_peak_is_litert_s(path: Path) -> None:
         with pytest.raises(ValueError, match="quantized_dimension"):
             session._load(given, "plain")
         return
-    result = memsched.optimize(given, target="litert-builtin", verify=False, effort=3)
+    result = memsched.optimize(given, target="litert-reference", verify=False, effort=3)
     models = [given, result.model]
     if path.stem.startswith("nasnet"):
         models.append(reordered(given))
