@@ -225,7 +225,21 @@ def _two_reports(folder: Path) -> None:
     for name, more in (("old", ()), ("new", ("--solver", "file"))):
         model = "models/nasnetmobile_int8.tflite"
         done = run(
-            folder, shlex.join(["memsched", "optimize", model, "-o", "out.tflite", "--force", *more, "--no-verify"])
+            folder,
+            shlex.join(
+                [
+                    "memsched",
+                    "optimize",
+                    model,
+                    "-o",
+                    "out.tflite",
+                    "--force",
+                    *more,
+                    "--no-verify",
+                    "--target",
+                    "litert-reference",
+                ]
+            ),
         )
         assert done.code == 0
         (folder / "out.json").rename(folder / f"{name}.json")

@@ -76,7 +76,7 @@ CASES = [
     ("convolutions.onnx", ["--budget", "60%"], ("tile", "pieces")),
     ("skip.onnx", [], ("remat", "again")),
     ("gated.onnx", [], ("fuse", "ONNX Runtime")),
-    ("person detect.tflite", ["--target", "litert"], ("tile", "XNNPACK")),
+    ("person detect.tflite", ["--target", "litert-reference"], ("tile", "pieces")),
     ("person detect.tflite", ["--target", "tflm"], ("tile", "pieces")),
 ]
 """Models and options, with the rewrite that a suggestion permits, if any, and a word of what it says of that."""
