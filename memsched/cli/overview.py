@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from memsched.base.units import format_size
 from memsched.cli.display import Display, search_end
 from memsched.cli.exit_code import ExitCode
 from memsched.cli.groups import HelpCommand
@@ -26,8 +27,15 @@ _CHANGES: Final[dict[CallerChange, str]] = {
 }
 """What a caller notices of each change."""
 
-_UNITS: Final[dict[str, str]] = {"requested": "activations of a session", "process": "process"}
-"""What is not an arena."""
+_UNITS: Final[dict[str, str]] = {
+    "requested": "activations of a session",
+    "interpreter": "process memory",
+    "process": "process memory",
+}
+"""Names of units other than arenas."""
+
+_PROCESSES: Final = frozenset({"interpreter", "process"})
+"""Units whose last bytes vary from run to run."""
 
 
 @click.command("MODEL", cls=HelpCommand)
@@ -72,7 +80,7 @@ def _lines(report: OverviewReport) -> Iterator[str]:
         if found.bytes < row.original_bytes:
             less = f"{_less(row, found)}, {'+'.join(found.changes) or 'no change'}"
         else:
-            less = f"{row.original_bytes:,} B, nothing less found without a change"
+            less = f"{_size(row, row.original_bytes)}, nothing less found without a change"
         yield f"{row.runtime}: {_UNITS.get(row.unit, 'arena')} {less} [{'measured' if row.measured else 'predicted'}]"
         if found.bytes < row.original_bytes:
             yield f"  {found.command}"
@@ -96,4 +104,11 @@ def _noticed(row: OverviewRow) -> tuple[CallerChange, ...]:
 def _less(row: OverviewRow, found: OverviewGain) -> str:
     percent = 100 * (row.original_bytes - found.bytes) / row.original_bytes
     time = "-" if found.time_ratio is None else f"{found.time_ratio:.2f}x"
-    return f"{row.original_bytes:,} -> {found.bytes:,} B (-{percent:.1f}%), time {time}"
+    before, after = _size(row, row.original_bytes), _size(row, found.bytes)
+    if before.rpartition(" ")[2] == after.rpartition(" ")[2]:
+        before = before.rpartition(" ")[0]
+    return f"{before} -> {after} (-{percent:.1f}%), time {time}"
+
+
+def _size(row: OverviewRow, size: int) -> str:
+    return format_size(size) if row.unit in _PROCESSES else f"{size:,} B"

@@ -97,9 +97,12 @@ def _optimized(path: str, offer: Offer, options: OverviewOptions, hooks: Hooks) 
 
 
 def _row(report: OptimizeReport, offer: Offer, words: Sequence[str]) -> OverviewRow:
-    verdict = report.verdict
+    verdict, section = report.verdict, report.sections.interpreter
+    figures, measured = (verdict.original_bytes, verdict.bytes), verdict.measured
+    if section is not None:
+        figures, measured = (section.given.private_bytes, (section.written or section.given).private_bytes), True
     reached = OverviewGain(
-        bytes=verdict.bytes,
+        bytes=figures[1],
         time_ratio=verdict.time_ratio,
         changes=_changes(verdict),
         command=shlex.join(["memsched", *words]),
@@ -109,8 +112,8 @@ def _row(report: OptimizeReport, offer: Offer, words: Sequence[str]) -> Overview
         target=offer.target,
         runtime=offer.title,
         unit=verdict.unit,
-        original_bytes=verdict.original_bytes,
-        measured=verdict.measured,
+        original_bytes=figures[0],
+        measured=measured,
         reachable=reached,
         with_changes=_gain(min(better, key=lambda one: one.bytes)) if better else None,
     )
