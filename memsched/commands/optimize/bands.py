@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 from memsched.check.algebra import check_algebra
 from memsched.commands.optimize.rewrite import Candidate, Proposals, RewriteBase, Ways
@@ -25,6 +27,9 @@ from memsched.search.run import Run
 __all__ = ["BandsRewrite"]
 
 _Part = Bands | SettledShape | Tree
+
+_MAX_ELEMENTS: Final = 1 << 24
+"""Largest tensor of a banded layer: the checker computes it in 64-bit integers, 128 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +75,17 @@ class _BandWays(Ways):
         runtime = runtime_of(base.module, base.prepared.target)
         tables = [runtime.table_bytes(self.graph, op) for op in self.graph.ops]
         extra, most = base.pricing.percent / 100, runtime.most_joined
-        cut = [best_bands(self.graph, number, table, extra) for number, table in enumerate(tables)]
+        small = [
+            max(map(self._elements, (*op.inputs, *op.outputs)), default=0) <= _MAX_ELEMENTS for op in self.graph.ops
+        ]
+        cut = [best_bands(self.graph, number, table * small[number], extra) for number, table in enumerate(tables)]
         found: list[_Part] = [one for one in cut if one is not None]
         if most is not None:
             found += [*trees_of(self.graph, most), *settled_shapes(self.graph, base.dialect.reshape_type)]
         self.best = tuple(sorted(found, key=lambda one: (-one.saved, one.op)))
+
+    def _elements(self, tensor: int) -> int:
+        return math.prod(self.graph.tensors[tensor].shape or ())
 
     def extra_macs(self, part: _Part) -> int:
         """Return the multiply-accumulates of the rows that pad the last band."""
