@@ -47,6 +47,7 @@ class NeededMemory(FrozenValue, frozen=True):
 
 
 _NOUNS: Final[Mapping[Unit, str]] = {
+    "interpreter": "process",
     "process": "process",
     "requested": "session",
     "tflm_planned": "planned part of the arena",

@@ -36,6 +36,8 @@ _DEFAULT_SESSION = "a session without options"
 def memory_named(report: OptimizeReport) -> str:
     """Return in words what a budget is compared with."""
     noun = needed_memory(report).noun
+    if report.verdict.unit == "interpreter":
+        return "LiteRT's default interpreter"
     if noun == "process":
         return "the process, the runtime's library included,"
     if not report.in_session:

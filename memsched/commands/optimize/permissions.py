@@ -23,7 +23,7 @@ class Permissions(FrozenValue, frozen=True):
         fuse: One operator may stand for a chain of others.
         free: Only what costs nothing: prices are cautious, and outputs keep their bits if they need not be rounded.
         algebra: Operators may be computed otherwise with the same values.
-        bands: Rows of a layer may be computed as images of a batch, which is one way to compute it otherwise.
+        bands: Convolutions may be split into bands, concatenations into trees; `tile` and `algebra` permit both.
         reassociate: With that, sums may be added up in another order.
         branch: Large values may be made in a branch of an If.
         opening: What a session executes may be written, which has to be opened as the report says.
@@ -50,7 +50,7 @@ class Permissions(FrozenValue, frozen=True):
 def permissions_of(allow: Collection[str], extra_percent: float, *, free: bool = False) -> Permissions:
     """Return what ``allow`` names beside the order."""
     named = {name: name in allow for name in (*ALLOWED, *BY_NAME) if name not in BY_DEFAULT}
-    return Permissions(**named, bands=named["algebra"], extra_percent=extra_percent, free=free)
+    return Permissions(**named, bands=named["algebra"] or named["tile"], extra_percent=extra_percent, free=free)
 
 
 def percent_left(permitted: float, macs: int, extra_macs: int, extra_work: float) -> float:
