@@ -14,20 +14,20 @@ from memsched.graph.identity import Identity
 from memsched.report.text import shortened
 from memsched.report.values.rewrites import AlgebraSection, IdentityRow
 
-__all__ = ["WORDS", "algebra_lines", "algebra_section", "with_further"]
+__all__ = ["WORDS", "algebra_lines", "algebra_section", "identities_text", "with_further"]
 
 WORDS: Final = {
-    "merge": "equal operators merged",
-    "shift": "pads and crops in a row made one",
-    "cross": "exchanged with what moves elements",
-    "late": "made large for each reader by itself",
-    "split": "concatenations split by their inputs",
-    "sum": "sums over concatenations added up by their inputs",
-    "band": "layers computed in bands of rows",
-    "tree": "concatenations in steps",
-    "shape": "shapes of reshapes stated",
+    "merge": "merged duplicates",
+    "shift": "merged pads and crops",
+    "cross": "exchanges with ops that move elements",
+    "late": "copies for single readers",
+    "split": "splits by inputs of a concatenation",
+    "sum": "sums split by inputs of a concatenation",
+    "band": "convolutions in bands",
+    "tree": "concatenations as trees",
+    "shape": "static reshapes",
 }
-"""What identities of a kind do."""
+"""Results of each kind of identity, to follow their number."""
 
 
 def algebra_section(way: Sequence[Identity], judged: int, *, finished: bool) -> AlgebraSection:
@@ -50,20 +50,25 @@ def with_further(before: AlgebraSection | None, rows: Sequence[IdentityRow]) -> 
     return msgspec.structs.replace(known, applied=True, identities=(*known.identities, *rows))
 
 
+def identities_text(section: AlgebraSection) -> str:
+    """Return the number of rewritten ops, in total and for each kind."""
+    kinds = Counter(row.kind for row in section.identities)
+    what = ", ".join(f"{count} {WORDS[kind]}" for kind, count in kinds.items())
+    return (
+        f"{counted(len(section.identities), 'op')} rewritten {'exactly' if section.exact else 'algebraically'} ({what})"
+    )
+
+
 def algebra_lines(section: AlgebraSection | None, columns: int, *, verbose: bool) -> list[tuple[str, str | None]]:
     """Return the lines on algebra, each with its style."""
     if section is None:
         return []
     if not section.applied:
-        return [("no operator is computed otherwise: no identity was found that needs less", None)]
-    kinds = Counter(row.kind for row in section.identities)
-    what = ", ".join(f"{WORDS[kind]} {count}" for kind, count in kinds.items())
+        return [("no op was rewritten exactly: no identity saves memory", None)]
     saved = f"{section.given_bytes:,} -> {section.bytes:,} B"
     if section.bytes == section.given_bytes:
         saved = f"{section.bytes:,} B by themselves, as before"
-    lines: list[tuple[str, str | None]] = [
-        (f"{counted(len(section.identities), 'operator')} computed otherwise ({what}): {saved}", None)
-    ]
+    lines: list[tuple[str, str | None]] = [(f"{identities_text(section)}: {saved}", None)]
     shown = section.identities if verbose else section.identities[:ROWS_SHOWN]
     half = columns // 3
     lines += [(f"  {row.kind}: {shortened(row.op, half)}{_beside(row, half)}", "dim") for row in shown]

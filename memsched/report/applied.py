@@ -9,7 +9,7 @@ from typing import Final
 
 from memsched.base.shown import LABEL_COLUMNS
 from memsched.base.units import counted
-from memsched.report.algebra import WORDS
+from memsched.report.algebra import identities_text
 from memsched.report.blocks import block_lines
 from memsched.report.border import end_text
 from memsched.report.text import shortened
@@ -62,9 +62,7 @@ def _recompute(section: RematSection | None) -> Iterator[str]:
 def _algebra(found: Sections) -> Iterator[str]:
     section = found.algebra
     if section is not None and section.applied:
-        kinds = Counter(row.kind for row in section.identities)
-        what = ", ".join(f"{WORDS[kind]} {count}" for kind, count in kinds.items())
-        yield f"algebra: {counted(len(section.identities), 'operator')} computed otherwise ({what})"
+        yield f"algebra: {identities_text(section)}"
 
 
 def _border(section: BorderSection | None) -> Iterator[str]:

@@ -58,9 +58,9 @@ def _identities(algebra: AlgebraSection) -> RewriteTable:
         for row in algebra.identities[:TABLE_ROWS]
     ]
     return RewriteTable(
-        title="Operators computed otherwise",
+        title="Ops rewritten with equal results",
         text=(
-            f"{counted(len(algebra.identities), 'operator')} with the same values. "
+            f"{counted(len(algebra.identities), 'op')} rewritten with equal results. "
             + _required(algebra)
             + _left_out(len(algebra.identities))
         ),
