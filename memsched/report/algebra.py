@@ -17,17 +17,17 @@ from memsched.report.values.rewrites import AlgebraSection, IdentityRow
 __all__ = ["WORDS", "algebra_lines", "algebra_section", "identities_text", "with_further"]
 
 WORDS: Final = {
-    "merge": "merged duplicates",
-    "shift": "merged pads and crops",
-    "cross": "exchanges with ops that move elements",
-    "late": "copies for single readers",
-    "split": "splits by inputs of a concatenation",
-    "sum": "sums split by inputs of a concatenation",
-    "band": "convolutions in bands",
-    "tree": "concatenations as trees",
+    "merge": "duplicates merged",
+    "shift": "pads and crops merged",
+    "cross": "exchanged with moves",
+    "late": "copied for one reader",
+    "split": "split by inputs",
+    "sum": "summed by inputs",
+    "band": "in bands",
+    "tree": "as trees",
     "shape": "static reshapes",
 }
-"""Results of each kind of identity, to follow their number."""
+"""Results of each kind of identity, to precede their number."""
 
 
 def algebra_section(way: Sequence[Identity], judged: int, *, finished: bool) -> AlgebraSection:
@@ -53,7 +53,7 @@ def with_further(before: AlgebraSection | None, rows: Sequence[IdentityRow]) -> 
 def identities_text(section: AlgebraSection) -> str:
     """Return the number of rewritten ops, in total and for each kind."""
     kinds = Counter(row.kind for row in section.identities)
-    what = ", ".join(f"{count} {WORDS[kind]}" for kind, count in kinds.items())
+    what = ", ".join(f"{WORDS[kind]}: {count}" for kind, count in kinds.items())
     return (
         f"{counted(len(section.identities), 'op')} rewritten {'exactly' if section.exact else 'algebraically'} ({what})"
     )
