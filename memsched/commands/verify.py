@@ -15,7 +15,8 @@ from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.graph.border import Border
 from memsched.report.border import border_notes
-from memsched.runtimes.known import runner_named, runners_for
+from memsched.report.outputs import TOLERANCE
+from memsched.runtimes.known import default_interpreter_of, runner_named, runners_for
 from memsched.runtimes.output import ModelBytes
 from memsched.runtimes.runner import CompareFiles, VerifyRequest
 from memsched.runtimes.values import Verification
@@ -61,7 +62,8 @@ def verify_written(
     """
     found: Verification | None = None
     notes: list[str] = []
-    asked = VerifyRequest(module, data, written, options, seed, tolerance, predicted)
+    delegated = default_interpreter_of(module, target) is not None
+    asked = VerifyRequest(module, data, written, options, seed, tolerance, predicted, TOLERANCE if delegated else None)
     for runner in runners_for(module, target):
         try:
             seen = runner.verify(asked)

@@ -27,6 +27,8 @@ class VerifyRequest(FrozenValue, frozen=True):
         seed: Of the inputs.
         tolerance: Relative error that is permitted, where pieces are added up in another order.
         predicted: What the runtime should show of both models, bytes; None where ``written`` says so, or nothing.
+        plain_tolerance: Relative error permitted without delegates, if callers open files with delegates; None:
+            ``tolerance``.
     """
 
     module: Module
@@ -36,6 +38,7 @@ class VerifyRequest(FrozenValue, frozen=True):
     seed: int
     tolerance: float
     predicted: tuple[int, int] | None
+    plain_tolerance: float | None = None
 
 
 class CompareFiles(FrozenValue, frozen=True):

@@ -52,7 +52,16 @@ class LiteRtRunner(TfliteRunner):
     def verify(self, asked: VerifyRequest) -> Verification:
         """Compare both models; see `Runner.verify`."""
         before, after, borders = asked.data, asked.written.model, asked.written.borders
-        found = self.verify_files(before, after, seed=asked.seed, tolerance=asked.tolerance, borders=borders)
+        from memsched.runtimes.litert.verification import verify
+
+        found = verify(
+            before,
+            after,
+            seed=asked.seed,
+            tolerance=asked.tolerance,
+            borders=borders,
+            plain_tolerance=asked.plain_tolerance,
+        )
         first, second = asked.predicted or (None, None)
         found = replace(found, predicted_peak_before_bytes=first, predicted_peak_after_bytes=second)
         if not found.runs or asked.written.unchanged:

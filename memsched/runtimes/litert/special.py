@@ -22,19 +22,25 @@ _EXECUTE: Final = "memsched.runtimes.litert.special:execute"
 _WORDS: Final = {"plain": "LiteRT without delegates", "default": "LiteRT with its default delegates"}
 
 
-def with_special_values(found: Verification, request: CompareRequest, tolerance: float) -> Verification:
+def with_special_values(
+    found: Verification, request: CompareRequest, tolerance: float, plain_tolerance: float
+) -> Verification:
     """Return a verification with what both models of a request make of special values.
+
+    Args:
+        plain_tolerance: Relative error permitted without delegates.
 
     Nothing is tried where something else speaks against the optimised model.
     """
     if request.before == request.after or not worth_trying(found, tolerance):
         return found
     alone = msgspec.structs.replace(request, after=request.before, borders=[])
+    tolerances = {"default": tolerance, "plain": plain_tolerance}
     return compared_on(
         found,
         _EXECUTE,
-        {"request": msgspec.structs.asdict(request), "tolerance": tolerance},
-        {"request": msgspec.structs.asdict(alone), "tolerance": tolerance},
+        {"request": msgspec.structs.asdict(request), "tolerances": tolerances},
+        {"request": msgspec.structs.asdict(alone), "tolerances": tolerances},
         "LiteRT",
     )
 
@@ -44,8 +50,12 @@ def execute(payload: Mapping[str, Any]) -> dict[str, Any]:
     request = msgspec.convert(payload["request"], CompareRequest)
     before, after = with_same_seeds([request.before, request.after])
     request = msgspec.structs.replace(request, before=before, after=after)
-    pairs = [(_ModePair(request, mode), words) for mode, words in _WORDS.items()]
-    return judged([one for pair, words in pairs for one in tried(pair, session=words, tolerance=payload["tolerance"])])
+    found = [
+        one
+        for mode, words in _WORDS.items()
+        for one in tried(_ModePair(request, mode), session=words, tolerance=payload["tolerances"][mode])
+    ]
+    return judged(found)
 
 
 class _ModePair:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
@@ -12,6 +13,9 @@ import memsched
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.lowering.apply import apply_target
+from memsched.runtimes.child import ChildResult
+from memsched.runtimes.litert import verification
+from memsched.runtimes.litert.answers import ModeAnswer, ModeAnswers
 from memsched.runtimes.litert.default_interpreter import DefaultInterpreter
 from memsched.runtimes.litert.partitions import parts_of
 from memsched.targets.load import load_target
@@ -80,3 +84,29 @@ def test_the_predicted_process_is_within_five_percent(name: str, tmp_path: Path)
     assert isinstance(parts.tables_bytes, int)
     assert isinstance(parts.activations_bytes, int)
     assert parts.tables_bytes > parts.activations_bytes
+
+
+def answers(plain: ModeAnswer, default: ModeAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let LiteRT answer so."""
+    value = msgspec.to_builtins(ModeAnswers(plain=plain, default=default))
+    monkeypatch.setattr(verification, "_run", lambda *_: ChildResult("ok", value))
+    monkeypatch.setattr(verification, "with_special_values", lambda found, *_: found)
+
+
+def test_outputs_with_delegates_decide_where_people_open_files_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, other = SMALL["audio"], mixed()
+    same = ModeAnswer(runs=3, equal=True, vary=True)
+    apart = ModeAnswer(runs=3, equal=False, relative_error=1e-6, vary=True)
+    far = ModeAnswer(runs=3, equal=False, relative_error=1e-3, vary=True)
+    refused = ModeAnswer(before_error="no delegate")
+    for plain, default, plain_tolerance, equal in (
+        (apart, same, 1e-5, True),
+        (apart, same, None, False),
+        (far, same, 1e-5, False),
+        (same, apart, 1e-5, False),
+        (apart, refused, 1e-5, False),
+    ):
+        answers(plain, default, monkeypatch)
+        found = verification.verify(data, other, plain_tolerance=plain_tolerance)
+        assert found.outputs_equal is equal
+        assert any("without delegates" in note for note in found.notes) is (equal and plain is apart)
