@@ -349,15 +349,17 @@ def _by_file(lowered: LoweredGraph, planned: PlannerGraph, order: _Order) -> int
 def _for_session(lowered: LoweredGraph, planned: PlannerGraph, candidates: Sequence[_Order]) -> _Order:
     """Return the order of least peak with the listed options, of those whose measurable peak does not rise.
 
-    What a profile shows leaves workspaces out, so it may rise although less is needed: users would see that.
+    What a profile shows leaves workspaces out, so it may rise although less is needed: users would see that. No order
+    needs more than the file's own.
     """
     storage = lowered.storage
     file = tuple(range(len(storage.preds)))
     measured = simulate_reuse(planned, walk_backwards(storage.preds, storage.succs, file)).requested_peak
+    most = _by_file(lowered, planned, file)
 
-    def rank(order: _Order) -> tuple[bool, int]:
+    def rank(order: _Order) -> tuple[bool, bool, int]:
         found = simulate_reuse(planned, priority_order(lowered.graph, order), reuse=False)
-        return found.requested_peak > measured, found.peak
+        return found.peak > most, found.requested_peak > measured, found.peak
 
     return min(candidates, key=rank)
 
