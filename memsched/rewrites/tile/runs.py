@@ -187,7 +187,8 @@ def shape_attributes(kind: str, attributes: Attributes, shape: tuple[int, ...]) 
     if kind in _RESIZES and "size" in attributes:
         return {"size": shape[1:3]}
     if kind == "Resize" and "sizes" in attributes:
-        return {"sizes": shape}
+        axes = attributes.get("axes")
+        return {"sizes": tuple(shape[int(axis)] for axis in axes) if isinstance(axes, tuple) else shape}
     if kind in {"Expand", "Reshape"} and "shape" in attributes:
         return {"shape": shape}
     return {}

@@ -219,7 +219,10 @@ def resize(r: R) -> Layer:
         layer.state(np.array(scales, np.float32))
     else:
         layer.state(absent) if opset == 11 else layer.skip()
-        layer.state(np.array([max(1, round(n * s)) for n, s in zip(shape, scales, strict=True)], np.int64))
+        sizes = [max(1, round(n * s)) for n, s in zip(shape, scales, strict=True)]
+        if opset == 19:
+            layer.attributes["axes"], sizes = [2, 3], sizes[2:]
+        layer.state(np.array(sizes, np.int64))
     return layer
 
 

@@ -168,8 +168,10 @@ def _shape_operand(
         last = layer.constants.get("c3")
         axes = range(len(pads)) if last is None else [int(axis) for axis in last]
         return np.array([pads[axis][0] for axis in axes] + [pads[axis][1] for axis in axes], np.int64)
-    if (layer.kind in {"Reshape", "Expand"} and position == 1) or (layer.kind == "Resize" and position == 3):
+    if layer.kind in {"Reshape", "Expand"} and position == 1:
         return np.array(computed, np.int64)
+    if layer.kind == "Resize" and position == 3:
+        return np.array([computed[axis] for axis in layer.attributes.get("axes", range(len(computed)))], np.int64)
     if layer.kind == "Slice":
         name = ("", "starts", "ends", "axes", "steps")[position]
         return np.array(attributes[name], np.int64)

@@ -13,6 +13,7 @@ from memsched.formats.tflite import reader as tflite_reader
 from memsched.graph.model import Op
 from memsched.ops.geometry import describe
 from memsched.ops.rules import Geometry
+from memsched.rewrites.tile.runs import shape_attributes
 from tests.formats.tflite_builder import O, Sub, T, build, options
 
 
@@ -72,3 +73,10 @@ def test_attributes_whose_names_are_no_text() -> None:
     graph = onnx_reader.read(data, "m.onnx", LoadOptions()).graphs[0]
     assert graph.ops[0].attributes == {"\ufffd\ufffdknown": 3}
     assert isinstance(describe(graph, 0), Geometry)
+
+
+def test_a_resize_states_sizes_along_its_axes_alone() -> None:
+    sizes = {"sizes": (1, 2, 8, 6)}
+    assert shape_attributes("Resize", sizes, (1, 2, 3, 6)) == {"sizes": (1, 2, 3, 6)}
+    assert shape_attributes("Resize", {"sizes": (8, 6), "axes": (2, 3)}, (1, 2, 3, 6)) == {"sizes": (3, 6)}
+    assert shape_attributes("Resize", {"sizes": (6, 8), "axes": (-1, 2)}, (1, 2, 3, 6)) == {"sizes": (6, 3)}
