@@ -45,7 +45,7 @@ def test_what_is_off_is_red_and_no_page_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def wrong(self: Case, name: str, options: tuple[str, ...], folder: Path) -> Row:
-        claimed = 103 if self.target == "litert" else 100
+        claimed = 103 if self.target == "litert-reference" else 100
         verification = {"runtime": self.target, "predicted_peak_after_bytes": claimed}
         (folder / "report.json").write_text(json.dumps({"sections": {"verification": verification}}))
         return Row(self.model.name, self.target, name, 0, claimed, 100)

@@ -24,12 +24,13 @@ import onnxruntime
 from onnx import TensorProto, helper
 from rich.console import Console
 
-from tests.tools.claims.__main__ import MOST_APART, TARGETS, Case, apart
+from tests.tools.claims.__main__ import MOST_APART, Case, apart
 
 __all__ = ["RUNTIMES", "TARGETS", "TruthRow", "main", "models_in"]
 
-RUNTIMES = {"onnxruntime": "ONNX Runtime", "litert": "LiteRT", "tflm": "TensorFlow Lite Micro"}
-_OPTIONS = {"onnxruntime": ("--session", "default"), "litert": (), "tflm": ()}
+TARGETS = {".onnx": ("onnxruntime",), ".tflite": ("litert-reference", "tflm")}
+RUNTIMES = {"onnxruntime": "ONNX Runtime", "litert-reference": "LiteRT", "tflm": "TensorFlow Lite Micro"}
+_OPTIONS = {"onnxruntime": ("--session", "default"), "litert-reference": (), "tflm": ()}
 """For ONNX Runtime the graph that a session without options executes, of which figures are promised for every model."""
 _EFFORT = ("--effort", "5")
 """Limits that count work: the same files, and so the same figures, on every machine."""

@@ -279,6 +279,7 @@ def main() -> int:
     parser.add_argument("models", type=Path, nargs="+")
     parser.add_argument("--effort", type=float, default=3.0, help="work of each search")
     parser.add_argument("--options", action="append", default=[], metavar="NAME=OPTIONS", help="sizes of a model")
+    parser.add_argument("--targets", default="", help="some of those of the format, as litert,tflm")
     parser.add_argument("--commands", default=",".join(_COMMANDS), help="some of the default's, as optimize,all,50%%")
     given = parser.parse_args()
     stated = dict(one.split("=", 1) for one in given.options)
@@ -287,7 +288,7 @@ def main() -> int:
     print("|---|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         for model in given.models:
-            for target in TARGETS[model.suffix]:
+            for target in given.targets.split(",") if given.targets else TARGETS[model.suffix]:
                 options = tuple(shlex.split(stated.get(model.name, "")))
                 limits = ("--effort", f"{given.effort:g}")
                 for row in Case(model, target, options, limits, tuple(given.commands.split(","))).rows(Path(folder)):
