@@ -40,6 +40,9 @@ PERMITTED = {
     # What kernels of one runtime do.
     "formats/onnx/blocks/pattern:_IN_PLACE": "which kernels of ONNX Runtime write over what they read",
     "lowering/litert_kernels:_RULES": "memory that kernels of LiteRT ask for",
+    "lowering/xnnpack:_ACTIVATIONS": "activations",
+    "lowering/xnnpack:_FLOATS": "what LiteRT's default delegate accepts of floats",
+    "lowering/xnnpack:_INTEGERS": "what LiteRT's default delegate accepts of integers",
     "runtimes/onnxruntime/pins:_PASSING": "what ONNX Runtime's optimisation drops",
     # Fused activations have names of operators.
     "formats/tflite/kernels:_RANGES": "activations",

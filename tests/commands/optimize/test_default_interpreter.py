@@ -22,6 +22,7 @@ from memsched.runtimes.litert.default_interpreter import DefaultInterpreter
 from memsched.runtimes.race import RaceRule
 from memsched.search.run import Run
 from tests.formats.tflite_builder import O, Sub, T, branches, build, options
+from tests.formats.tflite_networks import audio
 
 pytestmark = pytest.mark.usefixtures("timed")
 
@@ -87,18 +88,13 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float | None]
 
 def test_tiles_are_written_for_interpreters_without_delegates_alone() -> None:
     data = convolutions()
-    default = optimized(data, level=2)
-    section = section_of(default)
-    assert default.model == data
-    assert section is not None
-    assert section.written is None
-    best = section.refused[0]
-    assert best.memory.private_bytes > section.given.private_bytes + 100_000
-    assert best.arena_bytes < section.arena_bytes
-    builtin = optimized(data, level=2, target="litert-reference")
-    assert builtin.model != data
-    assert builtin.report.values.verdict.bytes == best.arena_bytes
-    assert section_of(builtin) is None
+    # Each tile packs its weights again, so that no candidate is worth measuring.
+    assert optimized(data, level=2).model == data
+    reference = optimized(data, level=2, target="litert-reference")
+    needed = reference.report.values.sections.requirement
+    assert reference.model != data
+    assert needed.bytes < needed.given_bytes
+    assert section_of(reference) is None
 
 
 def test_an_order_that_costs_nothing_is_written() -> None:
@@ -156,23 +152,20 @@ def most_operators(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]
     return refuses
 
 
-def test_fewer_tiles_are_written_where_more_cost_more(most_operators: Callable[[int], list[int]]) -> None:
-    data = _tiled_branches()
-    builtin = optimized(data, level=2, target="litert-reference").report.values
+def test_fewer_bands_are_written_where_more_cost_more(most_operators: Callable[[int], list[int]]) -> None:
+    data, plain = audio(8_000, 8), 5
     seen = most_operators(30)
-    result = optimized(data, level=2)
+    result = optimized(data, target="litert")
     report = result.report.values
     assert result.model != data
-    assert all(2 * (after - 5) <= before - 5 for before, after in itertools.pairwise(seen))
+    assert plain < seen[-1] <= 30
+    assert all(2 * (after - plain) <= before - plain for before, after in itertools.pairwise(seen))
     assert report.sections.interpreter is not None
-    assert report.sections.interpreter.refused[0].arena_bytes == builtin.verdict.bytes
     assert len(report.sections.interpreter.refused) == len(seen) - 1 > 0
-    best, found, given = builtin.verdict.bytes, report.verdict.bytes, report.sections.interpreter.arena_bytes
-    assert isinstance(best, int)
-    assert isinstance(found, int)
-    assert best < found < given
-    assert report.sections.tile is not None
-    assert report.sections.tile.applied
+    requirement = report.sections.requirement
+    assert report.sections.interpreter.refused[0].arena_bytes < requirement.bytes < requirement.given_bytes
+    assert report.sections.algebra is not None
+    assert report.sections.algebra.applied
     assert report.sections.verification is not None
     assert report.sections.verification.outputs_equal
 
@@ -194,7 +187,7 @@ def test_layers_stay_whole_where_tiles_cost_more(most_operators: Callable[[int],
     result = optimized(data, level=2)
     report = result.report.values
     assert result.model != data
-    assert report.sections.tile is None
+    assert report.sections.tile is None or not report.sections.tile.applied
     assert report.verdict.extra_macs_percent == 0
     assert report.sections.interpreter is not None
     assert len(report.sections.interpreter.refused) == len(seen) - 1

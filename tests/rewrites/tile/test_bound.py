@@ -167,7 +167,7 @@ def test_the_number_of_runs_is_what_searches_are_limited_to() -> None:
 
 @pytest.mark.parametrize(
     ("name", "target"),
-    [("person_detect", "tflm"), ("person_detect", "tflm-reference"), ("mobilenetv2_035_96_int8", "litert")],
+    [("person_detect", "tflm"), ("person_detect", "tflm-reference"), ("mobilenetv2_035_96_int8", "litert-reference")],
 )
 def test_no_run_ends_below_what_its_report_calls_the_least(name: str, target: str) -> None:
     found = memsched.optimize(
