@@ -76,7 +76,7 @@ def test_does_it_help_my_esp32(run: Run, tmp_path: Path) -> None:
 
 
 def test_does_it_help_my_phone_app(run: Run, tmp_path: Path) -> None:
-    answer = Answer(run, tmp_path / "net.tflite", audio(8_000, 8))
+    answer = Answer(run, tmp_path / "net.tflite", audio(8_000, 8), "--target", "litert")
     row = answer.rows["litert"]
     assert "litert" in answer.text.splitlines()[0]
     assert "phones" in answer.not_measured
