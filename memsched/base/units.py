@@ -9,7 +9,7 @@ from memsched.base.errors import UsageError
 from memsched.base.frozen import FrozenValue
 
 __all__ = ["KIB", "LARGEST", "LARGEST_INT32", "LARGEST_INT64", "LONGEST", "MIB", "MOST_BYTES", "MOST_DIGITS"]
-__all__ += ["Percentage", "counted", "format_size", "parse_budget", "parse_size", "percent_of"]
+__all__ += ["Percentage", "counted", "format_change", "format_size", "parse_budget", "parse_size", "percent_of"]
 
 KIB = 1024
 MIB = KIB**2
@@ -99,6 +99,12 @@ def format_size(size_bytes: int) -> str:
         if abs(size_bytes) >= 10 * factor:
             return f"{size_bytes / factor:,.1f} {suffix}"
     return f"{size_bytes / 1024:,.1f} KB"
+
+
+def format_change(before: str, after: str) -> str:
+    """Return two formatted sizes, with the unit only once if both have the same."""
+    number, _, unit = before.rpartition(" ")
+    return f"{number if after.endswith(f' {unit}') else before} -> {after}"
 
 
 def percent_of(part: int, total: int) -> float:

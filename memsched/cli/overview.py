@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from memsched.base.units import format_size
+from memsched.base.units import format_change, format_size
 from memsched.cli.display import Display, search_end
 from memsched.cli.exit_code import ExitCode
 from memsched.cli.groups import HelpCommand
@@ -104,10 +104,8 @@ def _noticed(row: OverviewRow) -> tuple[CallerChange, ...]:
 def _less(row: OverviewRow, found: OverviewGain) -> str:
     percent = 100 * (row.original_bytes - found.bytes) / row.original_bytes
     time = "-" if found.time_ratio is None else f"{found.time_ratio:.2f}x"
-    before, after = _size(row, row.original_bytes), _size(row, found.bytes)
-    if before.rpartition(" ")[2] == after.rpartition(" ")[2]:
-        before = before.rpartition(" ")[0]
-    return f"{before} -> {after} (-{percent:.1f}%), time {time}"
+    change = format_change(_size(row, row.original_bytes), _size(row, found.bytes))
+    return f"{change} (-{percent:.1f}%), time {time}"
 
 
 def _size(row: OverviewRow, size: int) -> str:

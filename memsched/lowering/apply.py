@@ -48,11 +48,9 @@ def apply_target(graph: Graph, target: Target) -> Graph:
     ruled = rules.always.keys() | rules.off_last_axis.keys()
     scratch = [rules.bytes(sized, op) if op.type in ruled else 0 for op in sized.ops]
     if target.kernels_keep_memory:
-        left = [not (target.default_delegate and is_delegated(sized, op)) for op in sized.ops]
-        own = [
-            own_memory(sized, op).step_bytes if by_kernel else 0 for by_kernel, op in zip(left, sized.ops, strict=True)
-        ]
-        scratch = [size + extra for size, extra in zip(scratch, own, strict=True)]
+        for number, op in enumerate(sized.ops):
+            if not (target.default_delegate and is_delegated(sized, op)):
+                scratch[number] += own_memory(sized, op).step_bytes
     ops = [
         _ruled(op, seen, written, op.workspace + extra) if seen.pairs or written or extra else op
         for op, seen, written, extra in zip(sized.ops, views, pairs, scratch, strict=True)

@@ -6,15 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from memsched.base.shown import ROWS_SHOWN
 from memsched.base.units import counted
-from memsched.graph.identity import Identity
 from memsched.report.text import shortened
 from memsched.report.values.rewrites import AlgebraSection, IdentityRow
 
-__all__ = ["WORDS", "algebra_lines", "algebra_section", "identities_text", "with_further"]
+__all__ = ["WORDS", "algebra_lines", "algebra_section", "identities_text"]
 
 WORDS: Final = {
     "merge": "duplicates merged",
@@ -30,24 +27,28 @@ WORDS: Final = {
 """Results of each kind of identity, to precede their number."""
 
 
-def algebra_section(way: Sequence[Identity], judged: int, *, finished: bool) -> AlgebraSection:
-    """Return the section on the identities that were used; what is required is not known yet."""
-    rows = tuple(IdentityRow(kind=one.kind, op=one.op, over=one.over) for one in way)
+def algebra_section(
+    before: AlgebraSection | None, rows: Sequence[IdentityRow], judged: int = 0, *, finished: bool = True
+) -> AlgebraSection:
+    """Return the section with further identities after those of ``before``.
+
+    If there are none, the section of applied identities stays. The required bytes are not known yet.
+
+    Args:
+        judged: Graphs whose best order was searched.
+    """
+    if before is not None and before.applied and not rows:
+        return before
+    identities = (*(() if before is None else before.identities), *rows)
     return AlgebraSection(
-        applied=bool(rows),
-        exact=all(one.kind != "sum" for one in way),
+        applied=bool(identities),
+        exact=all(row.kind != "sum" for row in identities),
         given_bytes=0,
         bytes=0,
         judged=judged,
         exhausted=finished,
-        identities=rows,
+        identities=identities,
     )
-
-
-def with_further(before: AlgebraSection | None, rows: Sequence[IdentityRow]) -> AlgebraSection:
-    """Return a section with what suits a delegate behind what else is computed otherwise."""
-    known = before if before is not None and before.applied else algebra_section((), 0, finished=True)
-    return msgspec.structs.replace(known, applied=True, identities=(*known.identities, *rows))
 
 
 def identities_text(section: AlgebraSection) -> str:

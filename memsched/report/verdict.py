@@ -9,7 +9,7 @@ import msgspec
 
 from memsched.base.frozen import FrozenValue
 from memsched.base.shown import WORTH_TELLING
-from memsched.base.units import format_size
+from memsched.base.units import format_change, format_size
 from memsched.report.blocks import curve_answer, told_sizes
 from memsched.report.outputs import compared, kept_why, why_not_run
 from memsched.report.predicted import measured_instead
@@ -205,12 +205,9 @@ def change_text(change: Change) -> str:
     before, after = _size(change, change.before), _size(change, change.after)
     if before == after:
         return f"{before}, as before"
-    # One unit is enough if both are the same.
-    number, _, unit = before.rpartition(" ")
-    start = number if after.endswith(f" {unit}") else before
     percent = 100 * (change.after - change.before) / change.before if change.before else 0.0
     digits = 0 if abs(percent) >= 100 * WORTH_TELLING else 2
-    return f"{start} -> {after} ({percent:+.{digits}f}%)"
+    return f"{format_change(before, after)} ({percent:+.{digits}f}%)"
 
 
 def _size(change: Change, size: int) -> str:

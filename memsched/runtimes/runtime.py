@@ -320,16 +320,16 @@ class Runtime(FrozenValue, frozen=True):
 
     @property
     def keeps_tables(self) -> bool:
-        """Whether it keeps tables for rows of what ops make, so that bands of rows may take less; see below."""
+        """Whether it keeps tables in proportion to the rows of outputs; see `table_bytes`."""
         return False
 
     @property
     def most_joined(self) -> int | None:
-        """Inputs of a concatenation beyond which it is executed apart from other ops; None for any number."""
+        """Largest number of inputs of a concatenation that stays in a partition; None for any number."""
         return None
 
     def table_bytes(self, graph: Graph, op: Op) -> int:
-        """Return the bytes that it keeps for an op in proportion to the rows of one image, whatever the batch."""
+        """Return the bytes of an op's table, which grows with the rows of one image but not with the batch."""
         del graph, op
         return 0
 

@@ -11,12 +11,20 @@ from memsched.formats.known import format_of
 from memsched.graph.identity import Identity
 from memsched.graph.model import Graph
 from memsched.report.algebra import algebra_section
+from memsched.report.values.rewrites import IdentityRow
 from memsched.rewrites.algebra.apply import drafted
 from memsched.rewrites.algebra.draft import AlgebraDraft
 from memsched.rewrites.algebra.search import AlgebraSearch
 from memsched.search.run import Run
 
-__all__ = ["AlgebraRewrite"]
+__all__ = ["AlgebraRewrite", "draft_of"]
+
+
+def draft_of(base: RewriteBase, graph: Graph, *, sums: bool = False) -> AlgebraDraft:
+    """Return the draft of a base's graph; ``sums``: sums may be added up in another order."""
+    names, _ = format_of(base.module).constants_read(base.module)
+    constants = {op.name: tuple(read) for op, read in zip(base.given.ops, names, strict=True)}
+    return AlgebraDraft(graph, base.dialect, constants, sums=sums)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +72,7 @@ class _AlgebraWays(Ways):
 
     def __init__(self, base: RewriteBase, *, sums: bool) -> None:
         super().__init__(base.executed)
-        names, _ = format_of(base.module).constants_read(base.module)
-        self._constants = {op.name: tuple(read) for op, read in zip(base.given.ops, names, strict=True)}
-        self._draft = AlgebraDraft(self.graph, base.dialect, self._constants, sums=sums)
+        self._draft = draft_of(base, self.graph, sums=sums)
         self.search = AlgebraSearch(self._draft, base.prepared.target)
         self.finished = False
 
@@ -81,11 +87,12 @@ class _AlgebraWays(Ways):
             InternalError: It does not compute the same, by the checker.
         """
         made = drafted(self._draft, way).graph
-        check_algebra(self.graph, made, self._constants)
+        check_algebra(self.graph, made, self._draft.constants)
         return made
 
     def describe(self, before: Rewrites, used: Candidate | None, extra_macs: int) -> Rewrites:
         """Return ``before`` with the section on algebra; what is required follows later."""
         del extra_macs
-        way = () if used is None else used.way
-        return replace(before, algebra=algebra_section(way, self.search.judged, finished=self.finished))
+        rows = [] if used is None else [IdentityRow(kind=one.kind, op=one.op, over=one.over) for one in used.way]
+        section = algebra_section(before.algebra, rows, self.search.judged, finished=self.finished)
+        return replace(before, algebra=section)

@@ -11,11 +11,11 @@ from fractions import Fraction
 from typing import Final
 
 from memsched.check.algebra import check_algebra
+from memsched.commands.optimize.algebra import draft_of
 from memsched.commands.optimize.rewrite import Candidate, Proposals, RewriteBase, Ways
 from memsched.commands.optimize.rewrites import Rewrites
-from memsched.formats.known import format_of
-from memsched.graph.model import Graph
-from memsched.report.algebra import with_further
+from memsched.graph.model import Graph, Op
+from memsched.report.algebra import algebra_section
 from memsched.report.values.rewrites import IdentityRow
 from memsched.rewrites.algebra.bands import Bands, best_bands, in_bands
 from memsched.rewrites.algebra.draft import AlgebraDraft
@@ -68,24 +68,24 @@ class _BandWays(Ways):
 
     def __init__(self, base: RewriteBase) -> None:
         super().__init__(base.executed)
-        names, _ = format_of(base.module).constants_read(base.module)
-        self._constants = {op.name: tuple(read) for op, read in zip(base.given.ops, names, strict=True)}
-        self._draft = AlgebraDraft(self.graph, base.dialect, self._constants)
+        self._draft = draft_of(base, self.graph)
         self._number = {op.name: number for number, op in enumerate(self.graph.ops)}
         runtime = runtime_of(base.module, base.prepared.target)
         tables = [runtime.table_bytes(self.graph, op) for op in self.graph.ops]
         extra, most = base.pricing.percent / 100, runtime.most_joined
-        small = [
-            max(map(self._elements, (*op.inputs, *op.outputs)), default=0) <= _MAX_ELEMENTS for op in self.graph.ops
-        ]
-        cut = [best_bands(self.graph, number, table * small[number], extra) for number, table in enumerate(tables)]
+        cut = (
+            best_bands(self.graph, number, table, extra)
+            for number, table in enumerate(tables)
+            if self._is_small(self.graph.ops[number])
+        )
         found: list[_Part] = [one for one in cut if one is not None]
         if most is not None:
             found += [*trees_of(self.graph, most), *settled_shapes(self.graph, base.dialect.reshape_type)]
         self.best = tuple(sorted(found, key=lambda one: (-one.saved, one.op)))
 
-    def _elements(self, tensor: int) -> int:
-        return math.prod(self.graph.tensors[tensor].shape or ())
+    def _is_small(self, op: Op) -> bool:
+        shapes = (self.graph.tensors[tensor].shape or () for tensor in (*op.inputs, *op.outputs))
+        return all(math.prod(shape) <= _MAX_ELEMENTS for shape in shapes)
 
     def extra_macs(self, part: _Part) -> int:
         """Return the multiply-accumulates of the rows that pad the last band."""
@@ -109,7 +109,7 @@ class _BandWays(Ways):
         draft = self._draft
         for one in way:
             draft = _done(draft, one) or draft
-        check_algebra(self.graph, draft.graph, self._constants)
+        check_algebra(self.graph, draft.graph, self._draft.constants)
         return draft.graph
 
     def describe(self, before: Rewrites, used: Candidate | None, extra_macs: int) -> Rewrites:
@@ -117,7 +117,7 @@ class _BandWays(Ways):
         del extra_macs
         if used is None:
             return before
-        return dataclasses.replace(before, algebra=with_further(before.algebra, [_row(one) for one in used.way]))
+        return dataclasses.replace(before, algebra=algebra_section(before.algebra, [_row(one) for one in used.way]))
 
 
 def _done(draft: AlgebraDraft, part: _Part) -> AlgebraDraft | None:

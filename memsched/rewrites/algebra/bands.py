@@ -119,7 +119,7 @@ def _layer_of(graph: Graph, op: int) -> _BandLayer | None:
 
 def in_bands(draft: AlgebraDraft, bands: Bands) -> AlgebraDraft | None:
     """Return the draft with one op in bands; None if the op is missing or the format lacks a helper op."""
-    number = next((number for number, op in enumerate(draft.graph.ops) if op.name == bands.op), None)
+    number = draft.number_of(bands.op)
     layer = None if number is None else _layer_of(draft.graph, number)
     words, attributes = draft.dialect, None
     if layer is not None:

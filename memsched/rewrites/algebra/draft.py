@@ -34,6 +34,10 @@ class AlgebraDraft:
         names = [self.graph.tensors[one].name for one in (tensor, other)]
         return self.dialect.same_values(*(self.like.get(name, name) for name in names))
 
+    def number_of(self, name: str) -> int | None:
+        """Return the index of an op; None if the graph does not have it."""
+        return next((number for number, op in enumerate(self.graph.ops) if op.name == name), None)
+
     def constants_of(self, op: Op) -> tuple[str, ...]:
         """Return the constants that an op, or the one that it was made from, reads."""
         return tuple(self.constants.get(op.origin or op.name, ()))

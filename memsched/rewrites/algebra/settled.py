@@ -44,7 +44,7 @@ def _is_unsettled(op: Op, word: str) -> bool:
 def with_settled_shape(draft: AlgebraDraft, settled: SettledShape) -> AlgebraDraft | None:
     """Return the draft with one static reshape; None if the op is missing."""
     ops, word = draft.graph.ops, draft.dialect.reshape_type
-    number = next((number for number, op in enumerate(ops) if op.name == settled.op), None)
+    number = draft.number_of(settled.op)
     if number is None or not word or not _is_unsettled(ops[number], word):
         return None
     editor = Editor(draft, number)

@@ -38,7 +38,7 @@ def trees_of(graph: Graph, most: int) -> tuple[Tree, ...]:
 def as_tree(draft: AlgebraDraft, tree: Tree) -> AlgebraDraft | None:
     """Return the draft with one concatenation split; None if the op is missing or an input is quantized differently."""
     graph, words = draft.graph, draft.dialect
-    number = next((number for number, op in enumerate(graph.ops) if op.name == tree.op), None)
+    number = draft.number_of(tree.op)
     found = None if number is None else joined(graph, number)
     if number is None or found is None:
         return None

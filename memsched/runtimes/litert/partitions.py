@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memsched.base.frozen import FrozenValue
+from memsched.graph.dag import predecessors
 from memsched.graph.model import Graph
 from memsched.lowering.litert_kernels import ALIGNMENT, own_memory
 from memsched.lowering.xnnpack import takes
@@ -31,12 +32,7 @@ class Part(FrozenValue, frozen=True):
 
 def parts_of(graph: Graph, order: Sequence[int]) -> tuple[Part, ...]:
     """Return the partitions for a file order."""
-    made = {tensor: op for op, value in enumerate(graph.ops) for tensor in value.outputs}
-    waits = {before: set[int]() for before in order}
-    for op in order:
-        waits[op] = {made[tensor] for tensor in graph.ops[op].inputs if tensor in made}
-    for before, after in graph.dependencies:
-        waits[after].add(before)
+    waits = predecessors(graph)
     taken = {op: takes(graph, graph.ops[op]) for op in order}
     done: set[int] = set()
     left, parts = list(order), list[Part]()
@@ -44,7 +40,7 @@ def parts_of(graph: Graph, order: Sequence[int]) -> tuple[Part, ...]:
         ops: list[int] = []
         kind: bool | None = None
         for op in left:
-            if (kind is None or taken[op] is kind) and waits[op] <= done:
+            if (kind is None or taken[op] is kind) and done.issuperset(waits[op]):
                 kind = taken[op]
                 ops.append(op)
                 done.add(op)

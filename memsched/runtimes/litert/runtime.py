@@ -39,10 +39,9 @@ _OPERATOR: Final = 5_300
 
 
 class LiteRt(Runtime, frozen=True):
-    """Requires what its own planner lays, kernels' temporaries included, and what the default delegate keeps.
+    """LiteRT: requires its arena, kernels' temporaries included, and the memory of the default delegate.
 
-    Where XNNPACK takes operators, what they hand to each other lies in its workspace, weights are packed anew, and
-    tables of pointers may lie beside them.
+    XNNPACK keeps a workspace for the tensors inside its partitions, packed weights, and tables of pointers.
     """
 
     @staticmethod
@@ -93,10 +92,10 @@ class LiteRt(Runtime, frozen=True):
         return self._required(plans[0].graph, plans[0].schedule, allocation)
 
     def _required(self, graph: Graph, schedule: Schedule, allocation: Allocation) -> Requirement:
-        """Return what the arena takes with what the default delegate keeps, if there is one."""
+        """Return the bytes of the arena, and of the default delegate if the target has it."""
         if not self.keeps_tables:
             return Requirement(required_bytes(graph, schedule, allocation))
-        arena, workspace = (allocation.arena, 0)
+        arena, workspace = allocation.arena, 0
         if len(graph.ops) <= MOST_REQUESTS:
             arena, workspace = delegated_memory(graph, schedule.order)
         kept = {
@@ -110,12 +109,12 @@ class LiteRt(Runtime, frozen=True):
 
     @property
     def keeps_tables(self) -> bool:
-        """Whether the default delegate computes what it can."""
+        """Whether interpreters apply the default delegate."""
         return self.target.default_delegate
 
     @property
     def most_joined(self) -> int | None:
-        """Inputs of a concatenation that the default delegate takes."""
+        """Largest number of inputs of a concatenation that the default delegate accepts."""
         return MOST_JOINED if self.keeps_tables else None
 
     def table_bytes(self, graph: Graph, op: Op) -> int:

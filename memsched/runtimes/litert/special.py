@@ -27,10 +27,11 @@ def with_special_values(
 ) -> Verification:
     """Return a verification with what both models of a request make of special values.
 
-    Args:
-        plain_tolerance: Relative error permitted without delegates.
-
     Nothing is tried where something else speaks against the optimised model.
+
+    Args:
+        tolerance: Relative error permitted with delegates.
+        plain_tolerance: Relative error permitted without delegates.
     """
     if request.before == request.after or not worth_trying(found, tolerance):
         return found

@@ -25,6 +25,7 @@ from memsched.runtimes.litert.runtime import LiteRt
 from memsched.runtimes.runtime import Opening
 from memsched.targets.load import load_target
 from tests.formats.tflite_builder import O, Sub, T, build, int32s, options
+from tests.formats.tflite_networks import audio
 from tests.rewrites.algebra.nets import drafted, written
 from tests.suites import Draws
 
@@ -217,6 +218,17 @@ def test_inputs_with_another_scale_are_not_joined_apart() -> None:
     _, draft = drafted(many_joined(6, requantized=True))
     (tree,) = trees_of(draft.graph, 5)
     assert as_tree(draft, tree) is None
+
+
+def test_bands_stay_in_the_report_if_algebra_finds_nothing_more() -> None:
+    allow = ("reorder", "inplace", "algebra")
+    found = memsched.optimize(audio(8_000, 8), target="litert", allow=allow, effort=1, verify=False)
+    sections = found.report.values.sections
+    assert sections.requirement.bytes < sections.requirement.given_bytes / 2
+    assert sections.algebra is not None
+    assert sections.algebra.applied
+    assert {row.kind for row in sections.algebra.identities} == {"band"}
+    assert sections.algebra.bytes < sections.algebra.given_bytes
 
 
 @pytest.mark.usefixtures("timed")
