@@ -11,8 +11,8 @@ from hypothesis import settings
 
 from memsched.base.errors import MemschedError
 from memsched.cli import main as command_line
-from memsched.commands.optimize import opening
-from memsched.runtimes.interpreter import InterpreterComparison
+from memsched.commands.optimize import branch, finish, named_sessions, opening, session
+from memsched.runtimes.process_memory import ProcessComparison
 from memsched.runtimes.onnxruntime import session_memory
 from memsched.runtimes.race import RaceRule, most_times
 from tests.outcomes import Outcome, Run
@@ -36,15 +36,19 @@ def _in_one_round(**rule: Any) -> RaceRule:
     return RaceRule(**{**rule, "rounds": 1, "most": 1})
 
 
-_TAKES_LONGER = InterpreterComparison.takes_longer
+_JUDGES = (branch, finish, named_sessions, opening, session)
+"""Modules in which a measured time decides."""
+
+_TAKES_LONGER = ProcessComparison.takes_longer
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _untimed() -> Iterator[None]:
     """Let any slowdown pass: on a busy machine two runs of one file differ by more than is permitted by default."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opening, "most_times", lambda _: math.inf)
-        patch.setattr(InterpreterComparison, "takes_longer", False)
+        for judge in _JUDGES:
+            patch.setattr(judge, "most_times", lambda _: math.inf)
+        patch.setattr(ProcessComparison, "takes_longer", False)
         patch.setattr(session_memory, "RaceRule", _in_one_round)
         yield
 
@@ -52,8 +56,9 @@ def _untimed() -> Iterator[None]:
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Judge times as users have it; the times are the test's own."""
-    monkeypatch.setattr(opening, "most_times", most_times)
-    monkeypatch.setattr(InterpreterComparison, "takes_longer", _TAKES_LONGER)
+    for judge in _JUDGES:
+        monkeypatch.setattr(judge, "most_times", most_times)
+    monkeypatch.setattr(ProcessComparison, "takes_longer", _TAKES_LONGER)
     monkeypatch.setattr(session_memory, "RaceRule", RaceRule)
 
 

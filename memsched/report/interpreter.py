@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memsched.base.shown import WORTH_TELLING
 from memsched.base.units import counted, format_size
-from memsched.report.values.interpreter import InterpreterMemoryRow, InterpreterSection, RefusedFileRow
+from memsched.report.values.interpreter import ProcessMemoryRow, InterpreterSection, RefusedFileRow
 from memsched.report.values.optimize import OptimizeReport
 
 __all__ = ["WITHOUT_DELEGATES", "interpreter_card", "interpreter_lines", "kept_for_interpreter", "refused_lines"]
@@ -82,7 +82,7 @@ def _refused(row: RefusedFileRow) -> Line:
     return text, "yellow"
 
 
-def _memory(row: InterpreterMemoryRow) -> str:
+def _memory(row: ProcessMemoryRow) -> str:
     return f"{format_size(row.private_bytes)} private, {format_size(row.peak_bytes)} at the peak"
 
 

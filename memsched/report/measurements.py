@@ -8,7 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from memsched.report.session_code import options_text
-from memsched.report.values.interpreter import InterpreterMemoryRow, InterpreterSection
+from memsched.report.values.interpreter import ProcessMemoryRow, InterpreterSection
 from memsched.report.values.optimize import Sections
 from memsched.report.values.sessions import SessionRow
 from memsched.report.values.shared import MeasuredArenaSection, VerificationSection
@@ -90,7 +90,7 @@ def _of_interpreter(section: InterpreterSection) -> Iterator[MeasurementRow]:
     yield from (_of_process("refused", one.memory) for one in section.refused)
 
 
-def _of_process(file: _File, memory: InterpreterMemoryRow) -> MeasurementRow:
+def _of_process(file: _File, memory: ProcessMemoryRow) -> MeasurementRow:
     return MeasurementRow(
         file=file,
         session="default interpreter",

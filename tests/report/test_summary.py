@@ -13,7 +13,7 @@ from memsched.report.notebook import notebook_html
 from memsched.report.page_data import page_data
 from memsched.report.page_words import page_words
 from memsched.report.summary import MOST_LINES, print_summary
-from memsched.report.values.interpreter import InterpreterMemoryRow, InterpreterSection
+from memsched.report.values.interpreter import ProcessMemoryRow, InterpreterSection
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.sessions import HeldBackSection, SessionRow
 from memsched.report.values.shared import VerificationSection
@@ -166,7 +166,7 @@ def test_an_analysis_names_the_step_at_fault() -> None:
 
 @pytest.mark.parametrize("grown", [False, True])
 def test_the_default_interpreter_decides_where_it_was_measured(kept: OptimizeReport, grown: bool) -> None:
-    memory = InterpreterMemoryRow(private_bytes=28 * MB, peak_bytes=37 * MB, processes=3)
+    memory = ProcessMemoryRow(private_bytes=28 * MB, peak_bytes=37 * MB, processes=3)
     written = changed(memory, private_bytes=21 * MB) if grown else None
     section = InterpreterSection(arena_bytes=1, given=memory, written=written, time_ratio=None, refused=())
     report = amended(kept, interpreter=section)

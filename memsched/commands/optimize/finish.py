@@ -21,7 +21,7 @@ from memsched.commands.optimize.place import Request, place, required_as_given
 from memsched.commands.optimize.worth import slight
 from memsched.commands.verify import verify_written
 from memsched.formats.capabilities import SizeGuards
-from memsched.formats.known import capability
+from memsched.formats.known import capability, format_of
 from memsched.formats.module import Module
 from memsched.plan.write import write_model
 from memsched.report.outputs import OUT_OF_TIME, TOLERANCE
@@ -183,8 +183,11 @@ def _worthwhile(final: FinalModel, request: Request, asked: FinishRequest) -> Fi
     opening = asked.opening
     if asked.command.control_dependencies or opening.memory_plan or opening.guarantee == "pins":
         return _finished(final, asked)
-    required = required_as_given(asked.module, asked.prepared, opening).total
-    saved = slight(required, final.placed.requirement.total, asked.budget)
+    required, needed = required_as_given(asked.module, asked.prepared, opening).total, final.placed.requirement.total
+    # Where files bind the order. Sessions of ONNX Runtime have orders of their own: what they are seen to take decides.
+    if asked.command.free and needed >= required and format_of(asked.module).traits.order_binds:
+        return _original(request, asked)
+    saved = slight(required, needed, asked.budget)
     if saved is None:
         return _finished(final, asked)
     return dataclasses.replace(_original(request, asked), slight=saved)

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Final
 
 from memsched.commands.optimize.finished import FinishedModel, FinishRequest
-from memsched.report.values.interpreter import InterpreterMemoryRow, InterpreterSection, RefusedFileRow
-from memsched.runtimes.interpreter import InterpreterComparison, InterpreterMemory
+from memsched.report.values.interpreter import ProcessMemoryRow, InterpreterSection, RefusedFileRow
+from memsched.runtimes.process_memory import ProcessComparison, ProcessMemory
 from memsched.runtimes.known import DefaultInterpreter
 
 __all__ = ["comparable", "first_accepted"]
@@ -25,7 +25,7 @@ def first_accepted(
         slowdown: Time that a file may take beyond the original, in percent; None for any.
     """
     refused: list[RefusedFileRow] = []
-    given: InterpreterMemory | None = None
+    given: ProcessMemory | None = None
     found = next(files)
     while not found.written.unchanged and comparable(found):
         try:
@@ -59,7 +59,7 @@ def comparable(found: FinishedModel) -> bool:
 
 
 def _section(
-    arena: int, given: InterpreterMemory, refused: tuple[RefusedFileRow, ...], written: InterpreterComparison | None
+    arena: int, given: ProcessMemory, refused: tuple[RefusedFileRow, ...], written: ProcessComparison | None
 ) -> InterpreterSection:
     """Return the section on the interpreter.
 
@@ -76,7 +76,7 @@ def _section(
     )
 
 
-def _refused_row(seen: InterpreterComparison, arena: int, extra_work: Fraction) -> RefusedFileRow:
+def _refused_row(seen: ProcessComparison, arena: int, extra_work: Fraction) -> RefusedFileRow:
     """Return the row of a file that is not written.
 
     Args:
@@ -91,8 +91,8 @@ def _refused_row(seen: InterpreterComparison, arena: int, extra_work: Fraction) 
     )
 
 
-def _memory_row(memory: InterpreterMemory) -> InterpreterMemoryRow:
-    return InterpreterMemoryRow(
+def _memory_row(memory: ProcessMemory) -> ProcessMemoryRow:
+    return ProcessMemoryRow(
         private_bytes=memory.private_bytes, peak_bytes=memory.peak_bytes, processes=len(memory.private)
     )
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from memsched.report.values.base import Amount, Count, Positive, Section
 
-__all__ = ["InterpreterMemoryRow", "InterpreterSection", "RefusedFileRow"]
+__all__ = ["ProcessMemoryRow", "InterpreterSection", "RefusedFileRow"]
 
 
-class InterpreterMemoryRow(Section, frozen=True, kw_only=True):
+class ProcessMemoryRow(Section, frozen=True, kw_only=True):
     """What a file takes of a process, beyond what the process has before the interpreter.
 
     Attributes:
@@ -33,7 +33,7 @@ class RefusedFileRow(Section, frozen=True, kw_only=True):
 
     arena_bytes: Count
     extra_macs_percent: Amount
-    memory: InterpreterMemoryRow
+    memory: ProcessMemoryRow
     time_ratio: Amount | None
 
 
@@ -50,7 +50,7 @@ class InterpreterSection(Section, frozen=True, kw_only=True):
     """
 
     arena_bytes: Count
-    given: InterpreterMemoryRow
-    written: InterpreterMemoryRow | None
+    given: ProcessMemoryRow
+    written: ProcessMemoryRow | None
     time_ratio: Amount | None
     refused: tuple[RefusedFileRow, ...]

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from memsched.runtimes.child import TIMEOUT, temporary_folder
-from memsched.runtimes.interpreter import InterpreterComparison, InterpreterMemory
 from memsched.runtimes.litert.interpreter import InterpreterOpener
-from memsched.runtimes.measure import PROCESSES, Measured, SteadyRule, measure, race_two
+from memsched.runtimes.measure import SteadyRule, measure, race_two
+from memsched.runtimes.process_memory import ProcessComparison, ProcessMemory, compared_processes
 from memsched.runtimes.race import RaceRule, most_times
 
 __all__ = ["DefaultInterpreter"]
@@ -29,15 +28,13 @@ _TURNS: Final = RaceRule(rounds=9, most=25, least=3, turn=0.05)
 _MOST_SECONDS: Final = 20.0
 """Taking turns."""
 
-_MOST_PROCESSES: Final = 2 * PROCESSES + 1
-
 
 class DefaultInterpreter:
     """Measures files in LiteRT's default interpreter."""
 
     def compare(
         self, given: bytes, written: bytes, *, seed: int, slowdown: float | None, seconds: float = math.inf
-    ) -> InterpreterComparison | str:
+    ) -> ProcessComparison | str:
         """Measure two files; return the reason if one of them could not be measured.
 
         Args:
@@ -51,39 +48,16 @@ class DefaultInterpreter:
             paths = [folder / "given.tflite", folder / "written.tflite"]
             for path, data in zip(paths, (given, written), strict=True):
                 path.write_bytes(data)
-            seen = _compared(paths, seed, limit)
+            first, second = (InterpreterOpener(str(path), seed) for path in paths)
+            seen = compared_processes(first, second, _STEADY, limit)
             if isinstance(seen, str) or seen.needs_more:
                 return seen
-            first, second = (InterpreterOpener(str(path), seed) for path in paths)
             most = min(_MOST_SECONDS, max(0.0, until - time.monotonic()))
             turns = replace(_TURNS, limit=limit if math.isfinite(limit) else 1.0, seconds=most)
             timed = race_two(first, second, turns, timeout=TIMEOUT)
             return timed if isinstance(timed, str) else replace(seen, time_ratio=timed.processor)
 
-    def measure(self, path: Path, *, seed: int) -> InterpreterMemory | str:
+    def measure(self, path: Path, *, seed: int) -> ProcessMemory | str:
         """Return the memory that a file takes in one fresh process, or the reason if it could not be measured."""
-        measured = _measured(path, seed)
-        return measured if isinstance(measured, str) else _memory([measured])
-
-
-def _compared(paths: Sequence[Path], seed: int, limit: float) -> InterpreterComparison | str:
-    """Measure the memory of two files by turns, in as many processes of each as it takes to tell them apart."""
-    found: list[list[Measured]] = [[], []]
-    while True:
-        for figures, path in zip(found, paths, strict=True):
-            measured = _measured(path, seed)
-            if isinstance(measured, str):
-                return measured
-            figures.append(measured)
-        seen = InterpreterComparison(_memory(found[0]), _memory(found[1]), time_limit=limit)
-        count = len(found[0])
-        if count >= _MOST_PROCESSES or (count >= PROCESSES and not seen.near):
-            return seen
-
-
-def _memory(figures: Sequence[Measured]) -> InterpreterMemory:
-    return InterpreterMemory(tuple(one.private for one in figures), tuple(one.peak for one in figures))
-
-
-def _measured(path: Path, seed: int) -> Measured | str:
-    return measure(InterpreterOpener(str(path), seed), _STEADY, timeout=TIMEOUT)
+        measured = measure(InterpreterOpener(str(path), seed), _STEADY, timeout=TIMEOUT)
+        return measured if isinstance(measured, str) else ProcessMemory.of([measured])

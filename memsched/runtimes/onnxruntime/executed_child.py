@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from memsched.formats.onnx.structure import graphs_of
+from memsched.runtimes.onnxruntime.block_guard import add_block_guard
 from memsched.runtimes.onnxruntime.executed_names import BLOCKED, in_one_form
 from memsched.runtimes.onnxruntime.opened import optimized
 from memsched.runtimes.sessions import DEFAULT, SessionPoint
 
-__all__ = ["block_here", "rewrite"]
+__all__ = ["block_here", "block_of", "rewrite"]
 
 
 def rewrite(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,11 +40,13 @@ def rewrite(request: Mapping[str, Any]) -> dict[str, Any]:
             raise
         fixed, made = {}, optimized(request["bytes"], point, folder=folder)
     stored = onnx.load_model_from_string(made)
+    block = block_of(onnx, stored)
+    if block is not None:
+        add_block_guard(stored, block)
     in_one_form(stored)
-    data = stored.SerializeToString(deterministic=True)
     return {
-        "bytes": data,
-        "block": _block(onnx, data),
+        "bytes": stored.SerializeToString(deterministic=True),
+        "block": block,
         "processor": _processor(),
         "fixed": [[name, size] for name, size in fixed.items()],
     }
@@ -69,16 +72,18 @@ def _fix(proto: Any, request: Mapping[str, Any]) -> dict[str, int]:
     return fixed
 
 
-def _block(onnx: Any, data: bytes) -> int | None:
-    """Return the channels of a block: a convolution of eight filters is padded to as many, or left as it is."""
-    scopes = graphs_of(onnx.load_model_from_string(data).graph)
-    if not any(node.domain == BLOCKED for scope in scopes for node in scope.graph.node):
+def block_of(onnx: Any, model: Any) -> int | None:
+    """Return the channels of a block of a model's tensors; None if no operator is of that layout."""
+    if not any(node.domain == BLOCKED for scope in graphs_of(model.graph) for node in scope.graph.node):
         return None
     return block_here(onnx)
 
 
 def block_here(onnx: Any) -> int | None:
-    """Return the channels of a block on this processor; None where tensors are not blocked."""
+    """Return the channels of a block on this processor; None where tensors are not blocked.
+
+    A convolution of eight filters is padded to as many, or left as it is.
+    """
     make = onnx.helper
     values = [make.make_tensor_value_info(name, 1, (1, 16, 8, 8)) for name in ("x", "y")]
     filters = onnx.numpy_helper.from_array(np.ones((8, 16, 1, 1), np.float32), "w")

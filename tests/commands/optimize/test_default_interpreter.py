@@ -16,7 +16,7 @@ from memsched.cli.main import main
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.report.values.interpreter import InterpreterSection
-from memsched.runtimes.interpreter import InterpreterComparison, InterpreterMemory
+from memsched.runtimes.process_memory import ProcessComparison, ProcessMemory
 from memsched.runtimes.litert import default_interpreter
 from memsched.runtimes.litert.default_interpreter import DefaultInterpreter
 from memsched.runtimes.race import RaceRule
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.usefixtures("timed")
 
 SIDE, CHANNELS = 24, 64
 SMALL, LARGE = (
-    InterpreterMemory((1_000_000,) * 3, (2_000_000,) * 3),
-    InterpreterMemory((2_000_000,) * 3, (3_000_000,) * 3),
+    ProcessMemory((1_000_000,) * 3, (2_000_000,) * 3),
+    ProcessMemory((2_000_000,) * 3, (3_000_000,) * 3),
 )
 
 
@@ -73,10 +73,10 @@ def optimized(data: bytes, **permitted: Any) -> memsched.OptimizeResult:
 def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float | None]]:
     """Return what lets the interpreter answer so, file by file; it returns the slowdowns that were permitted."""
 
-    def said(*given: InterpreterComparison | str) -> list[float | None]:
+    def said(*given: ProcessComparison | str) -> list[float | None]:
         left, asked = list(given), []
 
-        def compare(_: object, *files: bytes, slowdown: float | None, **_others: Any) -> InterpreterComparison | str:
+        def compare(_: object, *files: bytes, slowdown: float | None, **_others: Any) -> ProcessComparison | str:
             asked.append(slowdown)
             return left.pop(0)
 
@@ -109,7 +109,7 @@ def test_an_order_that_costs_nothing_is_written() -> None:
 
 
 def test_what_is_refused_gives_way_to_the_next_best(answers: Callable[..., list[float | None]]) -> None:
-    more, same = InterpreterComparison(SMALL, LARGE), InterpreterComparison(SMALL, SMALL, 1.0, 1.1)
+    more, same = ProcessComparison(SMALL, LARGE), ProcessComparison(SMALL, SMALL, 1.0, 1.1)
     data = ordered()
     asked = answers(more, same)
     kept = optimized(data)
@@ -122,13 +122,13 @@ def test_what_is_refused_gives_way_to_the_next_best(answers: Callable[..., list[
 
 def test_time_decides_as_permitted(answers: Callable[..., list[float | None]]) -> None:
     data = ordered()
-    asked = answers(InterpreterComparison(SMALL, SMALL, 2.0, 1.25))
+    asked = answers(ProcessComparison(SMALL, SMALL, 2.0, 1.25))
     slow = optimized(data, max_slowdown=25.0)
     assert (slow.model, asked) == (data, [25.0])
     section = section_of(slow)
     assert section is not None
     assert section.refused[0].time_ratio == 2.0
-    asked = answers(InterpreterComparison(SMALL, SMALL, 2.0))
+    asked = answers(ProcessComparison(SMALL, SMALL, 2.0))
     assert optimized(data, max_slowdown=None).model != data
     assert asked == [None]
 
@@ -140,11 +140,11 @@ def most_operators(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]
     def refuses(most: int) -> list[int]:
         seen: list[int] = []
 
-        def compare(_: object, given: bytes, written: bytes, **__: object) -> InterpreterComparison:
+        def compare(_: object, given: bytes, written: bytes, **__: object) -> ProcessComparison:
             del given
             seen.append(sum(len(graph.ops) for graph in load_module(written, "written.tflite", LoadOptions()).graphs))
             more = seen[-1] > most
-            return InterpreterComparison(SMALL, LARGE) if more else InterpreterComparison(SMALL, SMALL, 1.0, 1.1)
+            return ProcessComparison(SMALL, LARGE) if more else ProcessComparison(SMALL, SMALL, 1.0, 1.1)
 
         monkeypatch.setattr(DefaultInterpreter, "compare", compare)
         return seen
@@ -239,7 +239,7 @@ def test_the_summary_names_the_interpreter_that_gains(
 ) -> None:
     given, written = tmp_path / "net.tflite", tmp_path / "out.tflite"
     given.write_bytes(ordered())
-    answers(InterpreterComparison(SMALL, LARGE))
+    answers(ProcessComparison(SMALL, LARGE))
     assert main(["optimize", str(given), "-o", str(written), "--effort", "1"]) == 0
     said = capsys.readouterr().out
     assert written.read_bytes() == given.read_bytes()
@@ -253,15 +253,15 @@ def test_the_summary_names_the_interpreter_that_gains(
 
 
 def test_differences_within_the_noise_are_none() -> None:
-    noisy = InterpreterMemory((1_000_000, 1_050_000, 1_100_000), (2_000_000,) * 3)
-    more = InterpreterMemory((1_140_000,) * 3, (2_000_000,) * 3)
-    much = InterpreterMemory((1_160_000,) * 3, (2_000_000,) * 3)
-    assert not InterpreterComparison(noisy, more).needs_more
-    assert InterpreterComparison(noisy, more).near
-    assert InterpreterComparison(noisy, much).needs_more
-    higher = InterpreterMemory(noisy.private, (2_100_000,) * 3)
-    assert InterpreterComparison(noisy, higher).needs_more
-    assert not InterpreterComparison(noisy, noisy).near
+    noisy = ProcessMemory((1_000_000, 1_050_000, 1_100_000), (2_000_000,) * 3)
+    more = ProcessMemory((1_140_000,) * 3, (2_000_000,) * 3)
+    much = ProcessMemory((1_160_000,) * 3, (2_000_000,) * 3)
+    assert not ProcessComparison(noisy, more).needs_more
+    assert ProcessComparison(noisy, more).near
+    assert ProcessComparison(noisy, much).needs_more
+    higher = ProcessMemory(noisy.private, (2_100_000,) * 3)
+    assert ProcessComparison(noisy, higher).needs_more
+    assert not ProcessComparison(noisy, noisy).near
 
 
 def test_the_default_interpreter_in_fresh_processes(tmp_path: Path) -> None:
@@ -270,8 +270,8 @@ def test_the_default_interpreter_in_fresh_processes(tmp_path: Path) -> None:
     interpreter = DefaultInterpreter()
     seen = interpreter.compare(data, data, seed=0, slowdown=100.0)
     alone = interpreter.measure(file, seed=0)
-    assert isinstance(seen, InterpreterComparison)
-    assert isinstance(alone, InterpreterMemory)
+    assert isinstance(seen, ProcessComparison)
+    assert isinstance(alone, ProcessMemory)
     assert not seen.needs_more
     assert seen.time_ratio is not None
     assert 0.5 < seen.time_ratio < 2
@@ -297,6 +297,6 @@ def test_turns_take_no_more_than_what_is_left(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_file_that_takes_longer_is_seen_to(tmp_path: Path) -> None:
     more = DefaultInterpreter().compare(ordered(), build(branches(40, 4096)), seed=0, slowdown=10.0)
-    assert isinstance(more, InterpreterComparison)
+    assert isinstance(more, ProcessComparison)
     assert more.needs_more or more.takes_longer
     assert isinstance(DefaultInterpreter().compare(ordered(), b"no model", seed=0, slowdown=None), str)

@@ -206,7 +206,7 @@ def test_a_budget_is_held_by_sessions_that_are_quick_enough(
 ) -> None:
     _measured(monkeypatch, path, default=(60, 1.0), patternless=(60, 1.0), listed=(60, listed))
     # Sessions without options request 166,080 bytes.
-    result = memsched.optimize(path, budget=166_000, time_limit=10, keep_best=True)
+    result = memsched.optimize(path, budget=166_000, effort=2.0, keep_best=True)
     assert _lists_options(result.report.values) is recommended
     assert result.budget_met is recommended
 
@@ -218,7 +218,7 @@ def test_models_from_everywhere_are_measured(small: Path, kind: str, monkeypatch
     if kind == "external data":
         onnx.save(onnx.load(small), small, save_as_external_data=True, location="weights", size_threshold=0)
         source = small
-    report = memsched.optimize(source, time_limit=10).report.values
+    report = memsched.optimize(source, effort=1.0).report.values
     assert not _lists_options(report)
     assert folders[-1] == (small.parent if kind == "external data" else None)
 

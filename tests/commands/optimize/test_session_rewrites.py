@@ -182,6 +182,7 @@ def test_only_sessions_can_be_opened_in_another_way() -> None:
         optimize(person, allow=("reorder", "inplace", "opening"), effort=0.1)
 
 
+@pytest.mark.usefixtures("timed")
 @pytest.mark.parametrize(
     ("ratio", "slowdown", "budget", "less"),
     [(1.05, 10.0, None, True), (1.5, 10.0, None, False), (1.5, None, None, True), (1.0, 10.0, 60, False)],

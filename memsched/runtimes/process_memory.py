@@ -1,4 +1,4 @@
-"""What two files take in the interpreter in which people open them: the reason to write neither that takes more."""
+"""What files take of a process, opened as people open them: the reason to write none that takes more."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from memsched.base.frozen import FrozenValue
+from memsched.runtimes.child import TIMEOUT
+from memsched.runtimes.measure import PROCESSES, Measured, Opener, SteadyRule, measure
 
-__all__ = ["InterpreterComparison", "InterpreterMemory"]
+__all__ = ["ProcessComparison", "ProcessMemory", "compared_processes"]
 
 _NEAR: Final = 2.0
 """A difference between half and twice the tolerance is near it: more processes decide."""
@@ -18,9 +20,11 @@ _NEAR: Final = 2.0
 _RESOLUTION: Final = 2 * mmap.PAGESIZE
 """Bytes: a growth is the difference of two counts of whole pages."""
 
+_MOST_PROCESSES: Final = 2 * PROCESSES + 1
 
-class InterpreterMemory(FrozenValue, frozen=True):
-    """What one file takes, bytes beyond the process before the interpreter, a figure for each fresh process.
+
+class ProcessMemory(FrozenValue, frozen=True):
+    """What one file takes, bytes beyond the process before it is opened, a figure for each fresh process.
 
     Attributes:
         private: Growth of anonymous memory.
@@ -29,6 +33,11 @@ class InterpreterMemory(FrozenValue, frozen=True):
 
     private: tuple[int, ...]
     peak: tuple[int, ...]
+
+    @classmethod
+    def of(cls, figures: Sequence[Measured]) -> ProcessMemory:
+        """Return what several processes took."""
+        return cls(tuple(one.private for one in figures), tuple(one.peak for one in figures))
 
     @property
     def private_bytes(self) -> int:
@@ -41,18 +50,20 @@ class InterpreterMemory(FrozenValue, frozen=True):
         return int(statistics.median(self.peak))
 
 
-class InterpreterComparison(FrozenValue, frozen=True):
-    """What two files take in LiteRT's default interpreter.
+class ProcessComparison(FrozenValue, frozen=True):
+    """What two files take of a process.
 
     Attributes:
         time_ratio: Processor time of the second file's run to that of the first's; None if the memory decided before.
         time_limit: What ``time_ratio`` may be.
+        equal: Whether both gave the same outputs, bit by bit.
     """
 
-    given: InterpreterMemory
-    written: InterpreterMemory
+    given: ProcessMemory
+    written: ProcessMemory
     time_ratio: float | None = None
     time_limit: float = math.inf
+    equal: bool = True
 
     @property
     def needs_more(self) -> bool:
@@ -81,3 +92,23 @@ class InterpreterComparison(FrozenValue, frozen=True):
 def _tolerance(first: Sequence[int], second: Sequence[int]) -> int:
     """Return the most by which the same file differed from one process to another."""
     return max(_RESOLUTION, max(first) - min(first), max(second) - min(second))
+
+
+def compared_processes(first: Opener, second: Opener, rule: SteadyRule, limit: float) -> ProcessComparison | str:
+    """Measure two files by turns, in as many processes of each as it takes to tell them apart; or why one did not run.
+
+    Args:
+        limit: How many times as long the second file may take.
+    """
+    found: list[list[Measured]] = [[], []]
+    while True:
+        for figures, opener in zip(found, (first, second), strict=True):
+            measured = measure(opener, rule, timeout=TIMEOUT)
+            if isinstance(measured, str):
+                return measured
+            figures.append(measured)
+        one, other = found
+        equal = one[0].digests == other[0].digests
+        seen = ProcessComparison(ProcessMemory.of(one), ProcessMemory.of(other), time_limit=limit, equal=equal)
+        if len(one) >= _MOST_PROCESSES or (len(one) >= PROCESSES and not seen.near):
+            return seen

@@ -1,0 +1,78 @@
+"""A file for processors that compute in blocks of so many channels is refused by all others, with a name that says why.
+
+ONNX Runtime lays out tensors in blocks of as many channels as the processor's registers hold. Weights that a file
+stores in blocks of another size would be read in the wrong order, and nothing in the runtime notices that.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from onnx import ModelProto, ValueInfoProto, helper, numpy_helper
+
+from memsched.runtimes.onnxruntime.executed_names import BLOCKED
+
+__all__ = ["add_block_guard"]
+
+_NAME: Final = "memsched_file_for_processors_with_blocks_of_{}_channels"
+_CHANNELS: Final = 32
+"""Of the probe: a multiple of every block size that the runtime has (8 and 16)."""
+
+
+def add_block_guard(model: ModelProto, block: int) -> None:
+    """Add operators that fail where the runtime's blocks have another size, and otherwise take a few microseconds.
+
+    They put a probe into blocks, compare it with what it is here, and use the difference as an index, which is valid
+    only if it is zero; the shape that it selects is that of a small value. A model that has them stays as it is.
+    """
+    graph, name = model.graph, _NAME.format(block)
+    value = _smallest(model)
+    if value is None or any(node.name.startswith(name) for node in graph.node):
+        return
+    probe = np.arange(2 * _CHANNELS, dtype=np.float32).reshape(1, _CHANNELS, 1, 2)
+    blocks = probe.reshape(1, -1, block, 1, 2).transpose(0, 1, 3, 4, 2).reshape(probe.shape)
+    rank = len(value.type.tensor_type.shape.dim)
+    for what, array in (("probe", probe), ("blocks", blocks), ("same_shape", np.zeros((1, rank), np.int64))):
+        graph.initializer.append(numpy_helper.from_array(array, f"{name}/{what}"))
+    before = f"{name}/value"
+    place = next(at for at, node in enumerate(graph.node) if value.name in node.output)
+    maker = graph.node[place]
+    maker.output[list(maker.output).index(value.name)] = before
+    nodes = (
+        ("ReorderInput", ["probe"], "here", {"domain": BLOCKED}),
+        ("Sub", ["here", "blocks"], "apart", {}),
+        ("Cast", ["apart"], "whole", {"to": onnx.TensorProto.INT64}),
+        ("ReduceMax", ["whole"], "index", {"keepdims": 0}),
+        ("Gather", ["same_shape", "index"], "shape", {}),
+    )
+    made = [
+        helper.make_node(kind, [f"{name}/{one}" for one in read], [f"{name}/{to}"], f"{name}/{kind}", **more)
+        for kind, read, to, more in nodes
+    ]
+    made.append(helper.make_node("Reshape", [before, f"{name}/shape"], [value.name], f"{name}/Reshape"))
+    _insert(graph, place + 1, made)
+
+
+def _smallest(model: ModelProto) -> ValueInfoProto | None:
+    """Return the smallest value that a node makes and whose rank is known, if possible none that is an output."""
+    graph = model.graph
+    made = {name for node in graph.node for name in node.output if name}
+    for values in (graph.value_info, graph.output):
+        known = [one for one in values if one.name in made and one.type.tensor_type.shape.dim]
+        if known:
+            return min(known, key=lambda one: (_elements(one), one.name))
+    return None
+
+
+def _elements(value: ValueInfoProto) -> float:
+    dims = value.type.tensor_type.shape.dim
+    return math.prod(dim.dim_value for dim in dims) or math.inf
+
+
+def _insert(graph: Any, place: int, made: list[Any]) -> None:
+    nodes = [type(node).FromString(node.SerializeToString()) for node in graph.node]
+    del graph.node[:]
+    graph.node.extend([*nodes[:place], *made, *nodes[place:]])
