@@ -12,8 +12,8 @@ from hypothesis import settings
 from memsched.base.errors import MemschedError
 from memsched.cli import main as command_line
 from memsched.commands.optimize import branch, finish, named_sessions, opening, session
-from memsched.runtimes.process_memory import ProcessComparison
 from memsched.runtimes.onnxruntime import session_memory
+from memsched.runtimes.process_memory import ProcessComparison
 from memsched.runtimes.race import RaceRule, most_times
 from tests.outcomes import Outcome, Run
 

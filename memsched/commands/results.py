@@ -166,6 +166,7 @@ class OptimizeResult(FrozenValue, frozen=True):
         budget_met: None when no budget was given.
         interrupted: The search was ended early by ``stop``.
         work: What the searches did, as ``effort`` counts it.
+        files: Files that have to lie beside the model, by name, such as its weights.
         withheld: The budget is missed, so that nothing can be saved; see ``keep_best`` of `memsched.optimize`.
     """
 
@@ -180,6 +181,7 @@ class OptimizeResult(FrozenValue, frozen=True):
     interrupted: bool
     work: float = 0.0
     withheld: bool = False
+    files: Mapping[str, bytes] = MappingProxyType({})
 
     def __repr__(self) -> str:
         """Return one line: the model and the verdict."""
@@ -274,8 +276,11 @@ def save_outputs(
         if model_path is not None:
             _check_input(result.module.path, model_path, force=force)
             files.add(model_path, result.model)
-            external = capability(result.module, WeightFiles)
-            files.take(external.copy_external_files(result.module, Path(model_path).parent))
+            for name, data in result.files.items():
+                files.add(Path(model_path).parent / name, data)
+            if not result.files:
+                external = capability(result.module, WeightFiles)
+                files.take(external.copy_external_files(result.module, Path(model_path).parent))
         if report_path is not None:
             files.add(report_path, report_pieces(result.report.values))
         if header_path is not None:

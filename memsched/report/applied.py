@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from memsched.base.shown import LABEL_COLUMNS
-from memsched.base.units import counted
+from memsched.base.units import counted, format_size
 from memsched.report.algebra import identities_text
 from memsched.report.blocks import block_lines
 from memsched.report.border import end_text
@@ -16,6 +16,7 @@ from memsched.report.text import shortened
 from memsched.report.values.border import BorderSection
 from memsched.report.values.optimize import OptimizeReport, Sections
 from memsched.report.values.rewrites import RematSection, TilingSection
+from memsched.report.values.sessions import MappedSection
 
 __all__ = ["IN_BRANCH", "applied_lines"]
 
@@ -36,9 +37,22 @@ def applied_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
     lines: list[tuple[str, str | None]] = [(line, None) for line in first]
     lines += [(line, "yellow") for line in _border(found.border)]
     lines += [(line, None) for line in last]
+    if found.mapped is not None:
+        lines.append(_mapped(found.mapped))
     if found.executed is not None:
         lines.append(_executed(found.executed.level, found.executed.block_channels, found.executed.processor))
     return lines
+
+
+def _mapped(section: MappedSection) -> tuple[str, str | None]:
+    """Return where the weights lie, and which processors map them."""
+    text = (
+        f"weights: {format_size(section.weights_bytes)} in {section.weights}, which must lie beside the model; sessions"
+        " map it, and a container's limit counts private memory: mapped pages are dropped if memory is short"
+    )
+    if section.block_channels is None:
+        return f"{text}; other processors keep copies of their own", None
+    return f"{text}; processors without blocks of {section.block_channels} channels refuse the model", "yellow"
 
 
 def _tile(section: TilingSection | None) -> Iterator[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from memsched.base.shown import WORTH_TELLING
 from memsched.base.units import counted, format_size
-from memsched.report.values.interpreter import ProcessMemoryRow, InterpreterSection, RefusedFileRow
+from memsched.report.values.interpreter import InterpreterSection, RefusedFileRow
 from memsched.report.values.optimize import OptimizeReport
+from memsched.report.values.shared import ProcessMemoryRow
 
 __all__ = ["WITHOUT_DELEGATES", "interpreter_card", "interpreter_lines", "kept_for_interpreter", "refused_lines"]
 

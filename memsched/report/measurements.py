@@ -8,13 +8,13 @@ from typing import Final, Literal
 import msgspec
 
 from memsched.report.session_code import options_text
-from memsched.report.values.interpreter import ProcessMemoryRow, InterpreterSection
+from memsched.report.values.interpreter import InterpreterSection
 from memsched.report.values.optimize import Sections
-from memsched.report.values.sessions import SessionRow
-from memsched.report.values.shared import MeasuredArenaSection, VerificationSection
+from memsched.report.values.sessions import MappedSection, SessionRow
+from memsched.report.values.shared import MeasuredArenaSection, ProcessMemoryRow, VerificationSection
 from memsched.report.values.verdict import MeasurementRow, Unit
 
-__all__ = ["measurement_rows"]
+__all__ = ["mapped_rows", "measurement_rows"]
 
 _DEFAULT: Final = "default"
 
@@ -84,16 +84,27 @@ def _of_session(row: SessionRow) -> MeasurementRow:
 
 
 def _of_interpreter(section: InterpreterSection) -> Iterator[MeasurementRow]:
-    yield _of_process("original", section.given)
+    session = "default interpreter"
+    yield _of_process("original", session, section.given)
     if section.written is not None:
-        yield _of_process("written", section.written)
-    yield from (_of_process("refused", one.memory) for one in section.refused)
+        yield _of_process("written", session, section.written)
+    yield from (_of_process("refused", session, one.memory) for one in section.refused)
 
 
-def _of_process(file: _File, memory: ProcessMemoryRow) -> MeasurementRow:
+def mapped_rows(section: MappedSection) -> tuple[MeasurementRow, ...]:
+    """Return what was measured of a model with mapped weights."""
+    inside = _of_process("refused", "weights inside", section.unmapped)
+    return (
+        _of_process("original", _DEFAULT, section.given),
+        inside,
+        _of_process("written", "weights mapped", section.written),
+    )
+
+
+def _of_process(file: _File, session: str, memory: ProcessMemoryRow) -> MeasurementRow:
     return MeasurementRow(
         file=file,
-        session="default interpreter",
+        session=session,
         runs=memory.processes,
         private_bytes=memory.private_bytes,
         peak_bytes=memory.peak_bytes,

@@ -75,6 +75,8 @@ def outputs_of(sections: Sections) -> Literal["bit_equal", "close", "different",
 def time_ratio(sections: Sections) -> float | None:
     """Return the time of the model written to that of the original; None if it was not measured."""
     loops, interpreter = sections.open_loops, sections.interpreter
+    if sections.mapped is not None:
+        return sections.mapped.time_ratio
     if loops is not None:
         return loops.measured[0].time_ratio if loops.measured else None
     if interpreter is not None:

@@ -45,4 +45,5 @@ def _measured(one: AlternativeRow, process: int, saving: int) -> str:
     # What is not saved may be more than as given, whose figure is not known then.
     activations = f"; activations {before:,} -> {one.bytes:,} B" if one.saving_bytes else ""
     change = f"{format_size(given)} -> {format_size(process)} ({-100 * saving / max(given, 1):+.0f}%)"
-    return f"{one.what}, process memory {change}{_time(one)}{activations}"
+    memory = "private process memory" if one.private else "process memory"
+    return f"{one.what}, {memory} {change}{_time(one)}{activations}"

@@ -58,7 +58,7 @@ def change_of(report: OptimizeReport) -> Change:
 
     A process varies by more than a few bytes: if both files take as much of it, what decided says more.
     """
-    process = _of_interpreter(report) or _of_range(report) or _of_session(report)
+    process = _of_mapped(report) or _of_interpreter(report) or _of_range(report) or _of_session(report)
     if process is None:
         return _of_runtime(report)
     changed = report.output is not None and not report.output.unchanged
@@ -71,6 +71,17 @@ def change_of(report: OptimizeReport) -> Change:
     found = _of_runtime(report)
     told = f"process memory {format_size(process.before)} as before"
     return found if found.before == found.after else msgspec.structs.replace(found, beside=told)
+
+
+def _of_mapped(report: OptimizeReport) -> Change | None:
+    """Return what processes keep to themselves if the weights are mapped, which the system can drop at any time."""
+    section = report.sections.mapped
+    if section is None:
+        return None
+    before, after = section.given, section.written
+    peak = f"{format_change(format_size(before.peak_bytes), format_size(after.peak_bytes))} at the peak"
+    noun = "private process memory"
+    return Change(noun, before.private_bytes, after.private_bytes, measured=True, process=True, beside=peak)
 
 
 def _of_interpreter(report: OptimizeReport) -> Change | None:

@@ -12,7 +12,7 @@ from memsched.base.frozen import FrozenValue
 from memsched.runtimes.child import TIMEOUT
 from memsched.runtimes.measure import PROCESSES, Measured, Opener, SteadyRule, measure
 
-__all__ = ["ProcessComparison", "ProcessMemory", "compared_processes"]
+__all__ = ["MappedComparison", "ProcessComparison", "ProcessMemory", "compared_processes"]
 
 _NEAR: Final = 2.0
 """A difference between half and twice the tolerance is near it: more processes decide."""
@@ -89,16 +89,31 @@ class ProcessComparison(FrozenValue, frozen=True):
         )
 
 
+class MappedComparison(FrozenValue, frozen=True):
+    """What a model takes whose weights every process maps.
+
+    Attributes:
+        unmapped: The model that it was made of, which holds its weights.
+        seen: The original, and the model with mapped weights; ``equal`` is about the one that it was made of.
+    """
+
+    unmapped: ProcessMemory
+    seen: ProcessComparison
+
+
 def _tolerance(first: Sequence[int], second: Sequence[int]) -> int:
     """Return the most by which the same file differed from one process to another."""
     return max(_RESOLUTION, max(first) - min(first), max(second) - min(second))
 
 
-def compared_processes(first: Opener, second: Opener, rule: SteadyRule, limit: float) -> ProcessComparison | str:
+def compared_processes(
+    first: Opener, second: Opener, rule: SteadyRule, limit: float, *, least: int = PROCESSES
+) -> ProcessComparison | str:
     """Measure two files by turns, in as many processes of each as it takes to tell them apart; or why one did not run.
 
     Args:
         limit: How many times as long the second file may take.
+        least: Processes of each at least.
     """
     found: list[list[Measured]] = [[], []]
     while True:
@@ -110,5 +125,5 @@ def compared_processes(first: Opener, second: Opener, rule: SteadyRule, limit: f
         one, other = found
         equal = one[0].digests == other[0].digests
         seen = ProcessComparison(ProcessMemory.of(one), ProcessMemory.of(other), time_limit=limit, equal=equal)
-        if len(one) >= _MOST_PROCESSES or (len(one) >= PROCESSES and not seen.near):
+        if len(one) >= _MOST_PROCESSES or (len(one) >= least and not seen.near):
             return seen

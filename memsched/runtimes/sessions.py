@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, Literal
 
 from memsched.formats.module import LoadOptions
 
 __all__ = ["DEFAULT", "EXECUTED", "LISTED", "PATTERNLESS"]
-__all__ += ["ExecutedModel", "Level", "MemorySplit", "SessionPoint"]
+__all__ += ["ExecutedModel", "Level", "MappedModel", "MemorySplit", "SessionPoint"]
 
 Level = Literal["basic", "extended", "all"]
 
@@ -100,6 +101,26 @@ class MemorySplit:
     def total(self) -> int:
         """Return the sum of all parts."""
         return sum(dataclasses.astuple(self))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MappedModel:
+    """A model with its weights packed for kernels in a file of their own, which every session on it maps.
+
+    Attributes:
+        model: The model's file.
+        weights: The other one, in the same folder.
+        point: How sessions on it are opened.
+        processor: The kind of processor that the weights are packed for.
+        block: Channels that blocked tensors are padded to a multiple of: processors of other blocks refuse the model;
+            None if no tensor is blocked, so that it is right on any.
+    """
+
+    model: Path
+    weights: Path
+    point: SessionPoint
+    processor: str
+    block: int | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -209,9 +209,7 @@ def same_at(given: bytes, written: bytes, shapes: Sequence[Sequence[int]]) -> No
 
 def test_values_computed_again_stay_right_at_every_size() -> None:
     given = skips("N")
-    result = optimize(
-        given, allow=("reorder", "inplace", "remat"), max_extra_macs=100.0, dims={"N": 64}, effort=1.0
-    )
+    result = optimize(given, allow=("reorder", "inplace", "remat"), max_extra_macs=100.0, dims={"N": 64}, effort=1.0)
     report = result.report.data
     assert report["sections"]["recompute"]["applied"]
     assert report["output"]["fixed_dimensions"] == []

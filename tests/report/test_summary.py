@@ -13,10 +13,10 @@ from memsched.report.notebook import notebook_html
 from memsched.report.page_data import page_data
 from memsched.report.page_words import page_words
 from memsched.report.summary import MOST_LINES, print_summary
-from memsched.report.values.interpreter import ProcessMemoryRow, InterpreterSection
+from memsched.report.values.interpreter import InterpreterSection
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.sessions import HeldBackSection, SessionRow
-from memsched.report.values.shared import VerificationSection
+from memsched.report.values.shared import ProcessMemoryRow, VerificationSection
 from memsched.report.values.verdict import AlternativeRow
 from memsched.report.verdict import verdict_sentence
 from tests import small_models

@@ -8,11 +8,12 @@ from fractions import Fraction
 from typing import Final
 
 from memsched.commands.optimize.finished import FinishedModel, FinishRequest
-from memsched.report.values.interpreter import ProcessMemoryRow, InterpreterSection, RefusedFileRow
-from memsched.runtimes.process_memory import ProcessComparison, ProcessMemory
+from memsched.report.values.interpreter import InterpreterSection, RefusedFileRow
+from memsched.report.values.shared import ProcessMemoryRow
 from memsched.runtimes.known import DefaultInterpreter
+from memsched.runtimes.process_memory import ProcessComparison, ProcessMemory
 
-__all__ = ["comparable", "first_accepted"]
+__all__ = ["comparable", "first_accepted", "memory_row"]
 
 
 def first_accepted(
@@ -69,8 +70,8 @@ def _section(
     """
     return InterpreterSection(
         arena_bytes=arena,
-        given=_memory_row(given),
-        written=None if written is None else _memory_row(written.written),
+        given=memory_row(given),
+        written=None if written is None else memory_row(written.written),
         time_ratio=None if written is None else _rounded(written.time_ratio),
         refused=refused,
     )
@@ -86,12 +87,13 @@ def _refused_row(seen: ProcessComparison, arena: int, extra_work: Fraction) -> R
     return RefusedFileRow(
         arena_bytes=arena,
         extra_macs_percent=round(float(100 * extra_work), 2),
-        memory=_memory_row(seen.written),
+        memory=memory_row(seen.written),
         time_ratio=_rounded(seen.time_ratio),
     )
 
 
-def _memory_row(memory: ProcessMemory) -> ProcessMemoryRow:
+def memory_row(memory: ProcessMemory) -> ProcessMemoryRow:
+    """Return what a file was measured to take, as reports have it."""
     return ProcessMemoryRow(
         private_bytes=memory.private_bytes, peak_bytes=memory.peak_bytes, processes=len(memory.private)
     )

@@ -6,12 +6,14 @@ import dataclasses
 import os
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from memsched.base.arguments import checked
 from memsched.base.errors import UsageError
 from memsched.base.frozen import FrozenValue
 from memsched.base.units import Percentage
 from memsched.commands.calls import NO_HOOKS, Hooks, command, comparison, limits_of, seconds_of
+from memsched.commands.declared import AUTO
 from memsched.commands.failures import defects_end_the_run
 from memsched.commands.levels import BY_DEFAULT, permitted_by
 from memsched.commands.optimize.analysis import Source, budget_in_bytes, on_chip
@@ -22,6 +24,8 @@ from memsched.commands.optimize.fallback import finish_best
 from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.finish import told_apart
 from memsched.commands.optimize.finished import FinishedModel, FinishRequest
+from memsched.commands.optimize.judged_sessions import given_model
+from memsched.commands.optimize.mapped import MappingRequest, with_mapped_weights
 from memsched.commands.optimize.over_sizes import RangeRequest, optimize_over_sizes
 from memsched.commands.optimize.permissions import permissions_of
 from memsched.commands.optimize.place import Request, prepare, rules_of, target_named
@@ -47,15 +51,16 @@ from memsched.commands.results import OptimizeResult, OutputsDifferError, hold_t
 from memsched.commands.verify import ModelComparison, compare
 from memsched.commands.without_effect import refuse_for_range, refuse_for_session
 from memsched.formats.blocks import Range
-from memsched.formats.files import read_source
+from memsched.formats.files import load_module, read_source
 from memsched.formats.known import format_in, format_of
 from memsched.formats.module import LoadOptions, Module
+from memsched.formats.staging import STANDARD_STREAM
 from memsched.formats.stated_sizes import stated
 from memsched.plan.values import TargetModule
 from memsched.plan.write import check_request
 from memsched.report.assumed import assumed_text
 from memsched.report.values.verdict import AlternativeRow
-from memsched.runtimes.known import runtime_of, usual_offer
+from memsched.runtimes.known import has_sessions, runtime_of, session_maker_of, usual_offer
 from memsched.runtimes.runtime import Opening
 from memsched.search.run import Run
 from memsched.targets.model import Target
@@ -152,16 +157,38 @@ def optimize(source: Source, options: Options = _DEFAULT, hooks: Hooks = NO_HOOK
     fixed, ranges = split_ranges(options.dims)
     sizes = stated(options.input_shapes, fixed)
     if ranges:
-        return hold_to_budget(
-            _over_sizes(_SourceFile(data, path, sizes, resized), ranges, asked),
-            options.keep_best,
-            strict=options.strict,
-        )
+        file = _SourceFile(data, path, sizes, resized)
+        found = _over_sizes(file, ranges, asked)
+        largest = {name: one.least if one.most is None else one.most for name, one in ranges.items()}
+        at_most = dataclasses.replace(file, sizes=stated(options.input_shapes, {**fixed, **largest}))
+        return hold_to_budget(_mapped(found, at_most, asked), options.keep_best, strict=options.strict)
     sizes = load_options(data, path, sizes, options.shapes_from_run, options.seed)
     module, sizes = read_model(data, path, sizes, options.seed)
     file = _SourceFile(data, path, sizes, resized)
     found = _for_file(module, file, asked) if options.session is None else _for_session(file, asked)
-    return hold_to_budget(found, options.keep_best, strict=options.strict)
+    return hold_to_budget(_mapped(found, file, asked), options.keep_best, strict=options.strict)
+
+
+def _mapped(found: OptimizeResult, file: _SourceFile, asked: _OptimizeRun) -> OptimizeResult:
+    """Return a result with its weights in a file of their own if that is permitted and takes less of a process."""
+    return with_mapped_weights(found, _mapping(file, asked)) if _may_map(file, found, asked) else found
+
+
+def _may_map(file: _SourceFile, found: OptimizeResult, asked: _OptimizeRun) -> bool:
+    """Whether weights may lie in a file of their own: callers accept another opening, and there is a place for it."""
+    options = asked.options
+    # A limit that was not named is the search's alone.
+    late = options.time_limit != AUTO and asked.run.late()
+    may = "opening" in options.permitted and options.verify and asked.hooks.output != STANDARD_STREAM
+    return may and has_sessions(format_in(file.data).name) and not found.interrupted and not late
+
+
+def _mapping(file: _SourceFile, asked: _OptimizeRun) -> MappingRequest:
+    name = asked.hooks.output or ("model" if file.path == STANDARD_STREAM else file.path)
+    module = load_module(file.data, file.path, file.sizes)
+    given, options = given_model(module, file.data), asked.options
+    maker = session_maker_of(module.format)
+    return MappingRequest(maker, given, file.sizes, Path(name).stem, options.seed, options.max_slowdown)
 
 
 def _over_sizes(file: _SourceFile, ranges: Mapping[str, Range], asked: _OptimizeRun) -> OptimizeResult:

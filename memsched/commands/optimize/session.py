@@ -341,6 +341,7 @@ def written_for_session(chosen: FinalModel, source: SessionSource, maker: Sessio
     }
     model = format_of(module).reorder(module, orders, metadata)
     check_written(module, model, orders, executed.options)
+    model = maker.guarded(model, executed.block)
     guarantee = Guarantee("session", maker.opening_lines)
     if placed.chosen is not None:  # what it predicts of other guarantees is of no use here
         guarantee = dataclasses.replace(placed.chosen.describe(guarantee), predicted=None)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from memsched.commands.optimize.executed import SessionSource
 from memsched.commands.optimize.finished import FinishedModel
-from memsched.commands.optimize.judged_sessions import opened_alone
-from memsched.commands.optimize.named_sessions import executed_in_less, named_sessions
+from memsched.commands.optimize.judged_sessions import given_model, opened_alone
+from memsched.commands.optimize.mapped import MappingRequest, mapped_in_less, point_of
+from memsched.commands.optimize.named_sessions import LEAST_SECONDS, executed_in_less, named_sessions
 from memsched.commands.optimize.possible import too_large
 from memsched.commands.optimize.trials import RunOutcome, suggestions
 from memsched.report.values.verdict import AlternativeRow
 from memsched.runtimes.arena_facts import ArenaFacts
-from memsched.runtimes.known import runtime_of
+from memsched.runtimes.known import has_sessions, runtime_of, session_maker_of
 
 __all__ = ["suggested"]
 
@@ -36,8 +37,21 @@ def suggested(
     if refused or (done is not None and done.verification is not None and done.verification.refused):
         return ()
     with outcome.request.failures.left_out("a trial of what else helps"):
-        return _rows(outcome, done, None if named else source)
+        rows = _rows(outcome, done, None if named else source)
+        mapped = None if done is None or source is None else _mapped(outcome, done, source)
+        return rows if mapped is None else (mapped, *rows)
     return ()
+
+
+def _mapped(outcome: RunOutcome, done: FinishedModel, source: SessionSource) -> AlternativeRow | None:
+    """Return the command that lets sessions map the weights of the file written; None if little is gained."""
+    asked, request, module = outcome.asked, outcome.request, outcome.module
+    may = has_sessions(module.format) and not asked.permitted.opening and asked.budget is None
+    if not may or done.verification is None or done.wrong or request.remaining() < LEAST_SECONDS:
+        return None
+    given, maker = given_model(module, source.data), session_maker_of(module.format)
+    mapping = MappingRequest(maker, given, source.options, "model", source.seed, request.slowdown)
+    return mapped_in_less(done.written.model, point_of(done.written.guarantee.session_options), mapping, asked)
 
 
 def _rows(outcome: RunOutcome, done: FinishedModel | None, source: SessionSource | None) -> tuple[AlternativeRow, ...]:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from memsched.base.errors import MemschedError
 from memsched.base.frozen import FrozenValue
 from memsched.check.schedule import check_schedule
-from memsched.commands.levels import BY_NAME
+from memsched.commands.levels import BY_NAME, CHANGES
 from memsched.commands.optimize.border import BorderRewrite
 from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.driver import Driver
@@ -120,6 +120,16 @@ class TrialRequest(FrozenValue, frozen=True):
             options = ("--allow", ",".join(one for one in known if one in {*self.allow, *add}), *options)
         end = words.index("--") if "--" in words else len(words)
         return shlex.join(["memsched", "optimize", *words[:end], *options, *words[end:]])
+
+    def changing(self, change: CallerChange) -> str:
+        """Return a command line that lets the caller accept one more change, and is otherwise the same."""
+        if not self.permitted.free:
+            return self.command(add=CHANGES[change])
+        accepted = [name for name, names in CHANGES.items() if name == change or set(names) <= set(self.allow)]
+        words = _without(self.words, "--may-change", *(self._limit[:1]))
+        end = words.index("--") if "--" in words else len(words)
+        options = ("--may-change", ",".join(accepted), *self._limit)
+        return shlex.join(["memsched", *words[:end], *options, *words[end:]])
 
 
 class Suggestion(FrozenValue, frozen=True):

@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from memsched.report.values.base import Amount, Count, Positive, Section
+from memsched.report.values.base import Amount, Count, Section
+from memsched.report.values.shared import ProcessMemoryRow
 
-__all__ = ["ProcessMemoryRow", "InterpreterSection", "RefusedFileRow"]
-
-
-class ProcessMemoryRow(Section, frozen=True, kw_only=True):
-    """What a file takes of a process, beyond what the process has before the interpreter.
-
-    Attributes:
-        private_bytes: Growth of anonymous memory after the last run, the median of fresh processes.
-        peak_bytes: Growth of resident memory at its peak, mapped files included, likewise.
-        processes: How many processes were measured.
-    """
-
-    private_bytes: Count
-    peak_bytes: Count
-    processes: Positive
+__all__ = ["InterpreterSection", "RefusedFileRow"]
 
 
 class RefusedFileRow(Section, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from memsched.report.values.rewrites import (
     TilingSection,
 )
 from memsched.report.values.runtime import FirmwareSection, GuaranteeSection, RequirementSection, TflmSection
-from memsched.report.values.sessions import ExecutedSection, HeldBackSection, SessionRow
+from memsched.report.values.sessions import ExecutedSection, HeldBackSection, MappedSection, SessionRow
 from memsched.report.values.shared import FailureRow, ModelSection, VerificationSection
 from memsched.report.values.verdict import (
     AlternativeRow,
@@ -204,6 +204,7 @@ class Sections(Section, frozen=True, kw_only=True):
             among them.
         executed: The graph that ONNX Runtime executes is what was written (``--session``); null where the model given
             was.
+        mapped: Weights in a file of their own, which sessions map; null if the model written holds them.
         open_loops: Loops over blocks of open dimensions; null without a range.
         curve: Memory against size; null where analyze was given no range.
         tflm: The planned part of TensorFlow Lite Micro's arena, simulated; null for other targets and formats.
@@ -239,6 +240,7 @@ class Sections(Section, frozen=True, kw_only=True):
     interpreter: InterpreterSection | None = None
     sessions: tuple[SessionRow, ...] = ()
     executed: ExecutedSection | None = None
+    mapped: MappedSection | None = None
     open_loops: BlocksSection | None = None
     curve: CurveSection | None = None
     tflm: TflmSection | None = None

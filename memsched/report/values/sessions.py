@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from memsched.report.values.base import Amount, Count, Section
+from memsched.report.values.shared import ProcessMemoryRow
 
-__all__ = ["ExecutedSection", "HeldBackSection", "SessionRow"]
+__all__ = ["ExecutedSection", "HeldBackSection", "MappedSection", "SessionRow"]
 
 
 class SessionRow(Section, frozen=True, kw_only=True):
@@ -73,6 +74,31 @@ class ExecutedSection(Section, frozen=True, kw_only=True):
     level: Literal["basic", "extended", "all"]
     block_channels: Count | None
     processor: str
+
+
+class MappedSection(Section, frozen=True, kw_only=True):
+    """The weights of the model written lie in a file of their own, packed for kernels, which every session maps.
+
+    Attributes:
+        weights: The name of that file, which has to lie beside the model.
+        weights_bytes: Its size.
+        processor: The kind that they are packed for; others pack their own copies, and save nothing.
+        block_channels: Channels that blocked tensors are padded to a multiple of: processors of other blocks refuse the
+            model; null if no tensor is blocked, so that it is right on any.
+        given: What a session without options takes of a process for the original.
+        unmapped: What one takes for the same model with its weights inside.
+        written: What one takes for the model written.
+        time_ratio: Processor time of a run of the model written to that of the original, the median of turns.
+    """
+
+    weights: str
+    weights_bytes: Count
+    processor: str
+    block_channels: Count | None
+    given: ProcessMemoryRow
+    unmapped: ProcessMemoryRow
+    written: ProcessMemoryRow
+    time_ratio: Amount | None
 
 
 class HeldBackSection(Section, frozen=True, kw_only=True):

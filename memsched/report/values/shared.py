@@ -12,8 +12,23 @@ __all__ = [
     "MeasuredArenaSection",
     "ModelSection",
     "OtherSizeRow",
+    "ProcessMemoryRow",
     "VerificationSection",
 ]
+
+
+class ProcessMemoryRow(Section, frozen=True, kw_only=True):
+    """What a file takes of a process, beyond what the process has before it is opened.
+
+    Attributes:
+        private_bytes: Growth of anonymous memory after the last run, the median of fresh processes.
+        peak_bytes: Growth of resident memory at its peak, mapped files included, likewise.
+        processes: How many processes were measured.
+    """
+
+    private_bytes: Count
+    peak_bytes: Count
+    processes: Positive
 
 
 class ModelSection(Section, frozen=True, kw_only=True):

@@ -191,6 +191,7 @@ class AlternativeRow(Section, frozen=True, kw_only=True):
         process_bytes: Peak of a process with a session on the file that the command writes, measured in a fresh one;
             null if it was not.
         process_saving_bytes: How much less that is than with a session without options on the original.
+        private: Both are the process's private memory after the last run instead.
     """
 
     command: str
@@ -202,3 +203,4 @@ class AlternativeRow(Section, frozen=True, kw_only=True):
     changes: tuple[CallerChange, ...]
     process_bytes: Count | None = None
     process_saving_bytes: Count | None = None
+    private: bool = False

@@ -10,16 +10,15 @@ import math
 from typing import Any, Final
 
 import numpy as np
-import onnx
-from onnx import ModelProto, ValueInfoProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from memsched.runtimes.onnxruntime.executed_names import BLOCKED
 
-__all__ = ["add_block_guard"]
+__all__ = ["add_block_guard", "guarded"]
 
 _NAME: Final = "memsched_file_for_processors_with_blocks_of_{}_channels"
 _CHANNELS: Final = 32
-"""Of the probe: a multiple of every block size that the runtime has (8 and 16)."""
+"""Channels of the probe, a multiple of every block size that the runtime has: 8 and 16."""
 
 
 def add_block_guard(model: ModelProto, block: int) -> None:
@@ -41,10 +40,10 @@ def add_block_guard(model: ModelProto, block: int) -> None:
     place = next(at for at, node in enumerate(graph.node) if value.name in node.output)
     maker = graph.node[place]
     maker.output[list(maker.output).index(value.name)] = before
-    nodes = (
+    nodes: tuple[tuple[str, list[str], str, dict[str, Any]], ...] = (
         ("ReorderInput", ["probe"], "here", {"domain": BLOCKED}),
         ("Sub", ["here", "blocks"], "apart", {}),
-        ("Cast", ["apart"], "whole", {"to": onnx.TensorProto.INT64}),
+        ("Cast", ["apart"], "whole", {"to": TensorProto.INT64}),
         ("ReduceMax", ["whole"], "index", {"keepdims": 0}),
         ("Gather", ["same_shape", "index"], "shape", {}),
     )
@@ -54,16 +53,44 @@ def add_block_guard(model: ModelProto, block: int) -> None:
     ]
     made.append(helper.make_node("Reshape", [before, f"{name}/shape"], [value.name], f"{name}/Reshape"))
     _insert(graph, place + 1, made)
+    _state(graph, name, value)
+
+
+def _state(graph: GraphProto, name: str, value: ValueInfoProto) -> None:
+    """State the sizes of what is added: where none are stated, the runtime writes nothing in place."""
+    shape, floats, whole = (1, _CHANNELS, 1, 2), TensorProto.FLOAT, TensorProto.INT64
+    rank = len(value.type.tensor_type.shape.dim)
+    for what, kind, dims in (
+        ("here", floats, shape),
+        ("apart", floats, shape),
+        ("whole", whole, shape),
+        ("index", whole, ()),
+        ("shape", whole, (rank,)),
+    ):
+        graph.value_info.append(helper.make_tensor_value_info(f"{name}/{what}", kind, dims))
+    before = ValueInfoProto.FromString(value.SerializeToString())
+    before.name = f"{name}/value"
+    graph.value_info.append(before)
+
+
+def guarded(data: bytes, block: int) -> bytes:
+    """Return a model with these operators."""
+    model = ModelProto.FromString(data)
+    add_block_guard(model, block)
+    return bytes(model.SerializeToString(deterministic=True))
 
 
 def _smallest(model: ModelProto) -> ValueInfoProto | None:
-    """Return the smallest value that a node makes and whose rank is known, if possible none that is an output."""
+    """Return the smallest value that a node makes and whose rank is known, if possible none that is an output.
+
+    Of several the last one: less is live there.
+    """
     graph = model.graph
-    made = {name for node in graph.node for name in node.output if name}
+    made = {name: at for at, node in enumerate(graph.node) for name in node.output if name}
     for values in (graph.value_info, graph.output):
-        known = [one for one in values if one.name in made and one.type.tensor_type.shape.dim]
+        known: list[ValueInfoProto] = [one for one in values if one.name in made and one.type.tensor_type.shape.dim]
         if known:
-            return min(known, key=lambda one: (_elements(one), one.name))
+            return min(known, key=lambda one: (_elements(one), -made[one.name], one.name))
     return None
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from memsched.formats.onnx.structure import graphs_of
-from memsched.runtimes.onnxruntime.block_guard import add_block_guard
 from memsched.runtimes.onnxruntime.executed_names import BLOCKED, in_one_form
 from memsched.runtimes.onnxruntime.opened import optimized
 from memsched.runtimes.sessions import DEFAULT, SessionPoint
@@ -40,9 +39,9 @@ def rewrite(request: Mapping[str, Any]) -> dict[str, Any]:
             raise
         fixed, made = {}, optimized(request["bytes"], point, folder=folder)
     stored = onnx.load_model_from_string(made)
+    if folder is not None:
+        onnx.load_external_data_for_model(stored, folder)
     block = block_of(onnx, stored)
-    if block is not None:
-        add_block_guard(stored, block)
     in_one_form(stored)
     return {
         "bytes": stored.SerializeToString(deterministic=True),

@@ -10,7 +10,8 @@ from memsched.formats.module import FormatName, LoadOptions
 from memsched.runtimes.measure import Measured, Raced
 from memsched.runtimes.onnxruntime.session_memory import draw_feeds, measure_session, race_sessions, split_of
 from memsched.runtimes.package import ONNXRUNTIME
-from memsched.runtimes.sessions import ExecutedModel, Level, MemorySplit, SessionPoint
+from memsched.runtimes.process_memory import MappedComparison
+from memsched.runtimes.sessions import ExecutedModel, Level, MappedModel, MemorySplit, SessionPoint
 from memsched.runtimes.values import Verification
 from memsched.targets.model import Target
 
@@ -48,6 +49,12 @@ class SessionMaker:
         from memsched.runtimes.onnxruntime.executed import executed_model
 
         return executed_model(data, path, options, session, seed=seed)
+
+    def guarded(self, model: bytes, block: int | None) -> bytes:
+        """Return a model in blocks of so many channels as processors of other blocks refuse it; see `block_guard`."""
+        from memsched.runtimes.onnxruntime.block_guard import guarded
+
+        return model if block is None else guarded(model, block)
 
     def rules(self, target: Target) -> Target:
         """Return a target's rules for such a graph."""
@@ -95,6 +102,42 @@ class SessionMaker:
     def split(self, found: Measured, point: SessionPoint) -> MemorySplit | None:
         """Return where the memory of a measured process lies; see `split_of`."""
         return split_of(found, lasting=point.arena and not point.shrinkage)
+
+    def weights_name(self, stem: str) -> str:
+        """Return the name of the weights of a model that this processor maps; see `mapped.weights_name`."""
+        from memsched.runtimes.onnxruntime.mapped import weights_name
+
+        return weights_name(stem)
+
+    def mapped(self, path: Path, folder: Path | None, point: SessionPoint, into: Path, weights: str) -> MappedModel:
+        """Return a model with packed weights in a file of their own; see `mapped_model`."""
+        from memsched.runtimes.onnxruntime.mapped import mapped_model
+
+        return mapped_model(path, folder, point, into, weights)
+
+    def compare_mapped(
+        self,
+        given: Path,
+        written: Path,
+        mapped: MappedModel,
+        feeds: Path,
+        folder: Path | None,
+        *,
+        limit: float,
+        least: int,
+    ) -> MappedComparison | str:
+        """Measure sessions on a model with mapped weights; see `compare_mapped`."""
+        from memsched.runtimes.onnxruntime.mapped import compare_mapped
+
+        return compare_mapped(given, written, mapped, feeds, folder, limit=limit, least=least)
+
+    def apart_at_other_sizes(
+        self, model: bytes, folder: Path | None, mapped: Path, options: LoadOptions, seed: int
+    ) -> str | None:
+        """Return at which open size a model with mapped weights is wrong; see `mapped.apart_at_other_sizes`."""
+        from memsched.runtimes.onnxruntime.mapped import apart_at_other_sizes
+
+        return apart_at_other_sizes(model, folder, mapped, options, seed=seed)
 
     def race(
         self, sessions: Sequence[tuple[Path, SessionPoint]], feeds: Path, *, rounds: int, folder: Path | None = None

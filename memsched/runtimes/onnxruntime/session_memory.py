@@ -26,7 +26,7 @@ from memsched.runtimes.onnxruntime.session_opener import SessionOpener
 from memsched.runtimes.race import RaceRule
 from memsched.runtimes.sessions import MemorySplit, SessionPoint
 
-__all__ = ["draw_feeds", "least_runs", "measure_session", "race_sessions", "split_of"]
+__all__ = ["draw_feeds", "least_runs", "measure_session", "race_pair", "race_sessions", "split_of"]
 
 _DRAW: Final = "memsched.runtimes.onnxruntime.session_inputs:draw"
 _ROUNDS: Final = 9
@@ -149,6 +149,13 @@ def race_sessions(
     turns = _turns(rounds, _SHORT_TURN, _ROUNDS)
     found = _undisturbed(race_models(openers, turns, timeout=TIMEOUT), openers, turns)
     return tuple(None if isinstance(one, str) else one for one in found)
+
+
+def race_pair(first: SessionOpener, second: SessionOpener) -> float | str:
+    """Return how many times as long as the first the second session computes, in turns; or why one failed."""
+    turns, openers = _turns(_ROUNDS, _TURN, _MOST_ROUNDS), (first, second)
+    found = _undisturbed(race_models(openers, turns, timeout=TIMEOUT), openers, turns)[1]
+    return found if isinstance(found, str) else found.ratio or 1.0
 
 
 def _turns(rounds: int, turn: float, most: int) -> RaceRule:

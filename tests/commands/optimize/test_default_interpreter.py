@@ -16,9 +16,9 @@ from memsched.cli.main import main
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions
 from memsched.report.values.interpreter import InterpreterSection
-from memsched.runtimes.process_memory import ProcessComparison, ProcessMemory
 from memsched.runtimes.litert import default_interpreter
 from memsched.runtimes.litert.default_interpreter import DefaultInterpreter
+from memsched.runtimes.process_memory import ProcessComparison, ProcessMemory
 from memsched.runtimes.race import RaceRule
 from memsched.search.run import Run
 from tests.formats.tflite_builder import O, Sub, T, branches, build, options

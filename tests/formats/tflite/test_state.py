@@ -72,7 +72,8 @@ def test_operators_without_outputs_keep_their_names_in_another_order() -> None:
     again = reader.read(writer.serialize(module, {0: (0, 1, 3, 4, 2, 5, 6)}), "model.tflite", LoadOptions()).graph
     assert [op.name for op in again.ops] == ["h", "wide", *writes[:2], "other", writes[2], "y"]
     check_reordering(module.graph, again)
-    assert memsched.optimize(data, verify=False).schedule.order != tuple(range(7))
+    # An order that needs as much as the original is written if orders are asked for.
+    assert memsched.optimize(data, verify=False, allow=("reorder",)).schedule.order != tuple(range(7))
 
 
 def test_two_handles_of_one_name_are_one_resource() -> None:

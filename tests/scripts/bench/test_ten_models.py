@@ -51,4 +51,5 @@ def test_sessions_are_measured_on_the_files_that_are_exchanged(tmp_path: Path) -
     given, session = points["given"].requested, points["session"].requested
     assert given is not None
     assert session is not None
-    assert 0 < session <= given
+    # Operators that refuse other processors keep two units of the arena.
+    assert 0 < session <= given + 512

@@ -1,0 +1,123 @@
+"""Weights that sessions map: packed for their kernels, in a file of their own, so that no process keeps a copy of them.
+
+A session compares what its kernels pack with what the file holds, and keeps its own copy where they differ: such a file
+is right on every processor, and saves memory on those of the kind on which it was made. Tensors in blocks of channels
+are another matter; see `block_guard`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Final
+
+from memsched.base.errors import ModelError
+from memsched.formats.module import LoadOptions
+from memsched.runtimes.child import TIMEOUT, run_in_child
+from memsched.runtimes.measure import LITTLE_CHANCE, SteadyRule, measure
+from memsched.runtimes.onnxruntime.mapped_child import processor_kind
+from memsched.runtimes.onnxruntime.session_memory import least_runs, race_pair
+from memsched.runtimes.onnxruntime.session_opener import SessionOpener
+from memsched.runtimes.onnxruntime.verification import try_other_sizes
+from memsched.runtimes.package import ONNXRUNTIME
+from memsched.runtimes.process_memory import MappedComparison, ProcessMemory, compared_processes
+from memsched.runtimes.sessions import DEFAULT, MappedModel, SessionPoint
+from memsched.runtimes.values import EXECUTED_TOLERANCE
+
+__all__ = ["apart_at_other_sizes", "compare_mapped", "mapped_model", "weights_name"]
+
+_STORE: Final = "memsched.runtimes.onnxruntime.mapped_child:store"
+
+
+def weights_name(stem: str) -> str:
+    """Return the name of the weights of the model ``stem``, with the kind of this processor."""
+    return f"{stem}.{processor_kind()}.weights"
+
+
+def mapped_model(path: Path, folder: Path | None, point: SessionPoint, into: Path, weights: str) -> MappedModel:
+    """Store a model as a session has it, with packed weights in a file beside it.
+
+    Args:
+        path: Of the model.
+        folder: Where its external data lies; None if it lies beside it, or there is none.
+        point: How the session is opened, on ``path`` and on what is stored.
+        into: The folder for both files.
+        weights: The name of the second.
+
+    Raises:
+        RuntimeUnavailableError: onnxruntime is not installed.
+        ModelError: ONNX Runtime cannot load the model, or not store it.
+    """
+    ONNXRUNTIME.require()
+    request = {
+        "path": str(path.absolute()),
+        "folder": None if folder is None else str(folder.absolute()),
+        "point": dataclasses.asdict(point),
+        "into": str(into.absolute()),
+        "name": _NAME,
+        "weights": weights,
+    }
+    result = run_in_child(_STORE, request, TIMEOUT)
+    if not result.ok:
+        raise ModelError(f"onnxruntime cannot store packed weights: {result.reason}", code="not-loaded")
+    return MappedModel(into / _NAME, into / weights, point, processor_kind(), result.value["block"])
+
+
+_NAME: Final = "mapped.onnx"
+
+
+def compare_mapped(
+    given: Path, written: Path, mapped: MappedModel, feeds: Path, folder: Path | None, *, limit: float, least: int
+) -> MappedComparison | str:
+    """Measure sessions on a model with mapped weights and on the one that it was made of; or return why one failed.
+
+    Args:
+        given: The original, which sessions without options open.
+        written: What ``mapped`` was made of, perhaps the original.
+        feeds: Inputs.
+        folder: Of the external data of ``given`` and ``written``; None if it lies beside each, or there is none.
+        limit: How many times as long as ``given`` the model may take.
+        least: Processes of each at least; a single one of a large model, of which chance is a few percent.
+    """
+    outside = None if folder is None else str(folder)
+    inputs = (str(feeds),)
+    original = SessionOpener(str(given), inputs, folder=outside)
+    first = SessionOpener(str(written), inputs, mapped.point, outside)
+    second = SessionOpener(str(mapped.model), inputs, mapped.point)
+    rule = SteadyRule(least_runs(written))
+    one = measure(original, rule, timeout=TIMEOUT)
+    if isinstance(one, str):
+        return one
+    least = 1 if one.peak >= LITTLE_CHANCE else least
+    seen = compared_processes(first, second, rule, limit, least=least)
+    if isinstance(seen, str):
+        return seen
+    ratio = race_pair(original, second)
+    if isinstance(ratio, str):
+        return ratio
+    same = given == written and mapped.point == DEFAULT
+    before = seen.given if same else ProcessMemory.of([one])
+    return MappedComparison(seen.given, dataclasses.replace(seen, given=before, time_ratio=ratio))
+
+
+def apart_at_other_sizes(
+    model: bytes, folder: Path | None, mapped: Path, options: LoadOptions, *, seed: int
+) -> str | None:
+    """Return in words at which size of an open dimension a model with mapped weights is wrong; None at none.
+
+    Args:
+        model: What it was made of, with external data in ``folder``.
+        options: What is stated of the sizes of inputs.
+    """
+    sizes, _ = try_other_sizes(
+        model,
+        mapped,
+        guarantee="default",
+        tolerance=EXECUTED_TOLERANCE,
+        seed=seed,
+        input_shapes=options.input_shapes,
+        dims=options.dims,
+        data_folder=folder,
+    )
+    wrong = next((one for one in sizes if one.outcome == "wrong"), None)
+    return None if wrong is None else f"wrong at {wrong.dimension} = {wrong.size}: {wrong.reason}"
