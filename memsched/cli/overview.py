@@ -23,7 +23,7 @@ __all__ = ["command"]
 _CHANGES: Final[dict[CallerChange, str]] = {
     "rounding": "floats within 1e-5",
     "inputs": "another type or layout of inputs or outputs",
-    "opening": "session options, this kind of processor, or one kind of interpreter",
+    "opening": "session options, a file of weights, this kind of processor, or one kind of interpreter",
 }
 """What a caller notices of each change."""
 
@@ -102,9 +102,13 @@ def _noticed(row: OverviewRow) -> tuple[CallerChange, ...]:
 
 
 def _less(row: OverviewRow, found: OverviewGain) -> str:
-    percent = 100 * (row.original_bytes - found.bytes) / row.original_bytes
+    before, after = found.private or (row.original_bytes, found.bytes)
+    percent = 100 * (before - after) / before if before else 0.0
     time = "-" if found.time_ratio is None else f"{found.time_ratio:.2f}x"
-    change = format_change(_size(row, row.original_bytes), _size(row, found.bytes))
+    if found.private is not None:
+        change = f"private process memory {format_change(format_size(before), format_size(after))}"
+    else:
+        change = format_change(_size(row, before), _size(row, after))
     return f"{change} (-{percent:.1f}%), time {time}"
 
 

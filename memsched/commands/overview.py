@@ -107,7 +107,7 @@ def _row(report: OptimizeReport, offer: Offer, words: Sequence[str]) -> Overview
         changes=_changes(verdict),
         command=shlex.join(["memsched", *words]),
     )
-    better = [one for one in report.alternatives if one.changes and one.bytes < verdict.bytes]
+    better = [one for one in report.alternatives if one.changes and (one.private or one.bytes < verdict.bytes)]
     return OverviewRow(
         target=offer.target,
         runtime=offer.title,
@@ -115,12 +115,20 @@ def _row(report: OptimizeReport, offer: Offer, words: Sequence[str]) -> Overview
         original_bytes=figures[0],
         measured=measured,
         reachable=reached,
-        with_changes=_gain(min(better, key=lambda one: one.bytes)) if better else None,
+        with_changes=_gain(min(better, key=lambda one: (not one.private, one.bytes))) if better else None,
     )
 
 
 def _gain(found: AlternativeRow) -> OverviewGain:
-    return OverviewGain(bytes=found.bytes, time_ratio=found.time_ratio, changes=found.changes, command=found.command)
+    written, saved = found.process_bytes, found.process_saving_bytes
+    known = found.private and written is not None and saved is not None
+    return OverviewGain(
+        bytes=found.bytes,
+        time_ratio=found.time_ratio,
+        changes=found.changes,
+        command=found.command,
+        private=((written or 0) + (saved or 0), written or 0) if known else None,
+    )
 
 
 def _changes(verdict: VerdictSection) -> tuple[CallerChange, ...]:

@@ -18,7 +18,7 @@ from memsched.commands.optimize.opening import POINTS, any_time, opening_lines
 from memsched.commands.optimize.trials import TrialRequest
 from memsched.commands.optimize.worth import LEAST_GAIN
 from memsched.commands.results import OptimizeResult, Report
-from memsched.commands.session_rows import GivenModel
+from memsched.commands.session_rows import LEAST_SHOWN, GivenModel
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.measurements import mapped_rows
@@ -146,6 +146,8 @@ def mapped_file(
             maker.draw_feeds(given.data, given.folder, asked.options, feeds, seed=asked.seed)
             name = maker.weights_name(asked.stem)
             mapped = maker.mapped(written, outside, point, folder, name)
+            if not mapped.weights.exists() or mapped.weights.stat().st_size < LEAST_SHOWN:
+                return "they are too small"
             limit = most_times(asked.slowdown)
             files = (original, original if same else written)
             found = maker.compare_mapped(*files, mapped, feeds, outside, limit=limit, least=processes)

@@ -28,7 +28,7 @@ from memsched.runtimes.runtime import Opening
 from memsched.runtimes.sessions import DEFAULT, EXECUTED
 from memsched.search.limits import Limits
 
-__all__ = ["LEAST_SECONDS", "executed_in_less", "named_sessions"]
+__all__ = ["executed_in_less", "named_sessions"]
 
 _EFFORT: Final = 0.25
 """Work of the search for an order, as `Limits.effort` counts it."""
@@ -39,7 +39,7 @@ _LESS: Final = 0.95
 _MAYBE: Final = 1.1
 """The same after one process each, whose sizes are partly chance: 94 to 104 MB were seen of one session."""
 
-LEAST_SECONDS: Final = 10.0
+_SECONDS: Final = 10.0
 """Seconds of the run that must be left for a process of both to be measured."""
 
 
@@ -83,7 +83,7 @@ def executed_in_less(asked: TrialRequest, request: Request, source: SessionSourc
     activations are the same. Both are measured in fresh processes; None where nothing is gained, or it does not run,
     is slower than permitted, or the time does not suffice to tell.
     """
-    if request.remaining() < LEAST_SECONDS:
+    if request.remaining() < _SECONDS:
         return None
     found = _ordered(request, source)
     if found is None or request.stopped():
@@ -105,7 +105,7 @@ def executed_in_less(asked: TrialRequest, request: Request, source: SessionSourc
             return False
         if less > _MAYBE * given or (rows[1].cpu_ratio or 0.0) > slowest:
             return False
-        late = request.remaining() < LEAST_SECONDS
+        late = request.remaining() < _SECONDS
         return not late
 
     given_file = GivenModel(source.data, source.path)

@@ -6,8 +6,9 @@ from memsched.commands.optimize.executed import SessionSource
 from memsched.commands.optimize.finished import FinishedModel
 from memsched.commands.optimize.judged_sessions import given_model, opened_alone
 from memsched.commands.optimize.mapped import MappingRequest, mapped_in_less, point_of
-from memsched.commands.optimize.named_sessions import LEAST_SECONDS, executed_in_less, named_sessions
+from memsched.commands.optimize.named_sessions import executed_in_less, named_sessions
 from memsched.commands.optimize.possible import too_large
+from memsched.commands.optimize.reserve import SESSIONS
 from memsched.commands.optimize.trials import RunOutcome, suggestions
 from memsched.report.values.verdict import AlternativeRow
 from memsched.runtimes.arena_facts import ArenaFacts
@@ -47,7 +48,7 @@ def _mapped(outcome: RunOutcome, done: FinishedModel, source: SessionSource) -> 
     """Return the command that lets sessions map the weights of the file written; None if little is gained."""
     asked, request, module = outcome.asked, outcome.request, outcome.module
     may = has_sessions(module.format) and not asked.permitted.opening and asked.budget is None
-    if not may or done.verification is None or done.wrong or request.remaining() < LEAST_SECONDS:
+    if not may or done.verification is None or done.wrong or request.remaining() < SESSIONS * done.seconds:
         return None
     given, maker = given_model(module, source.data), session_maker_of(module.format)
     mapping = MappingRequest(maker, given, source.options, "model", source.seed, request.slowdown)

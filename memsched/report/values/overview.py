@@ -18,12 +18,15 @@ class OverviewGain(Section, frozen=True, kw_only=True):
         time_ratio: Time of that file to that of the original, as it was measured; null if it was not.
         changes: What callers of the file notice; empty if they notice nothing.
         command: The command line.
+        private: What a process keeps to itself of the original and of that file, bytes, if that was measured instead of
+            what ``bytes`` is; null otherwise.
     """
 
     bytes: Count
     time_ratio: Amount | None
     changes: tuple[CallerChange, ...]
     command: str
+    private: tuple[Count, Count] | None = None
 
 
 class OverviewRow(Section, frozen=True, kw_only=True):

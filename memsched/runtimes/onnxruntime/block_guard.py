@@ -83,14 +83,14 @@ def guarded(data: bytes, block: int) -> bytes:
 def _smallest(model: ModelProto) -> ValueInfoProto | None:
     """Return the smallest value that a node makes and whose rank is known, if possible none that is an output.
 
-    Of several the last one: less is live there.
+    Of several the first one: there it is known soon that a file is for other processors.
     """
     graph = model.graph
     made = {name: at for at, node in enumerate(graph.node) for name in node.output if name}
     for values in (graph.value_info, graph.output):
         known: list[ValueInfoProto] = [one for one in values if one.name in made and one.type.tensor_type.shape.dim]
         if known:
-            return min(known, key=lambda one: (_elements(one), -made[one.name], one.name))
+            return min(known, key=lambda one: (_elements(one), made[one.name], one.name))
     return None
 
 
