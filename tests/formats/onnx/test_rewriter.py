@@ -147,6 +147,17 @@ def written(module: Module, data: bytes, graph: Graph) -> bytes:
     order = list(range(len(graph.ops)))
     result = rewriter.serialize(module, graph, order, {"memsched.test": "1"})
     check_written(graph, order, load_module(result, "written.onnx", LoadOptions()).graphs[0])
+    proto = onnx.ModelProto.FromString(result)
+    assert [(entry.key, entry.value) for entry in proto.metadata_props] == [("memsched.test", "1")]
+    shapes = {tensor.name: tensor.shape for tensor in graph.tensors}
+    values = {
+        value.name: tuple(d.dim_value for d in value.type.tensor_type.shape.dim) for value in proto.graph.value_info
+    }
+    # Sizes are stated of all that is new, and of nothing that is gone.
+    assert values.items() <= shapes.items()
+    assert {tensor.name for tensor in graph.tensors} - {tensor.name for tensor in module.graphs[0].tensors} <= set(
+        values
+    )
     found = compare_models(data, result, rtol=1e-5, atol=1e-6)
     assert found.outputs_close, found.verification
     return result
@@ -247,3 +258,54 @@ def test_what_does_not_fit_the_model_is_refused() -> None:
     ):
         with pytest.raises(InternalError):
             check_rewrite(module.graphs[0], replace(graph, ops=(*graph.ops[:2], broken, graph.ops[3])))
+
+
+def test_what_reads_steps_names_the_axes_that_it_cuts() -> None:
+    old, new = (rewriter.dialect(load(two_convs(opset))[0]) for opset in (9, 17))
+    assert old.stepped is None
+    assert new.stepped is not None
+    shape, starts = (1, 4, 8, 6), (0, 0, 1, 0)
+    found = new.stepped.attributes(shape, starts, shape, (1, 1, 2, 1))
+    assert found == {"starts": (1,), "ends": (8,), "steps": (2,), "axes": (2,)}
+    assert new.stepped.attributes(shape, (0,) * 4, shape, (1,) * 4)["axes"] == (0,)
+    assert "steps" not in old.slice_attributes(shape, starts, shape)
+    assert new.slice_attributes(shape, starts, shape)["steps"] == (1,)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_sizes_are_fixed_where_pieces_are_cut_and_stay_open_for_copies(cut: bool) -> None:
+    model = onnx.ModelProto.FromString(two_convs())
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "rows"
+    module = load_module(model.SerializeToString(), "given.onnx", LoadOptions(dims={"rows": 1}))
+    build = Builder(module, rewriter.dialect(module))
+    build.keep("first", "relu", "add") if cut else build.keep("first", "relu", "add", "second")
+    if cut:
+        parts = [build.piece("second", build.tensor("s"), 1, begin, end) for begin, end in ((0, 2), (2, 6))]
+        build.concat(parts, 1, "y")
+    else:
+        relu, add, second = build.ops[1:]
+        copy = build.new("r#1", (1, 4, 8, 6))
+        attributes = build.dialect.copy_attributes(relu, 1)
+        again = replace(relu, name="relu#1", outputs=(copy,), origin="relu", attributes=attributes)
+        build.ops[2:] = [again, replace(add, inputs=(copy, *add.inputs[1:])), second]
+    graph = build.graph()
+    result = onnx.ModelProto.FromString(rewriter.serialize(module, graph, range(len(graph.ops)), {}))
+    dim = result.graph.input[0].type.tensor_type.shape.dim[0]
+    assert (dim.dim_value, dim.dim_param) == ((1, "") if cut else (0, "rows"))
+
+
+def test_first_versions_of_the_format_list_new_weights_as_inputs() -> None:
+    model = onnx.ModelProto.FromString(two_convs(9))
+    model.ir_version = 3
+    for tensor in model.graph.initializer:
+        model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    data = model.SerializeToString()
+    module, build = load(data)
+    build.keep("first", "relu", "add")
+    parts = [build.piece("second", build.tensor("s"), 1, begin, end) for begin, end in ((0, 2), (2, 6))]
+    build.concat(parts, 1, "y")
+    result = onnx.ModelProto.FromString(written(module, data, build.graph()))
+    names = {tensor.name for tensor in result.graph.initializer}
+    assert "w2" not in names
+    assert {value.name for value in result.graph.input} == {"x", *names}
