@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from memsched.base.errors import UsageError
+from memsched.commands.levels import CHANGES
 
 __all__ = ["refuse_for_c", "refuse_for_range", "refuse_for_session"]
 
-_ONE_SIZE: Final = ("tile", "remat", "io", "branch", "opening")
+_ONE_SIZE: Final = ("tile", "remat", "io", "branch")
 """What ``--allow`` may name that is done to a model of one size alone."""
 
 _FOR_RUNTIMES: Final = ("budget_for", "tflm_plan", "control_dependencies", "order_guarantee")
@@ -37,10 +38,12 @@ def refuse_for_range(given: Mapping[str, Any]) -> None:
             code="option-conflict",
             action=f"leave {option} out",
         )
+    changed = {name: change for change in given.get("may_change") or () for name in CHANGES[change]}
     for name in given.get("allow") or ():
         if name in _ONE_SIZE:
+            option = f"--may-change {changed[name]}" if name in changed else f"--allow {name}"
             raise UsageError(
-                "--dim with a range is for every size", code="option-conflict", action=f"leave --allow {name} out"
+                "--dim with a range is for every size", code="option-conflict", action=f"leave {option} out"
             )
 
 

@@ -88,7 +88,9 @@ def time_ratio(sections: Sections) -> float | None:
 
 def compared(sections: Sections) -> tuple[bool | None, str]:
     """Return whether the outputs are as they should be, None where that is not known, and the same in words."""
-    verification = sections.verification
+    verification, mapped = sections.verification, sections.mapped
+    if mapped is not None and mapped.original:
+        return True, _EQUAL
     if verification is None or verification.outputs_equal is None:
         return None, "not compared"
     if verification.outputs_equal:

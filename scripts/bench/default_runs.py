@@ -3,7 +3,8 @@
 TFLite models are optimised for LiteRT and for TensorFlow Lite Micro, ONNX models for ONNX Runtime. Memory is what the
 runtime requires. Time is that of the file written against the file as given, in turns: an Invoke in the package
 tflite-micro, one in LiteRT with its default delegate, or a run of a session of ONNX Runtime without options (processor
-time), whose process is shown, too. Ends with 1 where a file requires more than the one given, is slower than
+time), whose process is shown, too. The last column has what the run names: private memory if sessions map the weights,
+which changes how the model is opened. Ends with 1 where a file requires more than the one given, is slower than
 ``--max-slowdown`` permits beyond what chance does, or differs in its outputs.
 """
 
@@ -53,6 +54,8 @@ class DefaultRun:
         process: Peak of both processes, bytes; None where it was not measured.
         equal: Whether outputs are the same bits; None where the model cannot be run.
         seconds: Of the command.
+        named: Private memory of both processes, bytes, if the weights were mapped, as the run names it; None if it does
+            not.
     """
 
     given: int
@@ -61,6 +64,7 @@ class DefaultRun:
     process: tuple[int, int] | None
     equal: bool | None
     seconds: float
+    named: tuple[int, int] | None = None
 
     @property
     def wrong(self) -> bool:
@@ -102,7 +106,12 @@ def default_run(model: Path, target: str | None, options: LoadOptions) -> Defaul
             ran = _child("memsched.runtimes.tflm.session:run", request)
             if "seconds_after" in ran:  # otherwise it refuses the file as given, or both
                 ratio = ran["seconds_after"] / ran["seconds_before"]
-    return DefaultRun(required["given_bytes"], required["bytes"], ratio, process, equal, done.seconds)
+    named = next((_private(one) for one in report["alternatives"] if one["private"]), None)
+    return DefaultRun(required["given_bytes"], required["bytes"], ratio, process, equal, done.seconds, named)
+
+
+def _private(row: dict[str, Any]) -> tuple[int, int]:
+    return row["process_bytes"] + row["process_saving_bytes"], row["process_bytes"]
 
 
 def _child(work: str, request: dict[str, Any]) -> Any:
@@ -153,7 +162,10 @@ def timed_in_litert(request: dict[str, Any]) -> float:
 
 def tables(models: Sequence[Path], options: LoadOptions) -> Iterator[Part]:
     """Yield a row for each model and target, then how many gain, and which are wrong."""
-    yield Heading("model", "target", ">as given", ">written", ">less", ">~time", ">~process, MB", "bits", ">~seconds")
+    yield Heading(
+        *("model", "target", ">as given", ">written", ">less", ">~time", ">~process, MB", "bits", ">~seconds"),
+        ">~private if mapped, MB",
+    )
     gained, wrong, rows = 0, [], 0
     for model in models:
         for target in (None,) if model.suffix == ".onnx" else _TFLITE_TARGETS:
@@ -169,7 +181,7 @@ def tables(models: Sequence[Path], options: LoadOptions) -> Iterator[Part]:
 
 
 def _cells(run: DefaultRun) -> tuple[str, ...]:
-    process = "" if run.process is None else " to ".join(f"{one / _MEGABYTE:.1f}" for one in run.process)
+    process, named = ("" if one is None else _change(one) for one in (run.process, run.named))
     bits = {True: "equal", False: "DIFFERENT", None: "cannot be run"}[run.equal]
     return (
         f"{run.given:,}",
@@ -179,7 +191,12 @@ def _cells(run: DefaultRun) -> tuple[str, ...]:
         process,
         bits,
         f"{run.seconds:.1f}",
+        named,
     )
+
+
+def _change(pair: tuple[int, int]) -> str:
+    return " to ".join(f"{one / _MEGABYTE:.1f}" for one in pair)
 
 
 def _tables(values: Values) -> Iterator[Part]:

@@ -157,7 +157,7 @@ def mapped_file(
             return str(error)
         if objection is not None or isinstance(found, str):
             return objection or "nothing was measured"
-        section = _section(mapped, found)
+        section = _section(mapped, found, original=same)
         return MappedFile(mapped.model.read_bytes(), (name, mapped.weights.read_bytes()), section)
 
 
@@ -176,13 +176,14 @@ def _objection(found: MappedComparison, slowdown: float | None) -> str | None:
     return None
 
 
-def _section(mapped: MappedModel, found: MappedComparison) -> MappedSection:
+def _section(mapped: MappedModel, found: MappedComparison, *, original: bool) -> MappedSection:
     seen, ratio = found.seen, found.seen.time_ratio
     return MappedSection(
         weights=mapped.weights.name,
         weights_bytes=mapped.weights.stat().st_size,
         processor=mapped.processor,
         block_channels=mapped.block,
+        original=original,
         given=memory_row(seen.given),
         unmapped=memory_row(found.unmapped),
         written=memory_row(seen.written),

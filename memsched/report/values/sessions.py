@@ -85,6 +85,7 @@ class MappedSection(Section, frozen=True, kw_only=True):
         processor: The kind that they are packed for; others pack their own copies, and save nothing.
         block_channels: Channels that blocked tensors are padded to a multiple of: processors of other blocks refuse the
             model; null if no tensor is blocked, so that it is right on any.
+        original: Nothing else was changed, and the outputs were seen to keep their bits.
         given: What a session without options takes of a process for the original.
         unmapped: What one takes for the same model with its weights inside.
         written: What one takes for the model written.
@@ -95,6 +96,7 @@ class MappedSection(Section, frozen=True, kw_only=True):
     weights_bytes: Count
     processor: str
     block_channels: Count | None
+    original: bool
     given: ProcessMemoryRow
     unmapped: ProcessMemoryRow
     written: ProcessMemoryRow

@@ -14,7 +14,9 @@ from scripts.bench.runner.declare import ROOT
 from scripts.bench.runner.text import printed
 from tests.commands.optimize.test_session import network
 
-GOOD = DefaultRun(given=1000, required=800, ratio=1.05, process=(5 << 20, 4 << 20), equal=True, seconds=2.5)
+GOOD = DefaultRun(
+    given=1000, required=800, ratio=1.05, process=(5 << 20, 4 << 20), equal=True, seconds=2.5, named=(8 << 20, 2 << 20)
+)
 
 
 @pytest.mark.parametrize(
@@ -39,9 +41,9 @@ def test_rows_say_what_is_saved_and_what_it_costs(monkeypatch: pytest.MonkeyPatc
     equal, *unknown = (row.pop(7) for row in cells)
     assert (equal, "equal" in unknown, "" in unknown) == ("equal", False, False)
     assert cells == [
-        ["a", "onnxruntime", "1,000", "800", "20.0 %", "1.05 x", "5.0 to 4.0", "2.5"],
-        ["b", "onnxruntime", "1,000", "800", "20.0 %", "refused", "", "2.5"],
-        ["c", "onnxruntime", "1,000", "1,000", "0.0 %", "same file", "", "2.5"],
+        ["a", "onnxruntime", "1,000", "800", "20.0 %", "1.05 x", "5.0 to 4.0", "2.5", "8.0 to 2.0"],
+        ["b", "onnxruntime", "1,000", "800", "20.0 %", "refused", "", "2.5", "8.0 to 2.0"],
+        ["c", "onnxruntime", "1,000", "1,000", "0.0 %", "same file", "", "2.5", "8.0 to 2.0"],
     ]
     assert any("2 of 3 " in line and "wrong: none" in line for line in lines)
 
