@@ -45,13 +45,13 @@ def applied_lines(report: OptimizeReport) -> list[tuple[str, str | None]]:
 
 
 def _mapped(section: MappedSection) -> tuple[str, str | None]:
-    """Return where the weights lie, and which processors map them."""
+    """Return the name of the weight file and the processors that can use it."""
     text = (
-        f"weights: {format_size(section.weights_bytes)} in {section.weights}, which must lie beside the model; sessions"
-        " map it, and a container's limit counts private memory: mapped pages are dropped if memory is short"
+        f"mapped weights: {format_size(section.weights_bytes)} in {section.weights}; keep it in the model's folder; a"
+        " container's limit counts private memory, as the system drops mapped pages if memory is short"
     )
     if section.block_channels is None:
-        return f"{text}; other processors keep copies of their own", None
+        return f"{text}; other processors keep private copies", None
     return f"{text}; processors without blocks of {section.block_channels} channels refuse the model", "yellow"
 
 

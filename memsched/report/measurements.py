@@ -92,7 +92,7 @@ def _of_interpreter(section: InterpreterSection) -> Iterator[MeasurementRow]:
 
 
 def mapped_rows(section: MappedSection) -> tuple[MeasurementRow, ...]:
-    """Return what was measured of a model with mapped weights."""
+    """Return the measurements of mapped weights."""
     inside = _of_process("refused", "weights inside", section.unmapped)
     return (
         _of_process("original", _DEFAULT, section.given),

@@ -195,6 +195,11 @@ def _cards(report: OptimizeReport) -> list[Card]:
     interpreter = interpreter_card(report)
     if interpreter is not None:
         cards.append(interpreter)
+    mapped = report.sections.mapped
+    if mapped is not None:
+        more = f"{format_size(mapped.written.peak_bytes)} at the peak; "
+        more += f"{format_size(mapped.given.private_bytes)} for the original"
+        cards.append(("Private memory with mapped weights", format_size(mapped.written.private_bytes), more))
     if report.budget is not None:
         budget = report.budget
         share = 100 * budget.required_bytes / budget.budget_bytes if budget.budget_bytes else 0.0

@@ -1,4 +1,4 @@
-"""What files take of a process, opened as people open them: the reason to write none that takes more."""
+"""Memory of fresh processes that open a file the way people do. memsched writes no file that needs more."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _MOST_PROCESSES: Final = 2 * PROCESSES + 1
 
 
 class ProcessMemory(FrozenValue, frozen=True):
-    """What one file takes, bytes beyond the process before it is opened, a figure for each fresh process.
+    """Memory of one file, in bytes above the process before opening; one figure per fresh process.
 
     Attributes:
         private: Growth of anonymous memory.
-        peak: Growth of resident memory at most, mapped files included.
+        peak: Peak growth of resident memory, including mapped files.
     """
 
     private: tuple[int, ...]
@@ -36,27 +36,27 @@ class ProcessMemory(FrozenValue, frozen=True):
 
     @classmethod
     def of(cls, figures: Sequence[Measured]) -> ProcessMemory:
-        """Return what several processes took."""
+        """Return the figures of several processes."""
         return cls(tuple(one.private for one in figures), tuple(one.peak for one in figures))
 
     @property
     def private_bytes(self) -> int:
-        """Return the median of the processes."""
+        """Return the median."""
         return int(statistics.median(self.private))
 
     @property
     def peak_bytes(self) -> int:
-        """Return the median of the processes."""
+        """Return the median."""
         return int(statistics.median(self.peak))
 
 
 class ProcessComparison(FrozenValue, frozen=True):
-    """What two files take of a process.
+    """Memory and time of two files.
 
     Attributes:
-        time_ratio: Processor time of the second file's run to that of the first's; None if the memory decided before.
-        time_limit: What ``time_ratio`` may be.
-        equal: Whether both gave the same outputs, bit by bit.
+        time_ratio: Ratio of the processor times, second to first; None if the memory already decided.
+        time_limit: Largest permitted ``time_ratio``.
+        equal: Whether the outputs are bit-equal.
     """
 
     given: ProcessMemory
@@ -90,11 +90,11 @@ class ProcessComparison(FrozenValue, frozen=True):
 
 
 class MappedComparison(FrozenValue, frozen=True):
-    """What a model takes whose weights every process maps.
+    """Memory and time of a model with mapped weights.
 
     Attributes:
-        unmapped: The model that it was made of, which holds its weights.
-        seen: The original, and the model with mapped weights; ``equal`` is about the one that it was made of.
+        unmapped: Memory of its source, which contains the weights.
+        seen: The original and the model with mapped weights; ``equal`` compares it with its source.
     """
 
     unmapped: ProcessMemory
@@ -109,11 +109,11 @@ def _tolerance(first: Sequence[int], second: Sequence[int]) -> int:
 def compared_processes(
     first: Opener, second: Opener, rule: SteadyRule, limit: float, *, least: int = PROCESSES
 ) -> ProcessComparison | str:
-    """Measure two files by turns, in as many processes of each as it takes to tell them apart; or why one did not run.
+    """Measure two files in turns, with as many processes as it takes to tell them apart; or return why one failed.
 
     Args:
-        limit: How many times as long the second file may take.
-        least: Processes of each at least.
+        limit: Largest permitted ratio of their processor times, second to first.
+        least: Minimum number of processes for each file.
     """
     found: list[list[Measured]] = [[], []]
     while True:

@@ -105,15 +105,15 @@ class MemorySplit:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MappedModel:
-    """A model with its weights packed for kernels in a file of their own, which every session on it maps.
+    """A model with mapped weights: they are packed for the kernels in a second file.
 
     Attributes:
-        model: The model's file.
-        weights: The other one, in the same folder.
-        point: How sessions on it are opened.
+        model: The model file.
+        weights: The weight file, in the same folder.
+        point: Session options for the model.
         processor: The kind of processor that the weights are packed for.
-        block: Channels that blocked tensors are padded to a multiple of: processors of other blocks refuse the model;
-            None if no tensor is blocked, so that it is right on any.
+        block: Number of channels in a block, if tensors are stored in blocks: processors with another block size refuse
+            the model. None if the model is correct on every processor.
     """
 
     model: Path

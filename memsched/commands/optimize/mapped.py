@@ -1,4 +1,4 @@
-"""Weights in a file of their own, packed for kernels: what was found is stored so that every session maps them."""
+"""Mapped weights: store the result with its weights packed in a second file, which every session maps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memsched.commands.optimize.opening import POINTS, any_time, opening_lines
 from memsched.commands.optimize.trials import TrialRequest
 from memsched.commands.optimize.worth import LEAST_GAIN
 from memsched.commands.results import OptimizeResult, Report
-from memsched.commands.session_rows import LEAST_SHOWN, GivenModel
+from memsched.commands.session_rows import ALIKE, LEAST_SHOWN, GivenModel
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.measurements import mapped_rows
@@ -31,23 +31,31 @@ from memsched.runtimes.process_memory import MappedComparison
 from memsched.runtimes.race import most_times
 from memsched.runtimes.sessions import DEFAULT, EXECUTED, LISTED, MappedModel, SessionPoint
 
-__all__ = ["MappedFile", "MappingRequest", "mapped_file", "mapped_in_less", "point_of", "with_mapped_weights"]
+__all__ = [
+    "MappedFile",
+    "MappingRequest",
+    "leaves_less",
+    "mapped_file",
+    "mapped_in_less",
+    "point_of",
+    "with_mapped_weights",
+]
 
 _LESS: Final = 0.9
-"""Share of the private memory that another file beside the model must leave at most to be named."""
+"""Largest share of private memory that may remain for a suggestion: a second file must be worth its trouble."""
 
 _NOT_MAPPED: Final = "weights are not mapped: {}"
 
 
 class MappingRequest(FrozenValue, frozen=True):
-    """The original, and what is asked for.
+    """The original model and the conditions for mapping its weights.
 
     Attributes:
-        maker: Opens sessions.
-        options: What is stated of the sizes of inputs.
-        stem: The name of the model's file without its ending: the weights are named after it.
-        seed: Of the inputs.
-        slowdown: Time that the file may take beyond the original, in percent; None for any.
+        maker: Opens and measures sessions.
+        options: Sizes of the inputs.
+        stem: Name of the model file without its suffix; the name of the weight file starts with it.
+        seed: Seed for random inputs.
+        slowdown: Permitted extra time in percent of the original's time; None permits any time.
     """
 
     maker: SessionMaker
@@ -59,12 +67,12 @@ class MappingRequest(FrozenValue, frozen=True):
 
 
 class MappedFile(FrozenValue, frozen=True):
-    """A model whose sessions map its weights.
+    """A model with mapped weights.
 
     Attributes:
-        model: Its bytes.
-        weights: Those of the file beside it, by its name.
-        section: What was measured, for the report.
+        model: Bytes of the model file.
+        weights: Name and bytes of the weight file.
+        section: Measurements for the report.
     """
 
     model: bytes
@@ -73,7 +81,7 @@ class MappedFile(FrozenValue, frozen=True):
 
 
 def with_mapped_weights(result: OptimizeResult, asked: MappingRequest) -> OptimizeResult:
-    """Return a result with mapped weights if sessions take less of a process so, else the same with a note why not."""
+    """Return the result with mapped weights if that saves private memory; otherwise the same result with a note."""
     values = result.report.values
     lines = () if values.guarantee is None else values.guarantee.session_options
     point = point_of(lines) if values.sections.executed is None else EXECUTED
@@ -92,14 +100,22 @@ def with_mapped_weights(result: OptimizeResult, asked: MappingRequest) -> Optimi
     return dataclasses.replace(result, model=found.model, report=Report(values), files={name: weights})
 
 
+def leaves_less(result: OptimizeResult, other: OptimizeResult) -> bool:
+    """Return whether a result needs less private memory than another, by more than the noise."""
+    one, two = (each.report.values.sections.mapped for each in (result, other))
+    if one is None or two is None:
+        return two is None
+    return one.written.private_bytes < (1 - ALIKE) * two.written.private_bytes
+
+
 def mapped_in_less(
     model: bytes, point: SessionPoint, asked: MappingRequest, trial: TrialRequest
 ) -> AlternativeRow | None:
-    """Return the command that writes a model with mapped weights; None if sessions take little less of it.
+    """Return an alternative that maps the weights, with measured figures; None if it saves too little.
 
     Args:
-        model: The file that is written, perhaps the original.
-        point: How sessions on it are opened.
+        model: Bytes of the written file; may be the original.
+        point: Session options for this file.
     """
     found = mapped_file(model, point, asked, processes=1)
     if isinstance(found, str):
@@ -109,7 +125,7 @@ def mapped_in_less(
         return None
     return AlternativeRow(
         command=trial.changing("opening"),
-        what="weights in a file of their own, which sessions map",
+        what="weights in a second file, mapped by all sessions",
         bytes=0,
         saving_bytes=0,
         extra_macs_percent=0.0,
@@ -124,12 +140,12 @@ def mapped_in_less(
 def mapped_file(
     model: bytes, point: SessionPoint, asked: MappingRequest, *, processes: int = PROCESSES
 ) -> MappedFile | str:
-    """Return a model with mapped weights if that takes less of a process and keeps the outputs; else why it does not.
+    """Return a model with mapped weights if it saves private memory and keeps the outputs; otherwise the reason.
 
     Args:
-        model: What was found, perhaps the original.
-        point: How sessions on it are opened.
-        processes: In which each is measured at least.
+        model: Bytes of the model to store; may be the original.
+        point: Session options for this model.
+        processes: Minimum number of processes per measurement.
     """
     given, maker = asked.given, asked.maker
     with tempfile.TemporaryDirectory(prefix="memsched-") as held:
@@ -162,17 +178,17 @@ def mapped_file(
 
 
 def _objection(found: MappedComparison, slowdown: float | None) -> str | None:
-    """Return what was measured that speaks against a file; None if nothing does.
+    """Return why a file is rejected, or None.
 
-    Mapped pages count at the peak, and the system drops them if memory is short: private memory decides.
+    Private memory decides. The peak includes mapped pages, which the system can drop at any time.
     """
     seen = found.seen
     if not seen.equal:
-        return "outputs would not keep their bits"
+        return "outputs would change"
     if found.unmapped.private_bytes - seen.written.private_bytes < LEAST_GAIN * seen.given.private_bytes:
-        return "sessions would take no less"
+        return "that saves no private memory"
     if seen.takes_longer and not any_time(slowdown):
-        return f"a run would take {seen.time_ratio or 1.0:.2f} times as long"
+        return f"a run would take {seen.time_ratio or 1.0:.2f}x the time"
     return None
 
 
@@ -192,12 +208,12 @@ def _section(mapped: MappedModel, found: MappedComparison, *, original: bool) ->
 
 
 def point_of(lines: Sequence[str]) -> SessionPoint:
-    """Return how a file is opened, by the lines of Python that the report has for it."""
+    """Return the session options that correspond to the lines of Python in the report."""
     return DEFAULT if not lines else next((one for one in POINTS if opening_lines(one) == tuple(lines)), LISTED)
 
 
 def _outputs(values: OptimizeReport) -> str:
-    """Return what the verdict says of outputs: those of the model that was mapped, or the original's own."""
+    """Return the verdict on outputs: mapping itself keeps all bits."""
     unchanged = values.output is not None and values.output.unchanged
     return "bit_equal" if unchanged else values.verdict.outputs
 

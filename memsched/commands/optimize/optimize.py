@@ -25,7 +25,7 @@ from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.finish import told_apart
 from memsched.commands.optimize.finished import FinishedModel, FinishRequest
 from memsched.commands.optimize.judged_sessions import given_model
-from memsched.commands.optimize.mapped import MappingRequest, with_mapped_weights
+from memsched.commands.optimize.mapped import MappingRequest, leaves_less, with_mapped_weights
 from memsched.commands.optimize.over_sizes import RangeRequest, optimize_over_sizes
 from memsched.commands.optimize.permissions import permissions_of
 from memsched.commands.optimize.place import Request, prepare, rules_of, target_named
@@ -166,16 +166,27 @@ def optimize(source: Source, options: Options = _DEFAULT, hooks: Hooks = NO_HOOK
     module, sizes = read_model(data, path, sizes, options.seed)
     file = _SourceFile(data, path, sizes, resized)
     found = _for_file(module, file, asked) if options.session is None else _for_session(file, asked)
-    return hold_to_budget(_mapped(found, file, asked), options.keep_best, strict=options.strict)
+    return hold_to_budget(_best_mapped(found, module, file, asked), options.keep_best, strict=options.strict)
 
 
 def _mapped(found: OptimizeResult, file: _SourceFile, asked: _OptimizeRun) -> OptimizeResult:
-    """Return a result with its weights in a file of their own if that is permitted and takes less of a process."""
+    """Return the result with mapped weights if that is permitted and saves private memory."""
     return with_mapped_weights(found, _mapping(file, asked)) if _may_map(file, found, asked) else found
 
 
+def _best_mapped(found: OptimizeResult, module: Module, file: _SourceFile, asked: _OptimizeRun) -> OptimizeResult:
+    """Return the result with mapped weights, or the original with mapped weights if it needs no more memory."""
+    mapped = _mapped(found, file, asked)
+    if not mapped.files or found.model == file.data or found.budget_met is not None:
+        return mapped
+    plain = dataclasses.replace(asked.options, allow=("inplace",), may_change=(), session=None)
+    alone = dataclasses.replace(asked, options=plain, hooks=dataclasses.replace(asked.hooks, words=()))
+    original = with_mapped_weights(_for_file(module, file, alone), _mapping(file, asked))
+    return mapped if leaves_less(mapped, original) else original
+
+
 def _may_map(file: _SourceFile, found: OptimizeResult, asked: _OptimizeRun) -> bool:
-    """Whether weights may lie in a file of their own: callers accept another opening, and there is a place for it."""
+    """Return whether weights may be mapped: the caller permits `opening`, and the result goes to a file."""
     options = asked.options
     # A limit that was not named is the search's alone.
     late = options.time_limit != AUTO and asked.run.late()

@@ -45,7 +45,7 @@ def suggested(
 
 
 def _mapped(outcome: RunOutcome, done: FinishedModel, source: SessionSource) -> AlternativeRow | None:
-    """Return the command that lets sessions map the weights of the file written; None if little is gained."""
+    """Return an alternative with mapped weights; None if it saves too little."""
     asked, request, module = outcome.asked, outcome.request, outcome.module
     may = has_sessions(module.format) and not asked.permitted.opening and asked.budget is None
     if not may or done.verification is None or done.wrong or request.remaining() < SESSIONS * done.seconds:

@@ -77,19 +77,19 @@ class ExecutedSection(Section, frozen=True, kw_only=True):
 
 
 class MappedSection(Section, frozen=True, kw_only=True):
-    """The weights of the model written lie in a file of their own, packed for kernels, which every session maps.
+    """Mapped weights: the written model has its weights in a second file, packed for the kernels.
 
     Attributes:
-        weights: The name of that file, which has to lie beside the model.
-        weights_bytes: Its size.
-        processor: The kind that they are packed for; others pack their own copies, and save nothing.
-        block_channels: Channels that blocked tensors are padded to a multiple of: processors of other blocks refuse the
-            model; null if no tensor is blocked, so that it is right on any.
-        original: Nothing else was changed, and the outputs were seen to keep their bits.
-        given: What a session without options takes of a process for the original.
-        unmapped: What one takes for the same model with its weights inside.
-        written: What one takes for the model written.
-        time_ratio: Processor time of a run of the model written to that of the original, the median of turns.
+        weights: Name of the weight file; it must be in the folder of the model.
+        weights_bytes: Size of the weight file.
+        processor: The kind of processor that the weights are packed for; other processors keep private copies.
+        block_channels: Number of channels in a block, if tensors are stored in blocks: processors with another block
+            size refuse the model. null if the model is correct on every processor.
+        original: Whether mapping is the only change to the original; the outputs are bit-equal then.
+        given: Memory of a session without options on the original.
+        unmapped: Memory of a session on the same model with its weights inside.
+        written: Memory of a session on the written model.
+        time_ratio: Ratio of the processor times of a run, written to original; median of several turns.
     """
 
     weights: str

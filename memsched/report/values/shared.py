@@ -18,7 +18,7 @@ __all__ = [
 
 
 class ProcessMemoryRow(Section, frozen=True, kw_only=True):
-    """What a file takes of a process, beyond what the process has before it is opened.
+    """Memory of a fresh process that opens a file, above its memory before.
 
     Attributes:
         private_bytes: Growth of anonymous memory after the last run, the median of fresh processes.

@@ -1,7 +1,7 @@
-"""A file for processors that compute in blocks of so many channels is refused by all others, with a name that says why.
+"""A guard for files with tensors in blocks of channels: processors with another block size refuse them.
 
-ONNX Runtime lays out tensors in blocks of as many channels as the processor's registers hold. Weights that a file
-stores in blocks of another size would be read in the wrong order, and nothing in the runtime notices that.
+The width of the processor's registers determines the block size of ONNX Runtime (8 or 16 channels). If a file stores
+weights in blocks of another size, the runtime reads them in the wrong order and does not notice.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["add_block_guard", "guarded"]
 
 _NAME: Final = "memsched_file_for_processors_with_blocks_of_{}_channels"
 _CHANNELS: Final = 32
-"""Channels of the probe, a multiple of every block size that the runtime has: 8 and 16."""
+"""Channels of the probe: a multiple of both block sizes, 8 and 16."""
 
 
 def add_block_guard(model: ModelProto, block: int) -> None:
-    """Add operators that fail where the runtime's blocks have another size, and otherwise take a few microseconds.
+    """Add operators that fail for another block size. They take a few microseconds, and their names say why.
 
-    They put a probe into blocks, compare it with what it is here, and use the difference as an index, which is valid
-    only if it is zero; the shape that it selects is that of a small value. A model that has them stays as it is.
+    They convert a probe to blocks, subtract the expected result, and use the largest difference as an index. Only index
+    0 is valid; it selects the shape for a Reshape of a small tensor. A model with a guard does not get a second one.
     """
     graph, name = model.graph, _NAME.format(block)
     value = _smallest(model)
@@ -57,7 +57,7 @@ def add_block_guard(model: ModelProto, block: int) -> None:
 
 
 def _state(graph: GraphProto, name: str, value: ValueInfoProto) -> None:
-    """State the sizes of what is added: where none are stated, the runtime writes nothing in place."""
+    """Declare the shapes of the new tensors: without shapes, the runtime does not reuse buffers in place."""
     shape, floats, whole = (1, _CHANNELS, 1, 2), TensorProto.FLOAT, TensorProto.INT64
     rank = len(value.type.tensor_type.shape.dim)
     for what, kind, dims in (
@@ -74,16 +74,16 @@ def _state(graph: GraphProto, name: str, value: ValueInfoProto) -> None:
 
 
 def guarded(data: bytes, block: int) -> bytes:
-    """Return a model with these operators."""
+    """Return a model with the guard."""
     model = ModelProto.FromString(data)
     add_block_guard(model, block)
     return bytes(model.SerializeToString(deterministic=True))
 
 
 def _smallest(model: ModelProto) -> ValueInfoProto | None:
-    """Return the smallest value that a node makes and whose rank is known, if possible none that is an output.
+    """Return the smallest computed tensor of known rank, preferably not an output.
 
-    Of several the first one: there it is known soon that a file is for other processors.
+    If several are equally small, take the first, so that the guard fails early.
     """
     graph = model.graph
     made = {name: at for at, node in enumerate(graph.node) for name in node.output if name}

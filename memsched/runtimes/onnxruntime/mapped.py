@@ -1,8 +1,8 @@
-"""Weights that sessions map: packed for their kernels, in a file of their own, so that no process keeps a copy of them.
+"""Mapped weights: weights packed for the kernels in a second file, so that processes need no private copies.
 
-A session compares what its kernels pack with what the file holds, and keeps its own copy where they differ: such a file
-is right on every processor, and saves memory on those of the kind on which it was made. Tensors in blocks of channels
-are another matter; see `block_guard`.
+When a session opens, its kernels pack their weights and compare them with the file. If they differ, the session keeps
+its private copy. Hence the file is correct on every processor, and saves memory on processors like the one that wrote
+it. Tensors in blocks of channels need more care; see `block_guard`.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _STORE: Final = "memsched.runtimes.onnxruntime.mapped_child:store"
 
 
 def weights_name(stem: str) -> str:
-    """Return the name of the weights of the model ``stem``, with the kind of this processor."""
+    """Return the name of the weight file for the model ``stem`` and this kind of processor."""
     return f"{stem}.{processor_kind()}.weights"
 
 
 def mapped_model(path: Path, folder: Path | None, point: SessionPoint, into: Path, weights: str) -> MappedModel:
-    """Store a model as a session has it, with packed weights in a file beside it.
+    """Store the graph of a session, with packed weights in a second file.
 
     Args:
-        path: Of the model.
-        folder: Where its external data lies; None if it lies beside it, or there is none.
-        point: How the session is opened, on ``path`` and on what is stored.
-        into: The folder for both files.
-        weights: The name of the second.
+        path: The model.
+        folder: Folder of its external data; None if that is the model's folder.
+        point: Session options, for this model and for the stored one.
+        into: Folder for both files.
+        weights: Name of the weight file.
 
     Raises:
         RuntimeUnavailableError: onnxruntime is not installed.
@@ -69,15 +69,15 @@ _NAME: Final = "mapped.onnx"
 def compare_mapped(
     given: Path, written: Path, mapped: MappedModel, feeds: Path, folder: Path | None, *, limit: float, least: int
 ) -> MappedComparison | str:
-    """Measure sessions on a model with mapped weights and on the one that it was made of; or return why one failed.
+    """Compare sessions on a model with mapped weights, on its source, and on the original; or return why one failed.
 
     Args:
-        given: The original, which sessions without options open.
-        written: What ``mapped`` was made of, perhaps the original.
+        given: The original, opened without options.
+        written: The source of ``mapped``; may be the original.
         feeds: Inputs.
-        folder: Of the external data of ``given`` and ``written``; None if it lies beside each, or there is none.
-        limit: How many times as long as ``given`` the model may take.
-        least: Processes of each at least; a single one of a large model, of which chance is a few percent.
+        folder: Folder of the external data of ``given`` and ``written``; None if that is the folder of each.
+        limit: Largest permitted ratio of the processor times of ``mapped`` and ``given``.
+        least: Minimum number of processes each. One is enough for a large model, whose noise is a few percent.
     """
     outside = None if folder is None else str(folder)
     inputs = (str(feeds),)
@@ -103,11 +103,11 @@ def compare_mapped(
 def apart_at_other_sizes(
     model: bytes, folder: Path | None, mapped: Path, options: LoadOptions, *, seed: int
 ) -> str | None:
-    """Return in words at which size of an open dimension a model with mapped weights is wrong; None at none.
+    """Return the size of an open dimension for which a model with mapped weights is wrong, in words, or None.
 
     Args:
-        model: What it was made of, with external data in ``folder``.
-        options: What is stated of the sizes of inputs.
+        model: Its source, with external data in ``folder``.
+        options: Sizes of the inputs.
     """
     sizes, _ = try_other_sizes(
         model,

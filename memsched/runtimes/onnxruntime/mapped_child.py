@@ -1,4 +1,4 @@
-"""ONNX Runtime stores a model with its weights packed, in a file of their own: the child process's side of `mapped`."""
+"""Let ONNX Runtime store a model with packed weights in a second file. Runs in the child process of `mapped`."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from memsched.runtimes.sessions import SessionPoint
 __all__ = ["processor_kind", "store"]
 
 _LEAST_BYTES: Final = 1024
-"""A smaller weight stays in the model: a page of the other file is four times as large."""
+"""Smaller weights stay in the model: one page of the weight file is four times as large."""
 
 _X86_LEVELS: Final = (
     ("v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
     ("v3", {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"}),
     ("v2", {"popcnt", "sse4_1", "sse4_2", "ssse3"}),
 )
-"""The levels of x86-64 that its ABI names, the highest first, with what /proc/cpuinfo has for each."""
+"""Levels of the x86-64 ABI, highest first, with their flags in /proc/cpuinfo."""
 
 _KERNELS: Final = ("avx512_vnni", "avx_vnni", "amx_tile", "asimddp", "i8mm", "sve")
-"""Further features for which ONNX Runtime has kernels of its own, with weights packed in other ways."""
+"""Further features with separate kernels in ONNX Runtime, which pack weights differently."""
 
 
 def store(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Store a model as a session has it, with its weights packed in another file beside it.
+    """Store the graph of a session, with packed weights in a second file.
 
     Args:
-        request: "path" of the model; "folder" of its external data, or None; "point", the session's options; "into",
-            the folder for both files; "name" of the model's file there, and "weights" of the other one.
+        request: "path" of the model, "folder" of its external data or None, "point" with the session options, "into"
+            with the folder for both files, and their names, "name" and "weights".
 
     Returns:
-        "block": channels of a block, None if no operator is of that layout.
+        "block": number of channels in a block; None if no tensor has this layout.
     """
     import onnx
 
@@ -63,7 +63,7 @@ def store(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def processor_kind() -> str:
-    """Return the kind of this processor by what its kernels depend on, such as "x86-64-v4-avx512_vnni"."""
+    """Return the features of this processor that select kernels, such as "x86-64-v4-avx512_vnni"."""
     machine = platform.machine() or "unknown"
     told = Path("/proc/cpuinfo")
     lines = told.read_text(encoding="utf-8", errors="replace").splitlines() if told.exists() else []

@@ -51,7 +51,7 @@ class SessionMaker:
         return executed_model(data, path, options, session, seed=seed)
 
     def guarded(self, model: bytes, block: int | None) -> bytes:
-        """Return a model in blocks of so many channels as processors of other blocks refuse it; see `block_guard`."""
+        """Return a model that processors with another block size refuse; see `block_guard`."""
         from memsched.runtimes.onnxruntime.block_guard import guarded
 
         return model if block is None else guarded(model, block)
@@ -104,13 +104,13 @@ class SessionMaker:
         return split_of(found, lasting=point.arena and not point.shrinkage)
 
     def weights_name(self, stem: str) -> str:
-        """Return the name of the weights of a model that this processor maps; see `mapped.weights_name`."""
+        """Return the name of a weight file for this processor; see `mapped.weights_name`."""
         from memsched.runtimes.onnxruntime.mapped import weights_name
 
         return weights_name(stem)
 
     def mapped(self, path: Path, folder: Path | None, point: SessionPoint, into: Path, weights: str) -> MappedModel:
-        """Return a model with packed weights in a file of their own; see `mapped_model`."""
+        """Store a model with mapped weights; see `mapped_model`."""
         from memsched.runtimes.onnxruntime.mapped import mapped_model
 
         return mapped_model(path, folder, point, into, weights)
@@ -134,7 +134,7 @@ class SessionMaker:
     def apart_at_other_sizes(
         self, model: bytes, folder: Path | None, mapped: Path, options: LoadOptions, seed: int
     ) -> str | None:
-        """Return at which open size a model with mapped weights is wrong; see `mapped.apart_at_other_sizes`."""
+        """Return a size for which a model with mapped weights is wrong; see `mapped.apart_at_other_sizes`."""
         from memsched.runtimes.onnxruntime.mapped import apart_at_other_sizes
 
         return apart_at_other_sizes(model, folder, mapped, options, seed=seed)

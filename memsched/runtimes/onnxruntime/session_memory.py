@@ -152,7 +152,7 @@ def race_sessions(
 
 
 def race_pair(first: SessionOpener, second: SessionOpener) -> float | str:
-    """Return how many times as long as the first the second session computes, in turns; or why one failed."""
+    """Return the ratio of the processor times of two sessions, second to first, measured in turns; or the error."""
     turns, openers = _turns(_ROUNDS, _TURN, _MOST_ROUNDS), (first, second)
     found = _undisturbed(race_models(openers, turns, timeout=TIMEOUT), openers, turns)[1]
     return found if isinstance(found, str) else found.ratio or 1.0
