@@ -61,7 +61,7 @@ def row(path: Path, folder: Path, library: Path | None, effort: float) -> tuple[
     maker.draw_feeds(data, path.parent, LoadOptions(), feeds, seed=0)
     own = measure_session(path, feeds, DEFAULT, rounds=1, least=LEAST_RUNS)
     asked = MappingRequest(maker, GivenModel(data, str(path)), LoadOptions(), path.stem, 0, None)
-    alone = mapped_file(data, DEFAULT, asked, processes=1)
+    alone = mapped_file(data, DEFAULT, asked)
     result = memsched.optimize(path, may_change=("opening",), effort=effort)
     section = result.report.values.sections.mapped
     if isinstance(own, str) or isinstance(alone, str) or section is None:

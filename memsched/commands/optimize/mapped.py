@@ -26,7 +26,6 @@ from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.sessions import MappedSection
 from memsched.report.values.verdict import AlternativeRow
 from memsched.runtimes.known import SessionMaker
-from memsched.runtimes.measure import PROCESSES
 from memsched.runtimes.process_memory import MappedComparison
 from memsched.runtimes.race import most_times
 from memsched.runtimes.sessions import DEFAULT, EXECUTED, LISTED, MappedModel, SessionPoint
@@ -117,7 +116,7 @@ def mapped_in_less(
         model: Bytes of the written file; may be the original.
         point: Session options for this file.
     """
-    found = mapped_file(model, point, asked, processes=1)
+    found = mapped_file(model, point, asked)
     if isinstance(found, str):
         return None
     given, written = found.section.given.private_bytes, found.section.written.private_bytes
@@ -137,15 +136,12 @@ def mapped_in_less(
     )
 
 
-def mapped_file(
-    model: bytes, point: SessionPoint, asked: MappingRequest, *, processes: int = PROCESSES
-) -> MappedFile | str:
+def mapped_file(model: bytes, point: SessionPoint, asked: MappingRequest) -> MappedFile | str:
     """Return a model with mapped weights if it saves private memory and keeps the outputs; otherwise the reason.
 
     Args:
         model: Bytes of the model to store; may be the original.
         point: Session options for this model.
-        processes: Minimum number of processes per measurement.
     """
     given, maker = asked.given, asked.maker
     with tempfile.TemporaryDirectory(prefix="memsched-") as held:
@@ -166,7 +162,7 @@ def mapped_file(
                 return "they are too small"
             limit = most_times(asked.slowdown)
             files = (original, original if same else written)
-            found = maker.compare_mapped(*files, mapped, feeds, outside, limit=limit, least=processes)
+            found = maker.compare_mapped(*files, mapped, feeds, outside, limit=limit)
             objection = found if isinstance(found, str) else _objection(found, asked.slowdown)
             objection = objection or maker.apart_at_other_sizes(model, outside, mapped.model, asked.options, asked.seed)
         except MemschedError as error:

@@ -335,7 +335,9 @@ def _helpful(
 ) -> tuple[AlternativeRow, ...]:
     """Return commands that would help beyond the result, where the command is known that gave it."""
     options, words, given = asked.options, asked.hooks.words, found.given
-    if not words or seconds_of(options) == 0 or asked.run.late():
+    # A limit that was not named is the search's alone: measurements may take longer.
+    unlimited = options.time_limit == AUTO
+    if not words or seconds_of(options) == 0 or (asked.run.late() and not unlimited):
         return ()
     # What is permitted by default may gain more at a price.
     free = given.permitted.free
@@ -348,7 +350,7 @@ def _helpful(
         given.module, given.rules, given.prepared, final.placed, file.sizes, found.request, trial, final.whole
     )
     session_named = options.order_guarantee is not None or "branch" in allow
-    return suggested(tried, found.done, source, facts=found.done.facts, named=session_named)
+    return suggested(tried, found.done, source, facts=found.done.facts, named=session_named, unlimited=unlimited)
 
 
 def _record(

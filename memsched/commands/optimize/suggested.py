@@ -24,6 +24,7 @@ def suggested(
     *,
     facts: ArenaFacts | None = None,
     named: bool = False,
+    unlimited: bool = False,
 ) -> tuple[AlternativeRow, ...]:
     """Return the report's section on what would help, what to name first at its head.
 
@@ -33,22 +34,29 @@ def suggested(
         facts: What TensorFlow Lite Micro makes of the model as given, where it was asked: nothing helps a model that it
             refuses.
         named: The user has named a session.
+        unlimited: Measurements may take longer than the search.
     """
     refused = facts is not None and bool(facts.refusals or facts.words)
     if refused or (done is not None and done.verification is not None and done.verification.refused):
         return ()
     with outcome.request.failures.left_out("a trial of what else helps"):
-        rows = _rows(outcome, done, None if named else source)
-        mapped = None if done is None or source is None else _mapped(outcome, done, source)
+        late = outcome.request.run.late() or outcome.request.late()
+        rows = () if late else _rows(outcome, done, None if named else source)
+        mapped = None
+        if done is not None and source is not None and (unlimited or not late):
+            mapped = _mapped(outcome, done, source, unlimited=unlimited)
         return rows if mapped is None else (mapped, *rows)
     return ()
 
 
-def _mapped(outcome: RunOutcome, done: FinishedModel, source: SessionSource) -> AlternativeRow | None:
+def _mapped(
+    outcome: RunOutcome, done: FinishedModel, source: SessionSource, *, unlimited: bool
+) -> AlternativeRow | None:
     """Return an alternative with mapped weights; None if it saves too little."""
     asked, request, module = outcome.asked, outcome.request, outcome.module
     may = has_sessions(module.format) and not asked.permitted.opening and asked.budget is None
-    if not may or done.verification is None or done.wrong or request.remaining() < SESSIONS * done.seconds:
+    has_time = unlimited or request.remaining() >= SESSIONS * done.seconds
+    if not may or done.verification is None or done.wrong or not has_time:
         return None
     given, maker = given_model(module, source.data), session_maker_of(module.format)
     mapping = MappingRequest(maker, given, source.options, "model", source.seed, request.slowdown)

@@ -14,7 +14,7 @@ from typing import Final
 from memsched.base.errors import ModelError
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import TIMEOUT, run_in_child
-from memsched.runtimes.measure import LITTLE_CHANCE, SteadyRule, measure
+from memsched.runtimes.measure import LITTLE_CHANCE, PROCESSES, SteadyRule, measure
 from memsched.runtimes.onnxruntime.mapped_child import processor_kind
 from memsched.runtimes.onnxruntime.session_memory import least_runs, race_pair
 from memsched.runtimes.onnxruntime.session_opener import SessionOpener
@@ -67,7 +67,7 @@ _NAME: Final = "mapped.onnx"
 
 
 def compare_mapped(
-    given: Path, written: Path, mapped: MappedModel, feeds: Path, folder: Path | None, *, limit: float, least: int
+    given: Path, written: Path, mapped: MappedModel, feeds: Path, folder: Path | None, *, limit: float
 ) -> MappedComparison | str:
     """Compare sessions on a model with mapped weights, on its source, and on the original; or return why one failed.
 
@@ -77,7 +77,6 @@ def compare_mapped(
         feeds: Inputs.
         folder: Folder of the external data of ``given`` and ``written``; None if that is the folder of each.
         limit: Largest permitted ratio of the processor times of ``mapped`` and ``given``.
-        least: Minimum number of processes each. One is enough for a large model, whose noise is a few percent.
     """
     outside = None if folder is None else str(folder)
     inputs = (str(feeds),)
@@ -88,7 +87,7 @@ def compare_mapped(
     one = measure(original, rule, timeout=TIMEOUT)
     if isinstance(one, str):
         return one
-    least = 1 if one.peak >= LITTLE_CHANCE else least
+    least = 1 if one.peak >= LITTLE_CHANCE else PROCESSES
     seen = compared_processes(first, second, rule, limit, least=least)
     if isinstance(seen, str):
         return seen
@@ -96,7 +95,10 @@ def compare_mapped(
     if isinstance(ratio, str):
         return ratio
     same = given == written and mapped.point == DEFAULT
-    before = seen.given if same else ProcessMemory.of([one])
+    if same:
+        return MappedComparison(seen.given, dataclasses.replace(seen, time_ratio=ratio))
+    others = [measure(original, rule, timeout=TIMEOUT) for _ in range(least - 1)]
+    before = ProcessMemory.of([one, *(other for other in others if not isinstance(other, str))])
     return MappedComparison(seen.given, dataclasses.replace(seen, given=before, time_ratio=ratio))
 
 

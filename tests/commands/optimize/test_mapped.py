@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 import memsched
@@ -71,9 +72,23 @@ def test_external_data_and_open_batches(tmp_path: Path) -> None:
     result.save(tmp_path / "net.onnx")
     assert "net.data" not in names(tmp_path)
     feed = {"x": np.random.default_rng(0).standard_normal((7, 512)).astype(np.float32)}
-    import onnxruntime
-
     files = (given, tmp_path / "net.onnx")
+    before, after = (onnxruntime.InferenceSession(file).run(None, feed)[0] for file in files)
+    assert np.array_equal(before, after)
+
+
+def test_a_file_for_a_range_of_sizes_maps_its_weights(run: Run, tmp_path: Path) -> None:
+    model = onnx.load_model_from_string(layers("MatMul", count=8, width=128))
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "rows"
+    onnx.save(model, tmp_path / "net.onnx")
+    asked = ("--dim", "rows=1..8", "--may-change", "opening", "--effort", 0.5)
+    done = run("optimize", tmp_path / "net.onnx", "-o", tmp_path / "out.onnx", *asked)
+    assert done.code == 0
+    assert "bit-equal" in done.out
+    assert [name for name in names(tmp_path) if name.startswith("out.") and name.endswith(".weights")]
+    feed = {"x": np.random.default_rng(0).standard_normal((5, 512)).astype(np.float32)}
+    files = (tmp_path / "net.onnx", tmp_path / "out.onnx")
     before, after = (onnxruntime.InferenceSession(file).run(None, feed)[0] for file in files)
     assert np.array_equal(before, after)
 
