@@ -267,8 +267,7 @@ def test_a_file_of_what_is_executed_is_named_where_its_process_takes_less(
     shown = capsys.readouterr().out
     report = json.loads((tmp_path / "weighty_memsched.json").read_text())
     assert report["output"]["unchanged"]
-    first = report["alternatives"][0]
-    assert "--session default" in first["command"]
+    [first] = [one for one in report["alternatives"] if "--session default" in one["command"]]
     assert first["process_bytes"] <= 0.95 * (first["process_bytes"] + first["process_saving_bytes"])
     assert first["command"] in shown
     # As the command itself measures it.
@@ -282,6 +281,7 @@ def test_a_file_of_what_is_executed_is_named_where_its_process_takes_less(
     assert not [row for row in named.report.values.alternatives if "--session" in row.command]
 
 
+@pytest.mark.usefixtures("timed")
 @pytest.mark.parametrize(
     ("given", "written", "ratio", "named"),
     [
@@ -315,7 +315,7 @@ def test_the_least_of_several_processes_says_what_is_gained(
     rows = memsched.optimize(
         file, effort=0.1, hooks=memsched.Hooks(words=("optimize", str(file)))
     ).report.values.alternatives
-    found = [row for row in rows if row.process_bytes is not None]
+    found = [row for row in rows if row.process_bytes is not None and not row.private]
     if named is None:
         assert not found
     else:
