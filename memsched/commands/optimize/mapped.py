@@ -82,7 +82,8 @@ class MappedFile(FrozenValue, frozen=True):
 def with_mapped_weights(result: OptimizeResult, asked: MappingRequest) -> OptimizeResult:
     """Return the result with mapped weights if that saves private memory; otherwise the same result with a note."""
     values = result.report.values
-    lines = () if values.guarantee is None else values.guarantee.session_options
+    unchanged = values.output is not None and values.output.unchanged
+    lines = () if values.guarantee is None or unchanged else values.guarantee.session_options
     point = point_of(lines) if values.sections.executed is None else EXECUTED
     found = mapped_file(result.model, point, asked)
     if isinstance(found, str):

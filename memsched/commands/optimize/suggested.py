@@ -13,6 +13,7 @@ from memsched.commands.optimize.trials import RunOutcome, suggestions
 from memsched.report.values.verdict import AlternativeRow
 from memsched.runtimes.arena_facts import ArenaFacts
 from memsched.runtimes.known import has_sessions, runtime_of, session_maker_of
+from memsched.runtimes.sessions import DEFAULT
 
 __all__ = ["suggested"]
 
@@ -60,7 +61,9 @@ def _mapped(
         return None
     given, maker = given_model(module, source.data), session_maker_of(module.format)
     mapping = MappingRequest(maker, given, source.options, "model", source.seed, request.slowdown)
-    return mapped_in_less(done.written.model, point_of(done.written.guarantee.session_options), mapping, asked)
+    # The original is opened without options, whatever was promised for another file.
+    point = DEFAULT if done.written.unchanged else point_of(done.written.guarantee.session_options)
+    return mapped_in_less(done.written.model, point, mapping, asked)
 
 
 def _rows(outcome: RunOutcome, done: FinishedModel | None, source: SessionSource | None) -> tuple[AlternativeRow, ...]:
