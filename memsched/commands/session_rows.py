@@ -27,9 +27,11 @@ __all__ = [
     "LEAST_SHOWN",
     "GivenModel",
     "SessionFile",
+    "SessionFiles",
     "alike",
     "measured_sessions",
     "raced_sessions",
+    "session_files",
     "session_row",
 ]
 
@@ -74,7 +76,7 @@ class GivenModel(FrozenValue, frozen=True):
         return Path() if self.path == STANDARD_STREAM else Path(self.path).absolute().parent
 
 
-class _SessionFiles(FrozenValue, frozen=True):
+class SessionFiles(FrozenValue, frozen=True):
     """Both models as files, and inputs of theirs.
 
     Attributes:
@@ -115,7 +117,7 @@ def measured_sessions(
             what a process takes, and how long it computes, is partly chance. None: one of each.
         told: What is told of the bytes of several processes.
     """
-    with _files(given, written) as files:
+    with session_files(given, written) as files:
         try:
             maker.draw_feeds(given.data, given.folder, options, files.feeds, seed=seed)
         except (ModelError, UsageError):
@@ -138,7 +140,7 @@ def raced_sessions(
     Args:
         sessions: The first is one without options on the file as given.
     """
-    with _files(given, written) as files:
+    with session_files(given, written) as files:
         try:
             maker.draw_feeds(given.data, given.folder, options, files.feeds, seed=seed)
         except (ModelError, UsageError):
@@ -173,19 +175,19 @@ def _rows(
 
 
 @contextlib.contextmanager
-def _files(given: GivenModel, written: bytes) -> Iterator[_SessionFiles]:
+def session_files(given: GivenModel, written: bytes) -> Iterator[SessionFiles]:
     """Give both models as files; the one given is read where it lies if it lies in a file."""
     with tempfile.TemporaryDirectory(prefix="memsched-") as held:
         folder = Path(held)
-        made, path = folder / "written.onnx", Path(given.path)
+        made, path = folder / "written.onnx", Path(given.path).absolute()
         made.write_bytes(written)
         if given.path == STANDARD_STREAM:
             path = folder / "given.onnx"
             path.write_bytes(given.data)
-        yield _SessionFiles(path, made, folder / "feeds.npz", given.folder.absolute() if given.external else None)
+        yield SessionFiles(path, made, folder / "feeds.npz", given.folder.absolute() if given.external else None)
 
 
-def _measured(maker: SessionMaker, files: _SessionFiles, one: SessionFile) -> SessionRow | None:
+def _measured(maker: SessionMaker, files: SessionFiles, one: SessionFile) -> SessionRow | None:
     beside = (files.given, DEFAULT) if (one.file, one.point) != ("given", DEFAULT) else None
     found = maker.measure(files.path(one), files.feeds, one.point, beside, rounds=_ROUNDS, folder=files.folder)
     return None if isinstance(found, str) else session_row(one.file, one.point, found, one.predicted)

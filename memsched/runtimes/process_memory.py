@@ -107,13 +107,13 @@ def _tolerance(first: Sequence[int], second: Sequence[int]) -> int:
 
 
 def compared_processes(
-    first: Opener, second: Opener, rule: SteadyRule, limit: float, *, least: int = PROCESSES
+    first: Opener, second: Opener, rule: SteadyRule, limit: float, *, large: float = math.inf
 ) -> ProcessComparison | str:
     """Measure two files in turns, with as many processes as it takes to tell them apart; or return why one failed.
 
     Args:
         limit: Largest permitted ratio of their processor times, second to first.
-        least: Minimum number of processes for each file.
+        large: Bytes of a process whose noise is so small a share that one process for each file is enough.
     """
     found: list[list[Measured]] = [[], []]
     while True:
@@ -125,5 +125,6 @@ def compared_processes(
         one, other = found
         equal = one[0].digests == other[0].digests
         seen = ProcessComparison(ProcessMemory.of(one), ProcessMemory.of(other), time_limit=limit, equal=equal)
+        least = 1 if one[0].peak >= large else PROCESSES
         if len(one) >= _MOST_PROCESSES or (len(one) >= least and not seen.near):
             return seen

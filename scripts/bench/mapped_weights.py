@@ -22,7 +22,7 @@ from memsched.commands.session_rows import GivenModel
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.measure import LEAST_RUNS
-from memsched.runtimes.onnxruntime.mapped import mapped_model, weights_name
+from memsched.runtimes.onnxruntime.mapped import mapped_model
 from memsched.runtimes.onnxruntime.session_memory import measure_session
 from memsched.runtimes.sessions import DEFAULT, MappedModel
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional
@@ -67,7 +67,7 @@ def row(path: Path, folder: Path, library: Path | None, effort: float) -> tuple[
     if isinstance(own, str) or isinstance(alone, str) or section is None:
         return (path.stem, "not mapped", *[""] * 7), False
     given, plain, written = section.given, alone.section, section.written
-    mapped = mapped_model(path, None, DEFAULT, folder, weights_name(path.stem))
+    mapped = mapped_model(path, None, DEFAULT, folder, path.stem)
     old, as_it_should = ("", True) if library is None else _on_old(path, mapped, feeds, library)
     activations, time = own.requested or 0, max(plain.time_ratio or 1.0, section.time_ratio or 1.0)
     cells = (

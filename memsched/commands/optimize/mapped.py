@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -18,11 +16,10 @@ from memsched.commands.optimize.opening import POINTS, any_time, opening_lines
 from memsched.commands.optimize.trials import TrialRequest
 from memsched.commands.optimize.worth import LEAST_GAIN
 from memsched.commands.results import OptimizeResult, Report
-from memsched.commands.session_rows import ALIKE, LEAST_SHOWN, GivenModel
+from memsched.commands.session_rows import ALIKE, LEAST_SHOWN, GivenModel, session_files
 from memsched.formats.module import LoadOptions
-from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.measurements import mapped_rows
-from memsched.report.values.optimize import OptimizeReport
+from memsched.report.outputs import outputs_of, time_ratio
 from memsched.report.values.sessions import MappedSection
 from memsched.report.values.verdict import AlternativeRow
 from memsched.runtimes.known import SessionMaker
@@ -93,7 +90,7 @@ def with_mapped_weights(result: OptimizeResult, asked: MappingRequest) -> Optimi
         digest = hashlib.sha256(found.model).hexdigest()
         output = msgspec.structs.replace(output, sha256=digest, unchanged=False, slight_bytes=None)
     sections = msgspec.structs.replace(sections, mapped=found.section, held_back=None)
-    verdict = msgspec.structs.replace(values.verdict, time_ratio=found.section.time_ratio, outputs=_outputs(values))
+    verdict = msgspec.structs.replace(values.verdict, time_ratio=time_ratio(sections), outputs=outputs_of(sections))
     measured = (*values.measurements, *mapped_rows(found.section))
     values = msgspec.structs.replace(values, output=output, sections=sections, verdict=verdict, measurements=measured)
     name, weights = found.weights
@@ -144,34 +141,26 @@ def mapped_file(model: bytes, point: SessionPoint, asked: MappingRequest) -> Map
         model: Bytes of the model to store; may be the original.
         point: Session options for this model.
     """
-    given, maker = asked.given, asked.maker
-    with tempfile.TemporaryDirectory(prefix="memsched-") as held:
-        folder = Path(held)
-        original, written, feeds = folder / "given.onnx", folder / "written.onnx", folder / "feeds.npz"
-        outside = given.folder.absolute() if given.external else None
-        if given.path != STANDARD_STREAM:
-            original = Path(given.path).absolute()
-        else:
-            original.write_bytes(given.data)
-        written.write_bytes(model)
-        same = model == given.data
+    given, maker, same = asked.given, asked.maker, model == asked.given.data
+    with session_files(given, model) as files:
         try:
-            maker.draw_feeds(given.data, given.folder, asked.options, feeds, seed=asked.seed)
-            name = maker.weights_name(asked.stem)
-            mapped = maker.mapped(written, outside, point, folder, name)
+            maker.draw_feeds(given.data, given.folder, asked.options, files.feeds, seed=asked.seed)
+            mapped = maker.mapped(files.written, files.folder, point, files.written.parent, asked.stem)
             if not mapped.weights.exists() or mapped.weights.stat().st_size < LEAST_SHOWN:
                 return "they are too small"
-            limit = most_times(asked.slowdown)
-            files = (original, original if same else written)
-            found = maker.compare_mapped(*files, mapped, feeds, outside, limit=limit)
-            objection = found if isinstance(found, str) else _objection(found, asked.slowdown)
-            objection = objection or maker.apart_at_other_sizes(model, outside, mapped.model, asked.options, asked.seed)
+            source, limit = files.given if same else files.written, most_times(asked.slowdown)
+            found = maker.compare_mapped(files.given, source, mapped, files.feeds, files.folder, limit=limit)
+            if isinstance(found, str):
+                return found
+            objection = _objection(found, asked.slowdown) or maker.apart_at_other_sizes(
+                model, files.folder, mapped.model, asked.options, asked.seed
+            )
         except MemschedError as error:
             return str(error)
-        if objection is not None or isinstance(found, str):
-            return objection or "nothing was measured"
-        section = _section(mapped, found, original=same)
-        return MappedFile(mapped.model.read_bytes(), (name, mapped.weights.read_bytes()), section)
+        if objection is not None:
+            return objection
+        weights = mapped.weights.name, mapped.weights.read_bytes()
+        return MappedFile(mapped.model.read_bytes(), weights, _section(mapped, found, original=same))
 
 
 def _objection(found: MappedComparison, slowdown: float | None) -> str | None:
@@ -207,12 +196,6 @@ def _section(mapped: MappedModel, found: MappedComparison, *, original: bool) ->
 def point_of(lines: Sequence[str]) -> SessionPoint:
     """Return the session options that correspond to the lines of Python in the report."""
     return DEFAULT if not lines else next((one for one in POINTS if opening_lines(one) == tuple(lines)), LISTED)
-
-
-def _outputs(values: OptimizeReport) -> str:
-    """Return the verdict on outputs: mapping itself keeps all bits."""
-    unchanged = values.output is not None and values.output.unchanged
-    return "bit_equal" if unchanged else values.verdict.outputs
 
 
 def _noted(result: OptimizeResult, note: str) -> OptimizeResult:

@@ -51,7 +51,7 @@ from memsched.commands.results import OptimizeResult, OutputsDifferError, hold_t
 from memsched.commands.verify import ModelComparison, compare
 from memsched.commands.without_effect import refuse_for_range, refuse_for_session
 from memsched.formats.blocks import Range
-from memsched.formats.files import load_module, read_source
+from memsched.formats.files import read_source
 from memsched.formats.known import format_in, format_of
 from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
@@ -161,7 +161,9 @@ def optimize(source: Source, options: Options = _DEFAULT, hooks: Hooks = NO_HOOK
         found = _over_sizes(file, ranges, asked)
         largest = {name: one.least if one.most is None else one.most for name, one in ranges.items()}
         at_most = dataclasses.replace(file, sizes=stated(options.input_shapes, {**fixed, **largest}))
-        return hold_to_budget(_mapped(found, at_most, asked), options.keep_best, strict=options.strict)
+        if _may_map(file, found, asked):
+            found = with_mapped_weights(found, _mapping(found.module, at_most, asked))
+        return hold_to_budget(found, options.keep_best, strict=options.strict)
     sizes = load_options(data, path, sizes, options.shapes_from_run, options.seed)
     module, sizes = read_model(data, path, sizes, options.seed)
     file = _SourceFile(data, path, sizes, resized)
@@ -169,19 +171,17 @@ def optimize(source: Source, options: Options = _DEFAULT, hooks: Hooks = NO_HOOK
     return hold_to_budget(_best_mapped(found, module, file, asked), options.keep_best, strict=options.strict)
 
 
-def _mapped(found: OptimizeResult, file: _SourceFile, asked: _OptimizeRun) -> OptimizeResult:
-    """Return the result with mapped weights if that is permitted and saves private memory."""
-    return with_mapped_weights(found, _mapping(file, asked)) if _may_map(file, found, asked) else found
-
-
 def _best_mapped(found: OptimizeResult, module: Module, file: _SourceFile, asked: _OptimizeRun) -> OptimizeResult:
     """Return the result with mapped weights, or the original with mapped weights if it needs no more memory."""
-    mapped = _mapped(found, file, asked)
+    if not _may_map(file, found, asked):
+        return found
+    mapping = _mapping(module, file, asked)
+    mapped = with_mapped_weights(found, mapping)
     if not mapped.files or found.model == file.data or found.budget_met is not None:
         return mapped
     plain = dataclasses.replace(asked.options, allow=("inplace",), may_change=(), session=None)
     alone = dataclasses.replace(asked, options=plain, hooks=dataclasses.replace(asked.hooks, words=()))
-    original = with_mapped_weights(_for_file(module, file, alone), _mapping(file, asked))
+    original = with_mapped_weights(_for_file(module, file, alone), mapping)
     return mapped if leaves_less(mapped, original) else original
 
 
@@ -194,9 +194,8 @@ def _may_map(file: _SourceFile, found: OptimizeResult, asked: _OptimizeRun) -> b
     return may and has_sessions(format_in(file.data).name) and not found.interrupted and not late
 
 
-def _mapping(file: _SourceFile, asked: _OptimizeRun) -> MappingRequest:
+def _mapping(module: Module, file: _SourceFile, asked: _OptimizeRun) -> MappingRequest:
     name = asked.hooks.output or ("model" if file.path == STANDARD_STREAM else file.path)
-    module = load_module(file.data, file.path, file.sizes)
     given, options = given_model(module, file.data), asked.options
     maker = session_maker_of(module.format)
     return MappingRequest(maker, given, file.sizes, Path(name).stem, options.seed, options.max_slowdown)

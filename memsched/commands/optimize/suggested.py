@@ -43,9 +43,7 @@ def suggested(
     with outcome.request.failures.left_out("a trial of what else helps"):
         late = outcome.request.run.late() or outcome.request.late()
         rows = () if late else _rows(outcome, done, None if named else source)
-        mapped = None
-        if done is not None and source is not None and (unlimited or not late):
-            mapped = _mapped(outcome, done, source, unlimited=unlimited)
+        mapped = None if done is None or source is None else _mapped(outcome, done, source, unlimited=unlimited)
         return rows if mapped is None else (mapped, *rows)
     return ()
 
@@ -57,7 +55,7 @@ def _mapped(
     asked, request, module = outcome.asked, outcome.request, outcome.module
     may = has_sessions(module.format) and not asked.permitted.opening and asked.budget is None
     has_time = unlimited or request.remaining() >= SESSIONS * done.seconds
-    if not may or done.verification is None or done.wrong or not has_time:
+    if not may or done.verification is None or done.wrong or done.ended or request.stopped() or not has_time:
         return None
     given, maker = given_model(module, source.data), session_maker_of(module.format)
     mapping = MappingRequest(maker, given, source.options, "model", source.seed, request.slowdown)

@@ -14,27 +14,25 @@ from typing import Final
 from memsched.base.errors import ModelError
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import TIMEOUT, run_in_child
-from memsched.runtimes.measure import LITTLE_CHANCE, PROCESSES, SteadyRule, measure
+from memsched.runtimes.measure import LITTLE_CHANCE, SteadyRule, measure
 from memsched.runtimes.onnxruntime.mapped_child import processor_kind
 from memsched.runtimes.onnxruntime.session_memory import least_runs, race_pair
 from memsched.runtimes.onnxruntime.session_opener import SessionOpener
 from memsched.runtimes.onnxruntime.verification import try_other_sizes
 from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.process_memory import MappedComparison, ProcessMemory, compared_processes
-from memsched.runtimes.sessions import DEFAULT, MappedModel, SessionPoint
+from memsched.runtimes.sessions import MappedModel, SessionPoint
 from memsched.runtimes.values import EXECUTED_TOLERANCE
 
-__all__ = ["apart_at_other_sizes", "compare_mapped", "mapped_model", "weights_name"]
+__all__ = ["apart_at_other_sizes", "compare_mapped", "mapped_model"]
 
 _STORE: Final = "memsched.runtimes.onnxruntime.mapped_child:store"
 
 
-def weights_name(stem: str) -> str:
-    """Return the name of the weight file for the model ``stem`` and this kind of processor."""
-    return f"{stem}.{processor_kind()}.weights"
+_NAME: Final = "mapped.onnx"
 
 
-def mapped_model(path: Path, folder: Path | None, point: SessionPoint, into: Path, weights: str) -> MappedModel:
+def mapped_model(path: Path, folder: Path | None, point: SessionPoint, into: Path, stem: str) -> MappedModel:
     """Store the graph of a session, with packed weights in a second file.
 
     Args:
@@ -42,13 +40,15 @@ def mapped_model(path: Path, folder: Path | None, point: SessionPoint, into: Pat
         folder: Folder of its external data; None if that is the model's folder.
         point: Session options, for this model and for the stored one.
         into: Folder for both files.
-        weights: Name of the weight file.
+        stem: First part of the name of the weight file, which the kind of this processor follows.
 
     Raises:
         RuntimeUnavailableError: onnxruntime is not installed.
         ModelError: ONNX Runtime cannot load the model, or not store it.
     """
     ONNXRUNTIME.require()
+    kind = processor_kind()
+    weights = f"{stem}.{kind}.weights"
     request = {
         "path": str(path.absolute()),
         "folder": None if folder is None else str(folder.absolute()),
@@ -60,10 +60,7 @@ def mapped_model(path: Path, folder: Path | None, point: SessionPoint, into: Pat
     result = run_in_child(_STORE, request, TIMEOUT)
     if not result.ok:
         raise ModelError(f"onnxruntime cannot store packed weights: {result.reason}", code="not-loaded")
-    return MappedModel(into / _NAME, into / weights, point, processor_kind(), result.value["block"])
-
-
-_NAME: Final = "mapped.onnx"
+    return MappedModel(into / _NAME, into / weights, point, kind, result.value["block"])
 
 
 def compare_mapped(
@@ -84,21 +81,19 @@ def compare_mapped(
     first = SessionOpener(str(written), inputs, mapped.point, outside)
     second = SessionOpener(str(mapped.model), inputs, mapped.point)
     rule = SteadyRule(least_runs(written))
-    one = measure(original, rule, timeout=TIMEOUT)
-    if isinstance(one, str):
-        return one
-    least = 1 if one.peak >= LITTLE_CHANCE else PROCESSES
-    seen = compared_processes(first, second, rule, limit, least=least)
+    seen = compared_processes(first, second, rule, limit, large=LITTLE_CHANCE)
     if isinstance(seen, str):
         return seen
     ratio = race_pair(original, second)
     if isinstance(ratio, str):
         return ratio
-    same = given == written and mapped.point == DEFAULT
-    if same:
-        return MappedComparison(seen.given, dataclasses.replace(seen, time_ratio=ratio))
-    others = [measure(original, rule, timeout=TIMEOUT) for _ in range(least - 1)]
-    before = ProcessMemory.of([one, *(other for other in others if not isinstance(other, str))])
+    before = seen.given
+    if original != first:
+        figures = [measure(original, rule, timeout=TIMEOUT) for _ in before.private]
+        failed = next((one for one in figures if isinstance(one, str)), None)
+        if failed is not None:
+            return failed
+        before = ProcessMemory.of([one for one in figures if not isinstance(one, str)])
     return MappedComparison(seen.given, dataclasses.replace(seen, given=before, time_ratio=ratio))
 
 

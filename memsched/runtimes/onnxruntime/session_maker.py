@@ -103,17 +103,11 @@ class SessionMaker:
         """Return where the memory of a measured process lies; see `split_of`."""
         return split_of(found, lasting=point.arena and not point.shrinkage)
 
-    def weights_name(self, stem: str) -> str:
-        """Return the name of a weight file for this processor; see `mapped.weights_name`."""
-        from memsched.runtimes.onnxruntime.mapped import weights_name
-
-        return weights_name(stem)
-
-    def mapped(self, path: Path, folder: Path | None, point: SessionPoint, into: Path, weights: str) -> MappedModel:
+    def mapped(self, path: Path, folder: Path | None, point: SessionPoint, into: Path, stem: str) -> MappedModel:
         """Store a model with mapped weights; see `mapped_model`."""
         from memsched.runtimes.onnxruntime.mapped import mapped_model
 
-        return mapped_model(path, folder, point, into, weights)
+        return mapped_model(path, folder, point, into, stem)
 
     def compare_mapped(
         self, given: Path, written: Path, mapped: MappedModel, feeds: Path, folder: Path | None, *, limit: float

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from memsched.runtimes.onnxruntime.block_guard import add_block_guard
 from memsched.runtimes.onnxruntime.executed_child import block_here
-from memsched.runtimes.onnxruntime.mapped import mapped_model, weights_name
+from memsched.runtimes.onnxruntime.mapped import mapped_model
 from memsched.runtimes.sessions import DEFAULT, MappedModel
 from tests.runtimes.onnxruntime.old_processor import built, needs_old_processor, run_on_old
 
@@ -53,7 +53,7 @@ def layers(kind: str, count: int = 4, width: int = 64) -> bytes:
 def mapped(kind: str, folder: Path) -> tuple[Path, MappedModel]:
     given = folder / "given.onnx"
     given.write_bytes(layers(kind))
-    return given, mapped_model(given, None, DEFAULT, folder, weights_name("net"))
+    return given, mapped_model(given, None, DEFAULT, folder, "net")
 
 
 def digest(file: Path) -> str:
