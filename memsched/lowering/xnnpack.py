@@ -2,14 +2,16 @@
 
 A convolution reads its input through a table with a pointer for each tap of each output element. The table covers one
 image and serves a whole batch. The formulas follow XNNPACK's operators in LiteRT 2.3 with 64-bit pointers
-(``src/operators/convolution-nhwc.c``, ``resize-bilinear-nhwc.c``) and equal traced allocations.
+(``src/operators/convolution-nhwc.c``, ``resize-bilinear-nhwc.c``) and equal traced allocations. Packed weights depend
+on the processor, whose kernels compute tiles of output channels (``src/configs/gemm-config.c``).
 """
 
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
+from memsched.base.processor import processor_flags
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op
 
@@ -19,13 +21,38 @@ _POINTER: Final = 8
 _MOST_TAPS: Final = 25
 """Largest depthwise kernel, in taps. XNNPACK computes larger ones as grouped convolutions."""
 
-_TILE: Final = 16
-"""Output channels of one tile with AVX-512. Packing rounds channels up to tiles, and floats above 16 to two tiles."""
+_CACHE_LINE: Final = 64
+"""XNNPACK rounds each allocation up to this many bytes."""
 
 _WORD: Final = 4
 """Bytes of a float, a bias, or a scale."""
 
-_TYPES: Final = frozenset({"float32", "int8", "uint8"})
+
+class _Tiles(NamedTuple):
+    """Numbers to which packing rounds up channels.
+
+    Attributes:
+        floats: Output channels of a product of floats. Convolutions with more channels and taps take two tiles at once.
+        integers: Output channels of a product of integers.
+        inputs: Input channels of a product of integers, for each tap.
+        depthwise: Channels of a depthwise convolution, of floats and of integers.
+    """
+
+    floats: int
+    integers: int
+    inputs: int
+    depthwise: tuple[int, int]
+
+
+_AVX2: Final = _Tiles(8, 8, 8, (16, 16))
+_AVX512: Final = _Tiles(16, 16, 8, (16, 32))
+_AMX: Final = _Tiles(16, 64, 4, (16, 32))
+"""Only for int8: the kernels for uint8 are those of AVX-512."""
+
+_WORDS: Final = {"float32": 1, "int8": 2, "uint8": 1}
+"""Words of each output channel: a bias, and of int8 a scale."""
+
+_TYPES: Final = frozenset(_WORDS)
 _ACTIVATIONS: Final = frozenset({"NONE", "RELU", "RELU6", "RELU_N1_TO_1"})
 _CONVOLUTIONS: Final = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D"})
 _PRODUCTS: Final = frozenset({*_CONVOLUTIONS, "FULLY_CONNECTED"})
@@ -163,18 +190,47 @@ def table_bytes(graph: Graph, op: Op) -> int:
 
 
 def packed_bytes(graph: Graph, op: Op) -> int:
-    """Return the bytes of an op's packed weights; 0 if it has none."""
+    """Return the bytes of an op's weights as the processor at hand has them packed; 0 if it has none."""
     if not is_delegated(graph, op):
         return 0
-    weights, floats = _weights(op), graph.tensors[op.inputs[0]].dtype == "float32" and not op.attributes.get("hybrid")
-    taps = weights[1] * weights[2] if op.type == "DEPTHWISE_CONV_2D" else 0
+    weights, read = _weights(op), graph.tensors[op.inputs[0]].dtype
+    dtype = "int8" if op.attributes.get("hybrid") else read
+    taps = math.prod(weights[1:3]) if len(weights) == 4 else 1
+    if op.type != "DEPTHWISE_CONV_2D":
+        return _up(_product_bytes(weights[0], taps, weights[-1], dtype), _CACHE_LINE)
     if taps > _MOST_TAPS:
-        return weights[-1] * _TILE * (_WORD if floats else 2 * _WORD) * (taps + 1)
-    channels = weights[-1] if taps else weights[0]
-    tile = 2 * _TILE if floats and not taps and channels > _TILE else _TILE
-    filled = -(-channels // tile) * tile
-    products = taps or math.prod(weights[1:])
-    return filled * ((products + 1) * _WORD if floats else products + 2 * _WORD)
+        return _up(weights[-1] * _product_bytes(1, taps, 1, dtype), _CACHE_LINE)
+    floats = dtype == "float32"
+    filled = _up(weights[-1], _tiles(processor_flags(), dtype).depthwise[not floats])
+    return _up(filled * (taps * (_WORD if floats else 1) + _WORD * _WORDS[dtype]), _CACHE_LINE)
+
+
+def _product_bytes(channels: int, taps: int, read: int, dtype: str) -> int:
+    """Return the bytes of the packed weights of one group.
+
+    Args:
+        channels: Output channels.
+        read: Input channels.
+        dtype: Type of the weights.
+    """
+    tiles = _tiles(processor_flags(), dtype)
+    if dtype == "float32":
+        tile = 2 * tiles.floats if taps > 1 and channels > tiles.floats else tiles.floats
+        values = taps * read * _WORD
+    else:
+        tile, values = tiles.integers, taps * _up(read, tiles.inputs)
+    return _up(channels, tile) * (values + _WORD * _WORDS[dtype])
+
+
+def _tiles(flags: frozenset[str], dtype: str) -> _Tiles:
+    """Return the tiles of a processor with these features; without any, those of AVX-512."""
+    if flags & {"avx2", "sse2"} and not flags >= {"avx512f", "avx512bw", "avx512dq", "avx512vl"}:
+        return _AVX2
+    return _AMX if dtype == "int8" and flags >= {"amx_int8", "avx512_vnni", "gfni"} else _AVX512
+
+
+def _up(count: int, step: int) -> int:
+    return -(-count // step) * step
 
 
 def _weights(op: Op) -> tuple[int, ...]:

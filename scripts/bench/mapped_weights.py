@@ -90,7 +90,7 @@ def _mb(size: int) -> str:
 
 def _on_old(given: Path, mapped: MappedModel, feeds: Path, library: Path) -> tuple[str, bool]:
     """Return what an older processor makes of the file with mapped weights, and whether that is permitted."""
-    from tests.runtimes.onnxruntime.old_processor import run_on_old
+    from tests.runtimes.old_processor import run_on_old
 
     runs = [run_on_old(library, [sys.executable, "-c", _RUN, str(one), str(feeds)]) for one in (given, mapped.model)]
     if runs[1].returncode == 0:
@@ -101,7 +101,7 @@ def _on_old(given: Path, mapped: MappedModel, feeds: Path, library: Path) -> tup
 
 
 def _hider(folder: Path) -> Path | None:
-    from tests.runtimes.onnxruntime.old_processor import built
+    from tests.runtimes.old_processor import built
 
     try:
         return built(folder)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from memsched.base.processor import processor_name
 from memsched.formats.onnx.structure import graphs_of
 from memsched.runtimes.onnxruntime.executed_names import BLOCKED, in_one_form
 from memsched.runtimes.onnxruntime.opened import optimized
@@ -46,7 +45,7 @@ def rewrite(request: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "bytes": stored.SerializeToString(deterministic=True),
         "block": block,
-        "processor": _processor(),
+        "processor": processor_name(),
         "fixed": [[name, size] for name, size in fixed.items()],
     }
 
@@ -93,13 +92,3 @@ def block_here(onnx: Any) -> int | None:
     if not any(node.domain == BLOCKED for node in stored.graph.node):
         return None
     return next(int(tensor.dims[0]) for tensor in stored.graph.initializer if len(tensor.dims) == len(filters.dims))
-
-
-def _processor() -> str:
-    """Return the processor's name as Linux has it, else its kind."""
-    told = Path("/proc/cpuinfo")
-    if told.exists():
-        for line in told.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from memsched.base.errors import ModelError
+from memsched.base.processor import processor_kind
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import TIMEOUT, run_in_child
 from memsched.runtimes.measure import LITTLE_CHANCE, SteadyRule, measure
-from memsched.runtimes.onnxruntime.mapped_child import processor_kind
 from memsched.runtimes.onnxruntime.session_memory import least_runs, race_pair
 from memsched.runtimes.onnxruntime.session_opener import SessionOpener
 from memsched.runtimes.onnxruntime.verification import try_other_sizes

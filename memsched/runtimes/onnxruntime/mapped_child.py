@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from memsched.base.processor import processor_kind
 from memsched.runtimes.onnxruntime.block_guard import add_block_guard
 from memsched.runtimes.onnxruntime.executed_child import block_of
 from memsched.runtimes.onnxruntime.executed_names import in_one_form
 from memsched.runtimes.onnxruntime.opened import opened
 from memsched.runtimes.sessions import SessionPoint
 
-__all__ = ["processor_kind", "store"]
+__all__ = ["store"]
 
 _LEAST_BYTES: Final = 1024
 """Smaller weights stay in the model: one page of the weight file is four times as large."""
-
-_X86_LEVELS: Final = (
-    ("v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
-    ("v3", {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"}),
-    ("v2", {"popcnt", "sse4_1", "sse4_2", "ssse3"}),
-)
-"""Levels of the x86-64 ABI, highest first, with their flags in /proc/cpuinfo."""
-
-_KERNELS: Final = ("avx512_vnni", "avx_vnni", "amx_tile", "asimddp", "i8mm", "sve")
-"""Further features with separate kernels in ONNX Runtime, which pack weights differently."""
 
 
 def store(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,16 +50,3 @@ def store(request: Mapping[str, Any]) -> dict[str, Any]:
     entry.key, entry.value = "memsched.weights_packed_for", processor_kind()
     file.write_bytes(model.SerializeToString(deterministic=True))
     return {"block": block}
-
-
-def processor_kind() -> str:
-    """Return the features of this processor that select kernels, such as "x86-64-v4-avx512_vnni"."""
-    machine = platform.machine() or "unknown"
-    told = Path("/proc/cpuinfo")
-    lines = told.read_text(encoding="utf-8", errors="replace").splitlines() if told.exists() else []
-    flags = next((line.partition(":")[2].split() for line in lines if line.startswith(("flags", "Features"))), [])
-    base = machine
-    if machine in {"x86_64", "AMD64"}:
-        level = next((name for name, wanted in _X86_LEVELS if wanted <= set(flags)), "v1")
-        base = f"x86-64-{level}"
-    return "-".join((base, *(one for one in _KERNELS if one in flags)))

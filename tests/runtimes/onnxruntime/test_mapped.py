@@ -17,7 +17,7 @@ from memsched.runtimes.onnxruntime.block_guard import add_block_guard
 from memsched.runtimes.onnxruntime.executed_child import block_here
 from memsched.runtimes.onnxruntime.mapped import mapped_model
 from memsched.runtimes.sessions import DEFAULT, MappedModel
-from tests.runtimes.onnxruntime.old_processor import built, needs_old_processor, run_on_old
+from tests.runtimes.old_processor import built, needs_old_processor, run_on_old
 
 RUN = """
 import hashlib, sys
