@@ -13,6 +13,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import memsched
 from memsched.runtimes.onnxruntime.block_guard import add_block_guard
 from memsched.runtimes.onnxruntime.executed_child import block_here
 from memsched.runtimes.onnxruntime.mapped import mapped_model
@@ -80,6 +81,25 @@ def test_outputs_keep_their_bits_and_bytes_do_not_change(
     assert {one.value for tensor in stored.graph.initializer for one in tensor.external_data[:1]} == {
         found.weights.name
     }
+
+
+@pytest.mark.parametrize("kind", ["Conv", "MatMul"])
+def test_verify_compares_files_in_the_session_that_they_are_for(kind: str, tmp_path: Path) -> None:
+    given, found = mapped(kind, tmp_path)
+    seen = memsched.verify(str(given), str(found.model))
+    assert seen.same
+    assert seen.verification.outputs_equal
+    if found.block is not None:
+        # Sessions that optimize less compute the original without blocks.
+        assert seen.verification.relative_error
+
+
+def test_verify_finds_another_weight_in_a_mapped_file(tmp_path: Path) -> None:
+    given, found = mapped("Conv", tmp_path)
+    weights = np.fromfile(found.weights, np.float32)
+    weights[np.flatnonzero(weights)[100]] += 1
+    weights.tofile(found.weights)
+    assert memsched.verify(str(given), str(found.model)).same is False
 
 
 def test_a_file_for_blocks_of_another_size_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
