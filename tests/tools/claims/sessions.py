@@ -13,7 +13,14 @@ import numpy as np
 
 from memsched.runtimes.race import RaceRule, race
 
-__all__ = ["run_default_interpreter", "run_onnxruntime", "run_session", "run_tflm", "turns_of_default_interpreter"]
+__all__ = [
+    "run_default_interpreter",
+    "run_default_session",
+    "run_onnxruntime",
+    "run_session",
+    "run_tflm",
+    "turns_of_default_interpreter",
+]
 __all__ += ["turns_of_sessions"]
 
 _RUNS = 3
@@ -96,6 +103,30 @@ def run_session(request: Mapping[str, Any]) -> int:
     return _status("VmHWM") - before
 
 
+def run_default_session(request: Mapping[str, Any]) -> int:
+    """Open the file "path" in ONNX Runtime without options and run it 20 times on "feeds".
+
+    Returns:
+        Bytes of the process beyond those before: of "kind" "private_bytes" (anonymous memory after the last run) or
+        "peak_bytes" (resident at most).
+    """
+    import onnxruntime  # noqa: F401 - the runtime itself is no part of what a session takes
+
+    feeds = dict(np.load(io.BytesIO(request["feeds"])))
+    return _grown(request["kind"], lambda: _session(request["path"], None, feeds))
+
+
+def _grown(kind: str, opened: Callable[[], Callable[[], object]]) -> int:
+    """Return by how many bytes the process grows as a model is opened and runs 20 times."""
+    first, last = {"private_bytes": ("RssAnon", "RssAnon"), "peak_bytes": ("VmRSS", "VmHWM")}[kind]
+    before = _status(first)
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    run = opened()
+    for _ in range(_INTERPRETED):
+        run()
+    return _status(last) - before
+
+
 def turns_of_sessions(request: Mapping[str, Any]) -> float:
     """Return how much longer "path" as "session" takes than "original" in a default session, the median of 20 turns."""
     feeds = dict(np.load(io.BytesIO(request["feeds"])))
@@ -131,21 +162,12 @@ def _session(path: str, row: Mapping[str, Any] | None, feeds: Mapping[str, Any])
     return lambda: session.run(None, read)
 
 
-def run_default_interpreter(request: Mapping[str, Any]) -> dict[str, int]:
-    """Open the file "path" in LiteRT's default interpreter and run it 20 times.
-
-    Returns:
-        Bytes of the process beyond those before: "private_bytes" (anonymous memory), "peak_bytes" (resident at most).
-    """
+def run_default_interpreter(request: Mapping[str, Any]) -> int:
+    """Do in LiteRT's default interpreter what `run_default_session` does."""
     from ai_edge_litert.interpreter import Interpreter
 
     np.random.default_rng(0).standard_normal(1)  # what it loads is no part of the interpreter
-    private, resident = _status("RssAnon"), _status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    run = _interpreted(Interpreter, request["path"])
-    for _ in range(_INTERPRETED):
-        run()
-    return {"private_bytes": _status("RssAnon") - private, "peak_bytes": _status("VmHWM") - resident}
+    return _grown(request["kind"], lambda: _interpreted(Interpreter, request["path"]))
 
 
 def turns_of_default_interpreter(request: Mapping[str, Any]) -> float:
