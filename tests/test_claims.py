@@ -15,7 +15,8 @@ def test_claims_may_be_two_percent_off() -> None:
 
 
 def test_a_row_shows_what_is_wrong() -> None:
-    assert "| 1,021 | 1,000 | 2.10 % | **contradicted** |" in _judged(Row("m", "t", "c", 0), 1021, 1000, "").line()
+    wrong = _judged(Row("m", "t", "c", 0), 1021, 1000, "why").line()
+    assert "| 1,021 | 1,000 | 2.10 % | **contradicted**: why |" in wrong
     assert (
         Row("m", "t", "c", 1, said="memsched: error: no").line() == "| m | t | c | 1 |  |  |  | memsched: error: no |"
     )

@@ -7,7 +7,7 @@ import itertools
 import math
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -93,7 +93,7 @@ class SessionFiles(FrozenValue, frozen=True):
         return self.given if one.file == "given" else self.written
 
 
-_Again = Callable[[Sequence[SessionRow], Sequence[Sequence[SessionRow]]], bool]
+_Again = Callable[[Sequence[SessionRow], Sequence[Sequence[SessionRow]]], Collection[int]]
 _Told = Callable[[Sequence[int]], int]
 
 
@@ -113,8 +113,8 @@ def measured_sessions(
     Args:
         options: What is stated of the sizes of inputs.
         seed: Of the inputs.
-        again: Tells of the rows, and of those of each process that they were made from, whether one more is run, as
-            what a process takes, and how long it computes, is partly chance. None: one of each.
+        again: Tells of the rows, and of those that each was made from, which sessions are run in one more process, by
+            their places, as what a process takes, and how long it computes, is partly chance. None: one of each.
         told: What is told of the bytes of several processes.
     """
     with session_files(given, written) as files:
@@ -122,7 +122,11 @@ def measured_sessions(
             maker.draw_feeds(given.data, given.folder, options, files.feeds, seed=seed)
         except (ModelError, UsageError):
             return ()
-        return _rows(lambda: [_measured(maker, files, one) for one in sessions], again, told)
+
+        def measure(wanted: Sequence[int]) -> list[SessionRow | None]:
+            return [_measured(maker, files, sessions[place]) for place in wanted]
+
+        return _rows(measure, len(sessions), again, told)
 
 
 def raced_sessions(
@@ -147,31 +151,33 @@ def raced_sessions(
             return ()
         pairs = [(files.path(one), one.point) for one in sessions]
 
-        def race() -> list[SessionRow | None]:
+        def race(wanted: Sequence[int]) -> list[SessionRow | None]:
             found = maker.race(pairs, files.feeds, rounds=_ROUNDS, folder=files.folder)
-            return [
-                None if raced is None else _raced_row(one, raced) for one, raced in zip(sessions, found, strict=True)
-            ]
+            raced = [(sessions[place], found[place]) for place in wanted]
+            return [None if one is None else _raced_row(session, one) for session, one in raced]
 
-        return _rows(race, again)
+        return _rows(race, len(sessions), again)
 
 
 def _rows(
-    measure: Callable[[], Sequence[SessionRow | None]], again: _Again | None, told: _Told = statistics.median_high
+    measure: Callable[[Sequence[int]], Sequence[SessionRow | None]],
+    count: int,
+    again: _Again | None,
+    told: _Told = statistics.median_high,
 ) -> tuple[SessionRow, ...]:
-    """Return the rows of sessions that ran, each as all times that ``again`` had them measured show it together."""
-    first = measure()
-    rows = tuple(row for row in first if row is not None)
-    if len(rows) < len(first):
-        return rows
-    seen = [rows]
-    while again is not None and again(rows, seen):
-        more = measure()
-        if None in more:
-            break
-        seen.append(tuple(row for row in more if row is not None))
-        rows = tuple(_together(several, told) for several in zip(*seen, strict=True))
-    return rows
+    """Return the rows of sessions that ran, each as all times that ``again`` had it measured show it together."""
+    first = measure(range(count))
+    rows = [row for row in first if row is not None]
+    if len(rows) < count:
+        return tuple(rows)
+    seen = [[row] for row in rows]
+    while again is not None and (wanted := sorted(again(rows, seen))):
+        for place, row in zip(wanted, measure(wanted), strict=True):
+            if row is None:
+                return tuple(rows)
+            seen[place].append(row)
+            rows[place] = _together(seen[place], told)
+    return tuple(rows)
 
 
 @contextlib.contextmanager
@@ -198,13 +204,9 @@ def _raced_row(one: SessionFile, found: Raced) -> SessionRow:
     return msgspec.structs.replace(row, measured_bytes=found.own.requested, cpu_ratio=_rounded(found.ratio))
 
 
-def alike(seen: Sequence[Sequence[SessionRow]]) -> bool:
-    """Return whether two processes of each session agree, in bytes and in time.
-
-    Args:
-        seen: The rows of each process.
-    """
-    return all(any(_agree(*pair) for pair in itertools.combinations(rows, 2)) for rows in zip(*seen, strict=True))
+def alike(seen: Sequence[SessionRow]) -> bool:
+    """Return whether two processes of a session agree, in bytes and in time."""
+    return any(_agree(*pair) for pair in itertools.combinations(seen, 2))
 
 
 def _agree(one: SessionRow, other: SessionRow) -> bool:

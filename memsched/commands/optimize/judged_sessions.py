@@ -14,7 +14,15 @@ import msgspec
 
 from memsched.base.units import format_size
 from memsched.commands.optimize.finished import FinishedModel, FinishRequest, refuted
-from memsched.commands.optimize.opening import OpenedFile, any_time, in_doubt, opened_file, opening_lines, takes_less
+from memsched.commands.optimize.opening import (
+    OpenedFile,
+    any_time,
+    decisive,
+    in_doubt,
+    opened_file,
+    opening_lines,
+    takes_less,
+)
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.reserve import SESSIONS
 from memsched.commands.optimize.worth import slight
@@ -90,10 +98,14 @@ def _with_sessions(found: FinishedModel, asked: FinishRequest, slowdown: float |
 
     begun = asked.run.clock()
 
-    def again(rows: Sequence[SessionRow], seen: Sequence[Sequence[SessionRow]]) -> bool:
+    def again(rows: Sequence[SessionRow], seen: Sequence[Sequence[SessionRow]]) -> set[int]:
         large = (rows[0].process_bytes or 0) >= LITTLE_CHANCE
-        wanted = not (large or alike(seen)) or (asked.guarded and in_doubt(rows, slowdown))
-        return wanted and len(seen) < PROCESSES and asked.has_time((asked.run.clock() - begun) / len(seen))
+        printed = decisive(rows, slowdown) if asked.guarded else range(len(rows))
+        wanted = {place for place in printed if not (large or alike(seen[place]))}
+        wanted |= in_doubt(rows, slowdown) if asked.guarded else set()
+        wanted = {place for place in wanted if len(seen[place]) < PROCESSES}
+        each = (asked.run.clock() - begun) / sum(map(len, seen))
+        return wanted if asked.has_time(len(wanted) * each) else set()
 
     measured = raced_sessions if is_small else measured_sessions
     try:

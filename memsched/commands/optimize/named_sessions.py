@@ -98,15 +98,15 @@ def executed_in_less(asked: TrialRequest, request: Request, source: SessionSourc
     slowest = most_times(request.slowdown)
     late = False
 
-    def again(rows: Sequence[SessionRow], seen: Sequence[object]) -> bool:
+    def again(rows: Sequence[SessionRow], seen: Sequence[Sequence[object]]) -> range:
         nonlocal late
         given, less = rows[0].process_bytes, rows[1].process_bytes
-        if given is None or less is None or len(seen) == PROCESSES or given >= LITTLE_CHANCE:
-            return False
+        if given is None or less is None or len(seen[0]) == PROCESSES or given >= LITTLE_CHANCE:
+            return range(0)
         if less > _MAYBE * given or (rows[1].cpu_ratio or 0.0) > slowest:
-            return False
+            return range(0)
         late = request.remaining() < _SECONDS
-        return not late
+        return range(0 if late else len(rows))
 
     given_file = GivenModel(source.data, source.path)
     # Two sessions are compared that execute the same: what their processes take beyond the least is noise.

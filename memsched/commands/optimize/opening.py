@@ -20,6 +20,7 @@ __all__ = [
     "POINTS",
     "OpenedFile",
     "any_time",
+    "decisive",
     "in_doubt",
     "is_quick",
     "opened_file",
@@ -91,14 +92,20 @@ def opened_file(rows: Sequence[SessionRow], slowdown: float | None, *, promised:
     return OpenedFile(worse, _point_of(best), best)
 
 
-def in_doubt(rows: Sequence[SessionRow], slowdown: float | None) -> bool:
-    """Whether another process of each may show that chance spoke against the written file, or one of its sessions."""
+def in_doubt(rows: Sequence[SessionRow], slowdown: float | None) -> set[int]:
+    """Return the places of rows for which chance may have spoken against the written file, or one of its sessions."""
     found = opened_file(rows, slowdown)
     if found is None:
-        return False
+        return set()
     most = most_times(slowdown)
-    near = (most < _times(row) <= most + _DOUBT for row in rows[1:])
-    return found.worse == "process" or any(near)
+    near = {place for place, row in enumerate(rows) if place and most < _times(row) <= most + _DOUBT}
+    return near | ({0, 1} if found.worse == "process" else set())
+
+
+def decisive(rows: Sequence[SessionRow], slowdown: float | None) -> set[int]:
+    """Return the places of rows that are printed: of sessions without options, and of the one to recommend."""
+    found = opened_file(rows, slowdown)
+    return set(range(len(rows))) if found is None else {0, 1, next(n for n, row in enumerate(rows) if row is found.row)}
 
 
 def takes_less(row: SessionRow, other: SessionRow) -> bool:

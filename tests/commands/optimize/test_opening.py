@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 import memsched
-from memsched.commands.optimize.opening import opened_file
+from memsched.commands.optimize.opening import decisive, in_doubt, opened_file
 from memsched.commands.session_rows import session_row
 from memsched.formats.module import LoadOptions
 from memsched.report.sessions import held_back_lines, measured_text, process_lines
@@ -72,6 +72,22 @@ def test_a_file_that_is_worse_in_a_session_without_options_is_told(
     found = opened_file(_rows(100, default, default, default), slowdown)
     assert found is not None
     assert found.worse == worse
+
+
+@pytest.mark.parametrize(
+    ("default", "patternless", "listed", "printed", "doubted"),
+    [
+        ((80, 1.0), (60, 1.0), (40, 1.05), {0, 1, 3}, set()),
+        ((80, 1.0), (41, 0.97), (40, 1.2), {0, 1, 2}, {3}),
+        ((120, 1.0), (119, 1.0), (119, 2.0), {0, 1}, {0, 1}),
+    ],
+)
+def test_only_sessions_that_decide_or_that_chance_spoke_against_are_run_once_more(
+    default: _Taken, patternless: _Taken, listed: _Taken, printed: set[int], doubted: set[int]
+) -> None:
+    rows = _rows(100, default, patternless, listed)
+    assert decisive(rows, 10.0) == printed
+    assert in_doubt(rows, 10.0) == doubted
 
 
 @pytest.fixture

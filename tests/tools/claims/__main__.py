@@ -73,7 +73,7 @@ class Row:
         """Return the row of the table."""
         figures = ["" if one is None else f"{one:,}" for one in (self.claimed, self.measured)]
         off = "" if self.claimed is None or self.measured is None else f"{apart(self.claimed, self.measured):.2f} %"
-        remark = f"**{self.wrong}**" if self.wrong else self.said
+        remark = f"**{self.wrong}**: {self.said}" if self.wrong else self.said
         cells = [self.model, self.target, self.command, str(self.exit_code), *figures, off, remark[:_REASON]]
         return "| " + " | ".join(cells) + " |"
 
@@ -133,7 +133,8 @@ class Case:
             claimed, measured = (verification[f"{kind}_peak_after_bytes"] for kind in ("predicted", "measured"))
             return _judged(row, claimed, measured, verification["reason"] or "")
         if report["sections"]["mapped"] is not None:
-            return self._held_by_mapped(row, report["sections"]["mapped"], written)
+            lines = report["output"]["guarantee"]["session_options"]
+            return self._held_by_mapped(row, report["sections"]["mapped"], {"given": [], "written": lines}, written)
         claimed = verification["predicted_peak_after_bytes"] or verification["measured_peak_after_bytes"]
         held = self._held_by_onnxruntime(row, report["output"]["guarantee"]["session_options"], claimed, written)
         return held if held.wrong else self._held_by_sessions(held, report["sections"]["sessions"], written)
@@ -154,19 +155,24 @@ class Case:
                     return dataclasses.replace(row, wrong=f"{what}: {wrong}")
         return row
 
-    def _held_by_mapped(self, row: Row, section: Mapping[str, Any], written: Path) -> Row:
-        """Return ``row`` with the first figure of mapped weights that fresh processes contradict, or the last."""
+    def _held_by_mapped(
+        self, row: Row, section: Mapping[str, Any], lines: Mapping[str, Sequence[str]], written: Path
+    ) -> Row:
+        """Return ``row`` with the first figure of mapped weights that fresh processes contradict, or the last.
+
+        Args:
+            lines: By which each of both files is opened.
+        """
         paths = {"given": str(self.model.resolve()), "written": str(written)}
         for file, kind in itertools.product(paths, ("private_bytes", "peak_bytes")):
-            request = {"path": paths[file], "kind": kind, "feeds": self._feeds()}
-            row = _judged_process(
-                row, section[file][kind], request, f"{kind} of the file {file}", "run_default_session"
-            )
+            request = {"path": paths[file], "options": lines[file], "kind": kind, "feeds": self._feeds()}
+            row = _judged_process(row, section[file][kind], request, f"{kind} of the file {file}", "run_told_session")
             if row.wrong:
                 return row
         if self.times and section["time_ratio"] is not None:
-            both = {"original": paths["given"], "path": paths["written"], "session": None, "feeds": self._feeds()}
-            row = dataclasses.replace(row, wrong=_wrong_time(section["time_ratio"], "turns_of_sessions", **both))
+            both = {"original": paths["given"], "path": paths["written"], "options": lines["written"]}
+            wrong = _wrong_time(section["time_ratio"], "turns_of_told_sessions", feeds=self._feeds(), **both)
+            row = dataclasses.replace(row, wrong=wrong)
         return row
 
     def _held_by_interpreter(self, row: Row, section: Mapping[str, Any] | None, written: Path) -> Row:
