@@ -43,6 +43,7 @@ def test_each_process_begins_with_what_it_is_told(tmp_path: Path) -> None:
         assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
 
 
+@pytest.mark.quick
 def test_a_parent_that_is_killed_leaves_no_worker(tmp_path: Path) -> None:
     script = tmp_path / "waits.py"
     script.write_text(WAITS)

@@ -114,6 +114,7 @@ def test_signatures_name_the_new_tensors() -> None:
 
 
 @needs_tflm
+@pytest.mark.quick
 def test_several_inputs_each_by_itself() -> None:
     given = bordered(two_inputs(), [["quantize"], ["shift"]], [["quantize"], []])
     _, report = run(given)
@@ -127,6 +128,7 @@ def test_several_inputs_each_by_itself() -> None:
 
 
 @needs_tflm
+@pytest.mark.quick
 def test_a_shared_input_stays_and_says_why() -> None:
     given = unpack(bordered(two_inputs(), [["quantize"], ["quantize"]], [[], []]))
     graph = given.subgraphs[0]
@@ -443,6 +445,7 @@ def checked() -> tuple[Graph, Graph, tuple[Border, ...], Interface, Interface]:
     return module.graphs[0], graph, borders, *ends
 
 
+@pytest.mark.quick
 def test_the_checker_sees_what_is_wrong() -> None:
     before, after, borders, given, written = checked()
     check_border(before, after, borders)
