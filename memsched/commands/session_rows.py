@@ -215,11 +215,13 @@ def _agree(one: SessionRow, other: SessionRow) -> bool:
 
 
 def _together(rows: Sequence[SessionRow], told: _Told) -> SessionRow:
-    """Return one row of several of a session, with the median of the times."""
+    """Return one row of several of a session: the most that was requested, and the median of the times."""
     processes = [row.process_bytes for row in rows if row.process_bytes is not None]
+    requested = [row.measured_bytes for row in rows if row.measured_bytes is not None]
     ratios = [row.cpu_ratio for row in rows if row.cpu_ratio is not None]
     return msgspec.structs.replace(
         rows[0],
+        measured_bytes=max(requested, default=None),
         process_bytes=told(processes) if processes else None,
         cpu_ratio=_rounded(statistics.median(ratios)) if ratios else None,
     )

@@ -25,7 +25,7 @@ class _Maker:
 
     def measure(self, *_: object, **__: object) -> Measured:
         size, ratio = self.left.pop(0)
-        return took(size, 0.01, ratio, requested=1_000)
+        return took(size, 0.01, ratio, requested=size // 1_000)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,7 @@ def test_one_process_that_takes_less_by_chance_is_not_what_is_told(
         **more,
     )
     assert row.process_bytes == process
+    assert row.measured_bytes == 35_000
     assert row.cpu_ratio == 1.01
 
 
