@@ -65,7 +65,9 @@ def row(path: Path, folder: Path, library: Path | None, effort: float) -> tuple[
     result = memsched.optimize(path, may_change=("opening",), effort=effort)
     section = result.report.values.sections.mapped
     if isinstance(own, str) or isinstance(alone, str) or section is None:
-        return (path.stem, "not mapped", *[""] * 7), False
+        failed = next((one for one in (own, alone) if isinstance(one, str)), None)
+        notes = (one for one in result.report.values.verdict.notes if "mapped" in one)
+        return (path.stem, f"not mapped: {failed or next(notes, 'no reason was given')}", *[""] * 7), False
     given, plain, written = section.given, alone.section, section.written
     mapped = mapped_model(path, None, DEFAULT, folder, path.stem)
     old, as_it_should = ("", True) if library is None else _on_old(path, mapped, feeds, library)
