@@ -10,6 +10,7 @@ from memsched.base.frozen import FrozenValue
 
 __all__ = ["KIB", "LARGEST", "LARGEST_INT32", "LARGEST_INT64", "LONGEST", "MIB", "MOST_BYTES", "MOST_DIGITS"]
 __all__ += ["Percentage", "counted", "format_change", "format_size", "parse_budget", "parse_size", "percent_of"]
+__all__ += ["rounded_ratio"]
 
 KIB = 1024
 MIB = KIB**2
@@ -115,3 +116,8 @@ def percent_of(part: int, total: int) -> float:
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun, in the plural where it is not 1."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def rounded_ratio(ratio: float | None) -> float | None:
+    """Return a ratio of times as reports state it, with three decimals; None if there is none."""
+    return None if ratio is None else round(ratio, 3)

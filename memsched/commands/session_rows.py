@@ -15,6 +15,7 @@ import msgspec
 
 from memsched.base.errors import ModelError, UsageError
 from memsched.base.frozen import FrozenValue
+from memsched.base.units import rounded_ratio
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.values.sessions import SessionRow
@@ -201,7 +202,7 @@ def _measured(maker: SessionMaker, files: SessionFiles, one: SessionFile) -> Ses
 
 def _raced_row(one: SessionFile, found: Raced) -> SessionRow:
     row = session_row(one.file, one.point, None, one.predicted)
-    return msgspec.structs.replace(row, measured_bytes=found.own.requested, cpu_ratio=_rounded(found.ratio))
+    return msgspec.structs.replace(row, measured_bytes=found.own.requested, cpu_ratio=rounded_ratio(found.ratio))
 
 
 def alike(seen: Sequence[SessionRow]) -> bool:
@@ -223,7 +224,7 @@ def _together(rows: Sequence[SessionRow], told: _Told) -> SessionRow:
         rows[0],
         measured_bytes=max(requested, default=None),
         process_bytes=told(processes) if processes else None,
-        cpu_ratio=_rounded(statistics.median(ratios)) if ratios else None,
+        cpu_ratio=rounded_ratio(statistics.median(ratios)) if ratios else None,
     )
 
 
@@ -251,11 +252,7 @@ def session_row(
         process_bytes=None if found is None else found.peak,
         first_run_bytes=None if found is None else found.earlier,
         cpu_ms=None if found is None else round(1000 * found.processor_seconds, 3),
-        cpu_ratio=None if found is None else _rounded(found.ratio),
+        cpu_ratio=None if found is None else rounded_ratio(found.ratio),
         runs=None if found is None else found.runs,
         settled=found is None or found.settled,
     )
-
-
-def _rounded(ratio: float | None) -> float | None:
-    return None if ratio is None else round(ratio, 3)

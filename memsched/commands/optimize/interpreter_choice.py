@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Final
 
+from memsched.base.units import rounded_ratio
 from memsched.commands.optimize.finished import FinishedModel, FinishRequest
 from memsched.report.values.interpreter import InterpreterSection, RefusedFileRow
 from memsched.report.values.shared import ProcessMemoryRow
@@ -72,7 +73,7 @@ def _section(
         arena_bytes=arena,
         given=memory_row(given),
         written=None if written is None else memory_row(written.written),
-        time_ratio=None if written is None else _rounded(written.time_ratio),
+        time_ratio=None if written is None else rounded_ratio(written.time_ratio),
         refused=refused,
     )
 
@@ -88,7 +89,7 @@ def _refused_row(seen: ProcessComparison, arena: int, extra_work: Fraction) -> R
         arena_bytes=arena,
         extra_macs_percent=round(float(100 * extra_work), 2),
         memory=memory_row(seen.written),
-        time_ratio=_rounded(seen.time_ratio),
+        time_ratio=rounded_ratio(seen.time_ratio),
     )
 
 
@@ -97,7 +98,3 @@ def memory_row(memory: ProcessMemory) -> ProcessMemoryRow:
     return ProcessMemoryRow(
         private_bytes=memory.private_bytes, peak_bytes=memory.peak_bytes, processes=len(memory.private)
     )
-
-
-def _rounded(ratio: float | None) -> float | None:
-    return None if ratio is None else round(ratio, 3)

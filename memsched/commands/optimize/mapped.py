@@ -11,6 +11,7 @@ import msgspec
 
 from memsched.base.errors import MemschedError
 from memsched.base.frozen import FrozenValue
+from memsched.base.units import rounded_ratio
 from memsched.commands.optimize.interpreter_choice import memory_row
 from memsched.commands.optimize.opening import POINTS, any_time, opening_lines
 from memsched.commands.optimize.trials import TrialRequest
@@ -189,7 +190,7 @@ def _section(mapped: MappedModel, found: MappedComparison, *, original: bool) ->
         given=memory_row(seen.given),
         unmapped=memory_row(found.unmapped),
         written=memory_row(seen.written),
-        time_ratio=None if ratio is None else round(ratio, 3),
+        time_ratio=rounded_ratio(ratio),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from memsched.base.errors import MemschedError
+from memsched.base.units import rounded_ratio
 from memsched.commands.levels import BY_NAME
 from memsched.commands.optimize.executed import SessionSource, executed_start
 from memsched.commands.optimize.final_model import FinalModel
@@ -65,7 +66,7 @@ def named_sessions(
         bytes=held.requirement_bytes,
         saving_bytes=given - held.requirement_bytes,
         extra_macs_percent=held.extra_macs_percent,
-        time_ratio=_rounded(held.listed_cpu_ratio),
+        time_ratio=rounded_ratio(held.listed_cpu_ratio),
         changes=("rounding", "opening"),
     )
     # A session without options may need less for the file as given, by what it rewrites itself.
@@ -122,7 +123,7 @@ def executed_in_less(asked: TrialRequest, request: Request, source: SessionSourc
     row = _row(found, asked, source)
     return msgspec.structs.replace(
         row,
-        time_ratio=_rounded(ratio),
+        time_ratio=rounded_ratio(ratio),
         process_bytes=less,
         process_saving_bytes=given - less,
     )
@@ -144,11 +145,7 @@ def _executed(asked: TrialRequest, request: Request, source: SessionSource) -> A
     ratio = rows[-1].cpu_ratio if rows else None
     if not is_quick(ratio, request.slowdown):
         return None
-    return msgspec.structs.replace(_row(found, asked, source), time_ratio=_rounded(ratio))
-
-
-def _rounded(ratio: float | None) -> float | None:
-    return None if ratio is None else round(ratio, 3)
+    return msgspec.structs.replace(_row(found, asked, source), time_ratio=rounded_ratio(ratio))
 
 
 def _ordered(request: Request, source: SessionSource) -> FinalModel | None:

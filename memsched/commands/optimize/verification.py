@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from memsched.base.units import rounded_ratio
 from memsched.report.values.shared import MeasuredArenaSection, OtherSizeRow, VerificationSection
 from memsched.runtimes.values import MeasuredArena, Verification
 
@@ -27,7 +28,7 @@ def verification_section(verification: Verification) -> VerificationSection:
         outputs_vary=verification.outputs_vary,
         feeds=verification.feeds,
         at_stated_sizes=verification.at_stated_sizes,
-        time_ratio=None if verification.time_ratio is None else round(verification.time_ratio, 3),
+        time_ratio=rounded_ratio(verification.time_ratio),
         special_values=verification.special_values,
         measured_with=tuple(verification.measured_with),
         default_session=verification.default_session,
