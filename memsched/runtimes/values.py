@@ -273,6 +273,11 @@ class Verification(FrozenValue, frozen=True):
 
 def as_opened(found: Verification) -> Verification:
     """Return ``found`` for a file that is opened without the options that were verified: such a session counts."""
+    if found.outputs_equal and found.default_apart:
+        reason = f"outputs differ by up to {found.default_apart:.1e} of their largest magnitude"
+        found = replace(
+            found, outputs_equal=False, max_abs_error=None, relative_error=found.default_apart, reason=reason
+        )
     return replace(
         found,
         measured_peak_before_bytes=found.default_peak_before_bytes,

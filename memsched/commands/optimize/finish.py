@@ -73,6 +73,8 @@ def _for_sessions(final: FinalModel, request: Request, asked: FinishRequest) -> 
     for found in _with_less(final, request, asked):
         if asked.command.free and found.final.rewritten and not _costs_nothing(found, request, asked):
             continue
+        if asked.exact and found.verification is not None and found.verification.default_apart:
+            continue
         judged, objection = judged_sessions(found, request, asked)
         held = held or objection
         if objection is None:
