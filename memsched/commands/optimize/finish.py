@@ -73,7 +73,7 @@ def _for_sessions(final: FinalModel, request: Request, asked: FinishRequest) -> 
     for found in _with_less(final, request, asked):
         if asked.command.free and found.final.rewritten and not _costs_nothing(found, request, asked):
             continue
-        if asked.exact and found.verification is not None and found.verification.default_apart:
+        if asked.exact and asked.guarded and found.verification is not None and found.verification.default_apart:
             continue
         judged, objection = judged_sessions(found, request, asked)
         held = held or objection

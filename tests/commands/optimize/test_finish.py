@@ -24,7 +24,7 @@ from memsched.report.values.optimize import OptimizeReport
 from memsched.runtimes.measure import Measured
 from memsched.runtimes.onnxruntime.session_maker import SessionMaker
 from memsched.runtimes.runtime import Requirement
-from memsched.runtimes.values import Verification
+from memsched.runtimes.values import Verification, as_opened
 from tests.commands.optimize.test_session import SIDE, network
 from tests.measured import took
 from tests.outcomes import line_with
@@ -340,3 +340,31 @@ def test_outputs_are_compared_with_what_people_have_today(path: Path, tmp_path: 
     default = memsched.optimize(path, order_guarantee="default").verification
     assert default is not None
     assert default.default_relative_error is None
+
+
+def test_an_order_that_changes_bits_in_sessions_without_options_is_not_written_by_default(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = verify_written
+
+    def apart(*args: object, **keywords: object) -> tuple[Verification | None, tuple[str, ...]]:
+        verification, notes = known(*args, **keywords)  # type: ignore[arg-type]
+        assert verification is not None
+        same = verification.measured_peak_before_bytes == verification.measured_peak_after_bytes
+        return replace(verification, default_apart=0.0 if same else 7e-5), notes
+
+    def written(**options: Any) -> bytes:
+        return memsched.optimize(path, effort=0.2, max_slowdown=None, **options).model
+
+    assert written() != path.read_bytes()
+    monkeypatch.setattr(finish, "verify_written", apart)
+    assert written() == path.read_bytes()
+    assert written(order_guarantee="session") != path.read_bytes()
+
+
+def test_a_file_that_is_opened_without_options_is_judged_by_such_sessions() -> None:
+    found = Verification("onnxruntime", 3, True, 0.0, 100, 80, True, None, default_apart=7e-5)
+    opened = as_opened(found)
+    assert opened.outputs_equal is False
+    assert opened.relative_error == 7e-5
+    assert as_opened(replace(found, default_apart=0.0)).outputs_equal
