@@ -114,8 +114,8 @@ def measured_sessions(
     Args:
         options: What is stated of the sizes of inputs.
         seed: Of the inputs.
-        again: Tells of the rows, and of those that each was made from, which sessions are run in one more process, by
-            their places, as what a process takes, and how long it computes, is partly chance. None: one of each.
+        again: Returns the places of the sessions to run in one more process, because memory and time are partly chance.
+            Its arguments are the rows so far, and for each session the rows of its processes. None: one process each.
         told: What is told of the bytes of several processes.
     """
     with session_files(given, written) as files:

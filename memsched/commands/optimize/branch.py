@@ -221,7 +221,7 @@ def _taken_by(model: bytes, asked: FinishRequest, sessions: Sequence[SessionFile
 
 
 def _given_again(rows: Sequence[SessionRow], seen: Sequence[Sequence[SessionRow]]) -> set[int]:
-    """Return the places of the file as given until two of its processes agree: some take a quarter less by chance."""
+    """Return the places of sessions on the original until two processes agree: some need a quarter less by chance."""
     return {
         place
         for place, (row, found) in enumerate(zip(rows, seen, strict=True))
@@ -236,7 +236,7 @@ def _is_plain(row: SessionRow) -> bool:
 def _same(found: FinishedModel, model: bytes, asked: FinishRequest) -> bool:
     """Return whether a file has the bits of the one given if they must stay, or of the one without a branch.
 
-    It is for sessions without options, which may compute layers in a branch by other kernels than those outside of it.
+    Sessions without options decide, because the file is for them: they may use other kernels inside a branch.
     """
     bit_by_bit = VerifyOptions(runs=_RUNS, seed=asked.seed)
     kept = asked.data if asked.exact else found.written.model

@@ -100,10 +100,10 @@ def _with_sessions(found: FinishedModel, asked: FinishRequest, slowdown: float |
 
     def again(rows: Sequence[SessionRow], seen: Sequence[Sequence[SessionRow]]) -> set[int]:
         large = (rows[0].process_bytes or 0) >= LITTLE_CHANCE
-        printed = decisive(rows, slowdown) if asked.guarded else range(len(rows))
-        wanted = {place for place in printed if not (large or alike(seen[place]))}
-        wanted |= in_doubt(rows, slowdown) if asked.guarded else set()
-        wanted = {place for place in wanted if len(seen[place]) < PROCESSES}
+        printed = decisive(rows, slowdown) if asked.guarded else set(range(len(rows)))
+        doubted = in_doubt(rows, slowdown) if asked.guarded else set()
+        undecided = set() if large else {place for place in printed if not alike(seen[place])}
+        wanted = {place for place in undecided | doubted if len(seen[place]) < PROCESSES}
         each = (asked.run.clock() - begun) / sum(map(len, seen))
         return wanted if asked.has_time(len(wanted) * each) else set()
 

@@ -105,7 +105,7 @@ def in_doubt(rows: Sequence[SessionRow], slowdown: float | None) -> set[int]:
 def decisive(rows: Sequence[SessionRow], slowdown: float | None) -> set[int]:
     """Return the places of rows that are printed: of sessions without options, and of the one to recommend."""
     found = opened_file(rows, slowdown)
-    return set(range(len(rows))) if found is None else {0, 1, next(n for n, row in enumerate(rows) if row is found.row)}
+    return set(range(len(rows))) if found is None else {0, 1, rows.index(found.row)}
 
 
 def takes_less(row: SessionRow, other: SessionRow) -> bool:

@@ -104,19 +104,21 @@ class OnnxRuntimeRunner:
             atol=asked.atol,
             **how,
         )
-        found, tolerance = result.verification, 0.0
+        found = result.verification
         close = found.outputs_equal or (None if found.outputs_equal is None else result.outputs_close)
-        by_default = equal_by_default(found)
-        if close is False and by_default is not None:
-            close, tolerance, found = True, EXECUTED_TOLERANCE, by_default
+        by_default = equal_by_default(found) if close is False else None
+        if by_default is not None:
+            close, found = True, by_default
         if not close:
             return close, found
+        tolerance = 0.0 if by_default is None else EXECUTED_TOLERANCE
         sizes, notes = verification.try_other_sizes(
             asked.first, asked.second, rtol=asked.rtol, atol=asked.atol, tolerance=tolerance, **how
         )
         found = replace(found, other_sizes=sizes, notes=(*found.notes, *notes))
-        by_itself = [SpecialSession(DEFAULT, DEFAULT, "", 0.0)]
-        sessions = by_itself if tolerance else sessions_of(found, "session", 0.0)
+        sessions = sessions_of(found, "session", 0.0)
+        if by_default is not None:
+            sessions = [SpecialSession(DEFAULT, DEFAULT, "", 0.0)]
         found = with_special_values(found, *files, sessions, **how)
         return found.wrong_elsewhere is None and found.special_wrong is None, found
 
