@@ -152,7 +152,7 @@ class CommandOptions:
             value = getattr(self, field.name)
             if value is not None:
                 _check(field, value)
-                if shown(field).kind in ALLOW_KINDS:
+                if ALL in ALLOW_KINDS.get(shown(field).kind, ()):
                     object.__setattr__(self, field.name, spelled_out(value))
 
     def named(self) -> dict[str, Any]:

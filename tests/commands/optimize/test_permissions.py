@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import memsched
+from memsched.cli.main import main
+from memsched.commands.levels import CHANGES, FREE
 from memsched.commands.optimize.permissions import percent_left
+from memsched.commands.options import Options
+from memsched.formats.files import load_module
+from memsched.formats.module import LoadOptions
+from tests.formats.tflite_builder import O, Sub, T, build
 from tests.tools.mixed_models import onnx_model
 
 
@@ -44,3 +52,31 @@ def test_what_is_left_adds_up_to_no_more_than_was_permitted(
 def test_without_multiply_accumulates_work_alone_counts() -> None:
     assert percent_left(30.0, 0, 0, 0.1) == pytest.approx(20.0)
     assert percent_left(30.0, 0, 0, 0.4) == 0
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_callers_accept_permits_what_it_stands_for(change: str) -> None:
+    """Once, all that was accepted was lost, but for what had the name of a rewrite."""
+    options = Options(may_change=(change,))
+    assert options.may_change == (change,)
+    assert {*FREE, *CHANGES[change]} <= set(options.permitted)
+
+
+def test_accepting_another_type_of_inputs_lets_it_change(tmp_path: Path) -> None:
+    """The command line, with the model's own conversion of its input left to the caller."""
+    values = 64 * 64 * 3
+    tensors = [
+        T("x", (1, 64, 64, 3)),
+        T("q", (1, 64, 64, 3), "INT8", scales=(0.1,)),
+        T("y", (1, values), "INT8", scales=(0.1,)),
+    ]
+    given = tmp_path / "model.tflite"
+    given.write_bytes(build(Sub(tensors, [O("QUANTIZE", [0], [1]), O("RESHAPE", [1], [2])], [0], [2])))
+    written = tmp_path / "written.tflite"
+    words = ("optimize", given, "-o", written, "--target", "tflm", "--effort", 0.1, "--no-verify")
+    types = []
+    for more in ((), ("--may-change", "inputs")):
+        written.unlink(missing_ok=True)
+        assert main([str(word) for word in (*words, *more, "--force")]) == 0
+        types.append(load_module(written.read_bytes(), "", LoadOptions()).graph.tensors[0].dtype)
+    assert types == ["float32", "int8"]
