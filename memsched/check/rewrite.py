@@ -5,7 +5,7 @@ They rest on the model's values alone. That the pieces compute what the whole op
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from memsched.base.errors import InternalError
@@ -14,10 +14,11 @@ from memsched.graph.loop import Loop
 from memsched.graph.model import Graph, Op, Tensor
 from memsched.ops.chains import LINKS, STANDS_FOR
 
-__all__ = ["check_folded", "check_rewrite", "check_written"]
+__all__ = ["check_folded", "check_made_constants", "check_rewrite", "check_written"]
 
 
-_CONSTANTS = (CONSTANT_SHAPE, "constant_kept", "constant_made_bytes")
+_MADE = "constant_made"
+_CONSTANTS = (CONSTANT_SHAPE, "constant_kept", _MADE)
 
 
 def check_rewrite(before: Graph, after: Graph) -> None:
@@ -363,6 +364,19 @@ def check_folded(before: Graph, after: Graph) -> None:
         kept = [tensor for tensor in given[op.name].inputs if tensor not in gone]
         if _names(before, kept) != _names(after, op.inputs):
             raise InternalError(f"op '{op.name}' of the folded model reads other tensors", code="op-differs")
+
+
+def check_made_constants(before: Graph, after: Graph, ops: Collection[str]) -> None:
+    """Check that ``after`` is ``before``, except that constants of ``ops``, by name, are made by ops.
+
+    Raises:
+        InternalError: Something else differs, or a constant of another op is made by an op.
+    """
+    check_written(before, range(len(before.ops)), after)
+    made = {op.name: op.attributes.get(_MADE) for op in before.ops}
+    for op in after.ops:
+        if (op.name in ops) is (op.attributes.get(_MADE) == made[op.name]):
+            raise InternalError(f"constants of op '{op.name}' were not written as planned", code="op-differs")
 
 
 def _names(graph: Graph, tensors: Iterable[int]) -> tuple[str, ...]:

@@ -49,11 +49,13 @@ def verify_written(
     seed: int,
     tolerance: float = 0.0,
     predicted: tuple[int, int] | None = None,
+    kernels: bool = False,
 ) -> tuple[Verification | None, tuple[str, ...]]:
     """Compare the model in ``data`` with the one written: outputs, measured peaks and the executed order.
 
     Args:
         tolerance: Relative error that is permitted, where pieces are added up in another order.
+        kernels: As `VerifyRequest` has it.
         predicted: What LiteRT should show of both models, bytes; None where the target is not LiteRT.
 
     Returns:
@@ -63,7 +65,8 @@ def verify_written(
     found: Verification | None = None
     notes: list[str] = []
     delegated = default_interpreter_of(module, target) is not None
-    asked = VerifyRequest(module, data, written, options, seed, tolerance, predicted, TOLERANCE if delegated else None)
+    plain = TOLERANCE if delegated else None
+    asked = VerifyRequest(module, data, written, options, seed, tolerance, predicted, plain, kernels)
     for runner in runners_for(module, target):
         try:
             seen = runner.verify(asked)

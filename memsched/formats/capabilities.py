@@ -7,7 +7,7 @@ refusal if a command cannot go on. A format that has it names a subclass in `For
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -30,6 +30,7 @@ __all__ = [
     "DecoderCaches",
     "DynamicDimensions",
     "KernelContents",
+    "MadeBiases",
     "OpenSizes",
     "PartWriter",
     "ScaledWeights",
@@ -170,6 +171,18 @@ class ScaledWeights(Capability, frozen=True):
             default None: write the graph as it is.
         """
         del module, graph
+        return None
+
+
+class MadeBiases(Capability, frozen=True):
+    """Lets operators of the file make biases: delegates that accept only constants leave the layers alone."""
+
+    def with_made_biases(self, module: Module, ops: Collection[str]) -> bytes | None:
+        """Return the file of ``module`` with the biases of ``ops``, by name, made from the same constants.
+
+        By default None: no runtime of the format has such delegates.
+        """
+        del module, ops
         return None
 
 

@@ -15,7 +15,7 @@ from memsched.base.processor import processor_flags
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op
 
-__all__ = ["MOST_JOINED", "is_delegated", "packed_bytes", "table_bytes", "takes"]
+__all__ = ["MOST_JOINED", "is_delegated", "packed_bytes", "padded_bytes", "table_bytes", "takes"]
 
 _POINTER: Final = 8
 _MOST_TAPS: Final = 25
@@ -160,8 +160,8 @@ def takes(graph: Graph, op: Op) -> bool:
 
 
 def is_delegated(graph: Graph, op: Op) -> bool:
-    """Return whether XNNPACK computes an op that multiplies by constant weights."""
-    if op.type not in _PRODUCTS or op.positions != (0,) or not _weights(op):
+    """Return whether XNNPACK computes an op that multiplies by constant weights; the file must hold all constants."""
+    if op.type not in _PRODUCTS or op.positions != (0,) or not _weights(op) or "constant_made" in op.attributes:
         return False
     read, made = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
     activation = op.attributes.get("fused_activation_function", "NONE")
@@ -187,6 +187,16 @@ def table_bytes(graph: Graph, op: Op) -> int:
         return 0 if is_product else _POINTER * height * width * rows * columns
     step = strides[1] if isinstance(strides, tuple) else 1
     return _POINTER * rows * (height * width + (columns - 1) * min(int(step), width) * height)
+
+
+def padded_bytes(graph: Graph, op: Op) -> int:
+    """Return the bytes of an op's table and packed weights if XNNPACK pads each channel to a tile; 0 otherwise.
+
+    It does so for want of a kernel: it multiplies a whole tile of channels, of which all but one are zero.
+    """
+    if op.type != "DEPTHWISE_CONV_2D" or not is_delegated(graph, op) or math.prod(_weights(op)[1:3]) <= _MOST_TAPS:
+        return 0
+    return table_bytes(graph, op) + packed_bytes(graph, op)
 
 
 def packed_bytes(graph: Graph, op: Op) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final, Literal
 
 from memsched.base.shown import NAME_COLUMNS
-from memsched.base.units import format_size
+from memsched.base.units import counted, format_size
 from memsched.report.requirement import needed_memory
 from memsched.report.text import one_line, shortened
 from memsched.report.values.optimize import OptimizeReport, Sections
@@ -95,12 +96,22 @@ def compared(sections: Sections) -> tuple[bool | None, str]:
         return None, "not compared"
     if verification.outputs_equal:
         return True, _EQUAL
-    error = verification.relative_error
+    error, own = verification.relative_error, verification.own_error
+    if own is not None and may_differ(sections):
+        return True, _explained(verification.max_abs_error or 0.0, own, error)
     if may_differ(sections) and error is not None and error <= TOLERANCE:
         return True, f"equal within {TOLERANCE:g} (largest relative error {error:.1e})"
     if sections.executed is not None and error is not None and error <= EXECUTED_TOLERANCE:
         return True, f"equal within {EXECUTED_TOLERANCE:g} (largest relative error {error:.1e})"
     return False, "different"
+
+
+def _explained(apart: float, own: float, relative: float | None) -> str:
+    """Return how far outputs are apart, which the distance between two sets of kernels explains."""
+    # Of integers that differ there is no relative error.
+    levels = relative is None or math.isinf(relative)
+    far = [counted(round(one), "level") if levels else f"{one:.2g}" for one in (apart, own)]
+    return f"within {far[0]} (the original with and without delegates: {far[1]})"
 
 
 def compared_in(report: OptimizeReport) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from memsched.base.frozen import FrozenValue
 
-__all__ = ["Disagreement", "close", "compare", "digest", "disagreement", "relative_error", "vary"]
+__all__ = ["Disagreement", "close", "compare", "digest", "disagreement", "relative_error", "vary", "within_own"]
 
 
 class Disagreement(FrozenValue, frozen=True):
@@ -75,6 +75,28 @@ def digest(outputs: Sequence[Any]) -> str:
         raw = np.ascontiguousarray(leaf).reshape(-1)
         found.update(repr(leaf.tolist()).encode() if text else raw.view(np.uint8).data)
     return found.hexdigest()
+
+
+def within_own(given: Sequence[Any], other: Sequence[Any], found: Sequence[Any], outputs: int) -> bool:
+    """Whether outputs differ from a model's by no more than two sets of kernels explain that round in their own ways.
+
+    If ``found`` is no further from exact outputs than the model's own outputs are with either kernels, the distance of
+    ``found`` is at most twice the distance between the kernels. Integers may differ by 1 in any case: what is rounded
+    otherwise may reach the next integer.
+
+    Args:
+        given: The model's outputs, run by run.
+        other: The same with other kernels.
+        found: The outputs to judge.
+        outputs: How many arrays a run has.
+    """
+    for place in range(outputs):
+        mine = given[place::outputs]
+        least = 1.0 if all(np.asarray(one).dtype.kind in "iu" for one in mine) else 0.0
+        own, off = (compare(mine, some[place::outputs])[1] for some in (other, found))
+        if off > max(2 * own, least):
+            return False
+    return len(given) == len(found)
 
 
 def vary(runs: Sequence[Sequence[Any]]) -> bool:

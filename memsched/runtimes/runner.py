@@ -29,6 +29,7 @@ class VerifyRequest(FrozenValue, frozen=True):
         predicted: What the runtime should show of both models, bytes; None where ``written`` says so, or nothing.
         plain_tolerance: Relative error permitted without delegates, if callers open files with delegates; None:
             ``tolerance``.
+        kernels: Layers of ``written`` are left to other kernels, with which the model as given rounds otherwise, too.
     """
 
     module: Module
@@ -39,6 +40,7 @@ class VerifyRequest(FrozenValue, frozen=True):
     tolerance: float
     predicted: tuple[int, int] | None
     plain_tolerance: float | None = None
+    kernels: bool = False
 
 
 class CompareFiles(FrozenValue, frozen=True):

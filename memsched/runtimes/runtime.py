@@ -333,6 +333,11 @@ class Runtime(FrozenValue, frozen=True):
         del graph, op
         return 0
 
+    def padded_bytes(self, graph: Graph, op: Op) -> int:
+        """Return the bytes kept for an op that a delegate computes on padded channels, if it need not; else 0."""
+        del graph, op
+        return 0
+
     def joins_quantised(self, module: Module) -> bool:
         """Whether opening the file makes quantised ops of groups that pieces take apart, and run far longer so."""
         del module

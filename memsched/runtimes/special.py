@@ -14,7 +14,7 @@ import numpy as np
 from memsched.base.frozen import FrozenValue
 from memsched.base.shown import LISTED_REASON
 from memsched.runtimes.child import TIMEOUT, run_in_child
-from memsched.runtimes.compare import Disagreement, disagreement
+from memsched.runtimes.compare import Disagreement, disagreement, within_own
 from memsched.runtimes.values import Verification, short_reason
 
 __all__ = [
@@ -89,6 +89,7 @@ class SpecialRuns(FrozenValue, frozen=True):
         written: Those of the other model, or why it does not run.
         again: Runs the model as given once more on a kind, in another session.
         tolerance: Relative error that is permitted.
+        other: Runs the model as given on a kind with other kernels, which explain differences; None: nothing does.
     """
 
     session: str
@@ -96,6 +97,7 @@ class SpecialRuns(FrozenValue, frozen=True):
     written: Mapping[Special, Outputs | str]
     again: Callable[[Special], Sequence[Outputs]]
     tolerance: float
+    other: Callable[[Special], Outputs] | None = None
 
 
 def applying(kinds: Sequence[tuple[Any, bool]]) -> tuple[Special, ...]:
@@ -183,6 +185,7 @@ def tried(
     bounds: Sequence[int] = (4, 1),
     session: str = "",
     tolerance: float = 0.0,
+    other: Callable[[Special, int], Outputs] | None = None,
 ) -> list[SpecialRuns]:
     """Return what both models make of the kinds of special values in one session; nothing if the one given never runs.
 
@@ -190,6 +193,7 @@ def tried(
         specials: The kinds.
         bounds: Of integers, largest first: with the first on which the model as given runs on some kind, both are run.
         session: As `SpecialRuns` has it.
+        other: The same, with the bound of integers.
     """
     for bound in bounds:
         given: dict[Special, Outputs] = {}
@@ -198,8 +202,16 @@ def tried(
                 given[special] = pair.given(special, bound)
         if given:
             written = {special: _written(pair, special, bound) for special in given}
-            return [SpecialRuns(session, given, written, partial(pair.again, bound=bound), tolerance)]
+            again, kernels = (
+                partial(pair.again, bound=bound),
+                None if other is None else partial(_bounded, other, bound),
+            )
+            return [SpecialRuns(session, given, written, again, tolerance, kernels)]
     return []
+
+
+def _bounded(run: Callable[[Special, int], Outputs], bound: int, special: Special) -> Outputs:
+    return run(special, bound)
 
 
 def _written(pair: SpecialPair, special: Special, bound: int) -> Outputs | str:
@@ -227,12 +239,23 @@ def judged(runs: Sequence[SpecialRuns]) -> dict[str, Any]:
                 # Where threads share the work of a maximum, the model as given may not agree with itself.
                 if any(own is not None and own.off >= gap.off for own in again):
                     continue
+                if _explained(one, special):
+                    tried[special] = None
+                    continue
                 where = f" in {one.session}" if one.session else ""
                 return {"tried": [], "off": None, "wrong": f"on inputs with {WORDS[special]}{where} {gap.words}"}
             if gap is not None:
                 off = max(off or 0.0, gap.off if math.isfinite(gap.off) and special != "extreme" else 0.0)
             tried[special] = None
     return {"tried": list(tried), "off": off, "wrong": None}
+
+
+def _explained(runs: SpecialRuns, special: Special) -> bool:
+    """Whether the model as given differs as much from itself with other kernels."""
+    given, found = runs.given[special], runs.written[special]
+    if runs.other is None or isinstance(found, str):
+        return False
+    return within_own(given, runs.other(special), found, len(given))
 
 
 def _permitted(special: Special, gap: Disagreement, tolerance: float) -> bool:
@@ -244,6 +267,8 @@ def worth_trying(found: Verification, tolerance: float) -> bool:
     """Whether nothing else speaks against a model, so that special values may."""
     if not found.runs or found.wrong_elsewhere is not None:
         return False
+    if found.own_error is not None:
+        return True
     error = found.relative_error
     return bool(found.outputs_equal) or (bool(tolerance) and error is not None and error <= tolerance)
 

@@ -200,6 +200,8 @@ class Verification(FrozenValue, frozen=True):
             the same session, or one was not run.
         default_apart: The same of the optimised model to the model as given, both in a session without options: 0 for
             equal bits; None where one was not run there.
+        own_error: Where layers are left to other kernels, and outputs differ by no more than that explains: the largest
+            difference between the outputs of the model as given with both; else None.
         outputs_vary: Whether the outputs of the model as given differ from input to input, so that equal outputs say
             something; None when that is unknown, as with a single run.
         other_sizes: How the optimised model fares at other sizes.
@@ -227,6 +229,7 @@ class Verification(FrozenValue, frozen=True):
     predicted_peak_before_bytes: int | None = None
     predicted_peak_after_bytes: int | None = None
     relative_error: float | None = None
+    own_error: float | None = None
     outputs_vary: bool | None = None
     measured_with: tuple[str, ...] = ()
     default_session: str | None = None

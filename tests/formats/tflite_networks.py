@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ _SCALE = 0.05
 class Network:
     """Appends layers to a model; activations are float32 or int8."""
 
-    def __init__(self, shape: tuple[int, int, int], *, quantized: bool) -> None:
-        self.quantized, self.rng = quantized, np.random.default_rng(0)
+    def __init__(self, shape: tuple[int, int, int], *, quantized: bool, any_batch: bool = False) -> None:
+        self.quantized, self.any_batch, self.rng = quantized, any_batch, np.random.default_rng(0)
         self.tensors: list[T] = []
         self.ops: list[O] = []
         self.last = self.value((1, *shape))
@@ -28,7 +29,8 @@ class Network:
         """Add an activation."""
         scales: tuple[float, ...] = (_SCALE,) if self.quantized else ()
         dtype = "INT8" if self.quantized else "FLOAT32"
-        self.tensors.append(T(f"t{len(self.tensors)}", shape, dtype, scales=scales))
+        signature = (-1, *shape[1:]) if self.any_batch else None
+        self.tensors.append(T(f"t{len(self.tensors)}", shape, dtype, signature=signature, scales=scales))
         return len(self.tensors) - 1
 
     def shape(self, tensor: int) -> tuple[int, ...]:
@@ -88,9 +90,9 @@ class Network:
         return build(Sub(self.tensors, self.ops, [0], [self.last]))
 
 
-def classifier(size: int = 160, width: int = 16) -> bytes:
+def classifier(size: int = 160, width: int = 16, *, any_batch: bool = False) -> bytes:
     """Return an int8 classifier with 7 x 7 depthwise layers."""
-    net = Network((size, size, 3), quantized=True).conv((3, 3), width, (2, 2))
+    net = Network((size, size, 3), quantized=True, any_batch=any_batch).conv((3, 3), width, (2, 2))
     for stride, channels in ((1, 2), (2, 4), (1, 4), (2, 8), (1, 8), (2, 16), (1, 16)):
         net.conv((7, 7), stride=(stride, stride)).conv((1, 1), channels * width)
     return net.data()
@@ -123,5 +125,10 @@ def segmenter(size: int = 513, width: int = 8) -> bytes:
     return net.conv((1, 1), 4).resized(size, size).data()
 
 
-NETWORKS = {"classifier": classifier, "dense": dense, "audio": audio, "segmenter": segmenter}
+NETWORKS: dict[str, Callable[[], bytes]] = {
+    "classifier": classifier,
+    "dense": dense,
+    "audio": audio,
+    "segmenter": segmenter,
+}
 """Builders by name."""

@@ -11,6 +11,7 @@ from memsched.commands.optimize.algebra import AlgebraRewrite
 from memsched.commands.optimize.arms import Form
 from memsched.commands.optimize.bands import BandsRewrite
 from memsched.commands.optimize.border import BorderRewrite
+from memsched.commands.optimize.built_in import BuiltInRewrite
 from memsched.commands.optimize.described import described, tried_rows
 from memsched.commands.optimize.driver import Driver
 from memsched.commands.optimize.executed import AHEAD, IN_ORDER, ExecutedRewrite, SessionSource, executed_start
@@ -55,6 +56,7 @@ def rewrites_of(permitted: Permissions) -> tuple[Rewrite, ...]:
     listed: tuple[tuple[bool, Rewrite], ...] = (
         (permitted.fuse, ChainRewrite()),
         (permitted.io, BorderRewrite()),
+        (permitted.bands and permitted.reassociate, BuiltInRewrite()),
         (permitted.bands, BandsRewrite()),
         (permitted.algebra, AlgebraRewrite(permitted.reassociate)),
         (permitted.tile, FoldRewrite()),

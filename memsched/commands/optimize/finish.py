@@ -293,6 +293,7 @@ def _run_both(
             seed=asked.seed,
             tolerance=tolerance,
             predicted=predicted,
+            kernels=final.rewrites.kernels and not asked.exact,
         )
     except KeyboardInterrupt:
         if not asked.may_end:

@@ -120,5 +120,7 @@ def refuted(verification: Verification, *, inexact: bool) -> bool:
         return True
     if verification.outputs_equal is not False:
         return False
+    if inexact and verification.own_error is not None:
+        return False
     error = verification.relative_error
     return not inexact or error is None or error > TOLERANCE

@@ -25,6 +25,12 @@ class Rewrites(FrozenValue, frozen=True):
         sections = (self.chains, self.algebra, self.tiling, self.remat)
         return any(section is not None and section.applied for section in sections)
 
+    @property
+    def kernels(self) -> bool:
+        """Whether layers are left to other kernels."""
+        rows = () if self.algebra is None else self.algebra.identities
+        return any(row.kind == "kernel" for row in rows)
+
     def applies(self, name: str) -> bool:
         """Whether the model has what a rewrite, by the name that permits it, says of itself."""
         named = {"tile": self.tiling, "remat": self.remat, "io": self.io, "fuse": self.chains, "algebra": self.algebra}

@@ -20,6 +20,7 @@ from memsched.base.frozen import FrozenValue
 from memsched.check.schedule import check_schedule
 from memsched.commands.levels import BY_NAME, CHANGES
 from memsched.commands.optimize.border import BorderRewrite
+from memsched.commands.optimize.built_in import BuiltInRewrite
 from memsched.commands.optimize.choose import Permissions
 from memsched.commands.optimize.driver import Driver
 from memsched.commands.optimize.final_model import FinalModel
@@ -209,7 +210,7 @@ class _Trials:
             gained: Something was, or layers were rewritten: then only callers can help, and what costs something
                 where that was not permitted.
         """
-        rewrites = [self._chains, self._pieces, self._border, self._again]
+        rewrites = [self._chains, self._built_in, self._pieces, self._border, self._again]
         trials: list[Callable[[], Iterator[Suggestion]]] = [self._plan, self._order, self._in_place, *rewrites]
         if gained:
             trials = rewrites if self._given.asked.permitted.free else [self._border]
@@ -271,6 +272,14 @@ class _Trials:
                 given.asked.command(add=("fuse",)), found.placed.required, what, 0.0, "rounding", "opening"
             )
 
+    def _built_in(self) -> Iterator[Suggestion]:
+        """Try to leave layers to built-in kernels."""
+        asked = self._given.asked
+        found = None if asked.permitted.reassociate else self._attempt(BuiltInRewrite())
+        if found is not None:
+            what = "layers with built-in kernels, which round in another way"
+            yield self._suggest(asked.changing("rounding"), found.placed.required, what, 0.0, "rounding")
+
     def _pieces(self) -> Iterator[Suggestion]:
         """Try layers in pieces: without work done twice, then with as much as is permitted if that gives too little."""
         # With a budget missed, a longer trial is worth the wait.
@@ -319,7 +328,7 @@ class _Trials:
         found = self._attempt(BorderRewrite())
         if found is not None:
             what = "inputs and outputs in another form by themselves, for which the caller has to change"
-            yield self._suggest(given.asked.command(add=("io",)), found.placed.required, what, 0.0, "inputs")
+            yield self._suggest(given.asked.changing("inputs"), found.placed.required, what, 0.0, "inputs")
 
     def _attempt(self, rewrite: Rewrite, *, percent: float = 0.0, effort: float = _PIECES_EFFORT) -> FinalModel | None:
         given = self._given

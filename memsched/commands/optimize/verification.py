@@ -25,6 +25,7 @@ def verification_section(verification: Verification) -> VerificationSection:
         predicted_peak_before_bytes=verification.predicted_peak_before_bytes,
         predicted_peak_after_bytes=verification.predicted_peak_after_bytes,
         executed_order_matches=verification.executed_order_matches,
+        own_error=verification.own_error,
         outputs_vary=verification.outputs_vary,
         feeds=verification.feeds,
         at_stated_sizes=verification.at_stated_sizes,

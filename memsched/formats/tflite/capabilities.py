@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from memsched.formats.capabilities import (
@@ -10,6 +10,7 @@ from memsched.formats.capabilities import (
     Capability,
     Cutter,
     KernelContents,
+    MadeBiases,
     PartWriter,
     Shards,
     SizeGuards,
@@ -21,6 +22,7 @@ from memsched.graph.kernel import KernelRefusal, LayerKernel
 
 __all__ = [
     "CAPABILITIES",
+    "TfliteBiases",
     "TfliteBorders",
     "TfliteKernels",
     "TfliteShards",
@@ -81,6 +83,16 @@ class TfliteSizes(SizeGuards, frozen=True):
         return with_guards(given, module, data, last=True)
 
 
+class TfliteBiases(MadeBiases, frozen=True):
+    """Makes biases by RESHAPE."""
+
+    def with_made_biases(self, module: Module, ops: Collection[str]) -> bytes | None:
+        """Return the file with biases made by operators; see `MadeBiases.with_made_biases`."""
+        from memsched.formats.tflite.made_biases import with_made_biases
+
+        return with_made_biases(module, ops)
+
+
 class TfliteKernels(KernelContents, frozen=True):
     """Reads what ops compute."""
 
@@ -97,4 +109,5 @@ CAPABILITIES: Final[tuple[Capability, ...]] = (
     TfliteBorders(),
     TfliteSizes(),
     TfliteKernels(),
+    TfliteBiases(),
 )

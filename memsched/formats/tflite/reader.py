@@ -337,7 +337,8 @@ def _computed_say(
     """Return what a runtime that does not fold constants keeps for an operator that reads computed constants.
 
     ``constant_kept`` names those that are made of what the file stores, once for all runs, and ``constant_kept_bytes``
-    are their sizes; ``constant_made_bytes`` are those of the others, which are made in each run.
+    are their sizes; ``constant_made_bytes`` are those of the others, which are made in each run, and ``constant_made``
+    the input positions of these, views included.
     """
     kept: dict[str, int] = {}
     made = 0
@@ -356,6 +357,11 @@ def _computed_say(
         found["constant_kept"], found["constant_kept_bytes"] = tuple(kept), tuple(kept.values())
     if made:
         found["constant_made_bytes"] = made
+    places = tuple(
+        place for place, tensor in enumerate(operator.inputs) if tensor in direct and names[tensor] not in kept
+    )
+    if places:
+        found["constant_made"] = places
     return found
 
 

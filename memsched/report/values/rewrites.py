@@ -204,13 +204,14 @@ class IdentityRow(Section, frozen=True, kw_only=True):
             computed for each of its inputs, and concatenated. sum: what sums over a concatenation is computed for each
             of its inputs, and added. band: rows of the output are computed as images of a batch, for which the runtime
             keeps one table. tree: many inputs are concatenated a few at a time, which its delegate takes.
-            shape: the shape of a reshape is stated, which was computed from others.
+            shape: the shape of a reshape is stated, which was computed from others. kernel: the runtime's delegate
+            leaves the operator to a built-in kernel, which rounds in another way.
         op: The operator; it may itself be what an identity before this one made.
-        over: The operator before it that takes part; empty for the last three.
+        over: The operator before it that takes part; empty for the last four.
         count: Bands, or a tree's inputs; null for all others.
     """
 
-    kind: Literal["merge", "shift", "cross", "late", "split", "sum", "band", "tree", "shape"]
+    kind: Literal["merge", "shift", "cross", "late", "split", "sum", "band", "tree", "shape", "kernel"]
     op: str
     over: str
     count: Count | None = None

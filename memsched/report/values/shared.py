@@ -150,6 +150,9 @@ class VerificationSection(Section, frozen=True, kw_only=True):
         default_peak_before_bytes: What a session without options needs for the model as given, in its first run or in
             the next, whichever is more.
         default_peak_after_bytes: The same for the model written.
+        own_error: The largest difference between outputs of the original with and without delegates, if layers were
+            left to built-in kernels and outputs differ by at most twice as much, or by 1 if they are integers; else
+            null.
         default_relative_error: The largest difference of any output of the model as given in a session without options
             to that of the model written in the session promised, by its largest magnitude: such a session rewrites
             operators. null where both are the same session, or one was not run.
@@ -178,6 +181,7 @@ class VerificationSection(Section, frozen=True, kw_only=True):
     outputs_equal: bool | None
     max_abs_error: Amount | None
     relative_error: Amount | None = None
+    own_error: Amount | None = None
     measured_peak_before_bytes: Count | None
     measured_peak_after_bytes: Count | None
     predicted_peak_before_bytes: Count | None

@@ -18,6 +18,7 @@ class CompareRequest(msgspec.Struct, frozen=True, kw_only=True):
         runs: How many random inputs.
         probe: Look inside as well, at order and arena.
         borders: What stands between the inputs and outputs of both; see `memsched.runtimes.borders.told`.
+        kernels: Layers of the optimised file that delegates take in the other one are left to built-in kernels.
     """
 
     before: bytes
@@ -26,6 +27,7 @@ class CompareRequest(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     probe: bool
     borders: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    kernels: bool = False
 
 
 class ModeAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +39,8 @@ class ModeAnswer(msgspec.Struct, frozen=True, kw_only=True):
         equal: Outputs are equal bit by bit.
         repeatable: The model as given gives the same outputs twice.
         vary: Its outputs vary from input to input; None for a single run.
+        own_error: With `kernels`, and if outputs differ by no more than that explains, the largest difference between
+            the model's own outputs with and without delegates; else None.
         order_before: Operators as they are executed; None where that was not seen.
         arena_before: Bytes; None where they were not seen.
     """
@@ -49,6 +53,7 @@ class ModeAnswer(msgspec.Struct, frozen=True, kw_only=True):
     relative_error: float = 0.0
     repeatable: bool = True
     vary: bool | None = None
+    own_error: float | None = None
     order_before: tuple[int, ...] | None = None
     order_after: tuple[int, ...] | None = None
     arena_before: int | None = None
@@ -72,6 +77,7 @@ class SizesRequest(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         tolerance: Relative error that is permitted.
         atol: Absolute error that is permitted.
+        kernels: As `CompareRequest` has it.
     """
 
     before: bytes
@@ -80,6 +86,7 @@ class SizesRequest(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: float
     atol: float
     borders: list[dict[str, Any]]
+    kernels: bool = False
 
 
 class SizesAnswer(msgspec.Struct, frozen=True, kw_only=True):

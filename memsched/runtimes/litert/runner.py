@@ -61,12 +61,16 @@ class LiteRtRunner(TfliteRunner):
             tolerance=asked.tolerance,
             borders=borders,
             plain_tolerance=asked.plain_tolerance,
+            kernels=asked.kernels,
         )
         first, second = asked.predicted or (None, None)
         found = replace(found, predicted_peak_before_bytes=first, predicted_peak_after_bytes=second)
         if not found.runs or asked.written.unchanged:
             return found
-        sizes, notes = self.other_sizes(before, after, seed=asked.seed, tolerance=asked.tolerance, borders=borders)
+        from memsched.runtimes.litert.verification import try_other_sizes
+
+        how: dict[str, Any] = {"tolerance": asked.tolerance, "borders": borders, "kernels": asked.kernels}
+        sizes, notes = try_other_sizes(before, after, seed=asked.seed, **how)
         return replace(found, other_sizes=sizes, notes=(*found.notes, *notes))
 
     def other_sizes(

@@ -12,7 +12,7 @@ import numpy as np
 
 from memsched.base.frozen import FrozenValue
 from memsched.runtimes.borders import BorderFormulas, InputKind
-from memsched.runtimes.compare import compare, relative_error, vary
+from memsched.runtimes.compare import compare, relative_error, vary, within_own
 from memsched.runtimes.inputs import DRAWS, Draw, random_values
 from memsched.runtimes.litert.answers import CompareRequest, ModeAnswer, ModeAnswers
 from memsched.runtimes.litert.draws import with_same_seeds
@@ -81,7 +81,23 @@ def _compare_models(request: CompareRequest, mode: str) -> ModeAnswer:
         repeatable=repeatable,
         vary=drawn.vary,
     )
+    if mode == "default" and request.kernels and not equal:
+        answer = _explained(answer, request, drawn, expected, found)
     return _probed(answer, request, mode, drawn) if request.probe else answer
+
+
+def _explained(
+    answer: ModeAnswer, request: CompareRequest, drawn: _InputRange, expected: Sequence[Any], found: Sequence[Any]
+) -> ModeAnswer:
+    """Return the answer with the difference of the model's own outputs between kernels, if that explains the other."""
+    try:
+        plain = _flat(_run_all(request, request.before, "plain", drawn))
+    except (ValueError, RuntimeError):
+        return answer
+    outputs = len(expected) // (request.runs * INVOKES)
+    if not within_own(expected, plain, found, outputs):
+        return answer
+    return msgspec.structs.replace(answer, own_error=compare(expected, plain)[1])
 
 
 def _run_as_given(request: CompareRequest, mode: str) -> tuple[list[Any], _InputRange]:

@@ -12,7 +12,16 @@ from memsched.runtimes.inputs import random_values
 from memsched.runtimes.litert.answers import CompareRequest
 from memsched.runtimes.litert.draws import with_same_seeds
 from memsched.runtimes.litert.session import input_kinds, opened, run_on
-from memsched.runtimes.special import Special, compared_on, judged, mixed_inputs, rng_of, tried, worth_trying
+from memsched.runtimes.special import (
+    Special,
+    SpecialRuns,
+    compared_on,
+    judged,
+    mixed_inputs,
+    rng_of,
+    tried,
+    worth_trying,
+)
 from memsched.runtimes.values import Verification
 
 __all__ = ["execute", "with_special_values"]
@@ -51,12 +60,14 @@ def execute(payload: Mapping[str, Any]) -> dict[str, Any]:
     request = msgspec.convert(payload["request"], CompareRequest)
     before, after = with_same_seeds([request.before, request.after])
     request = msgspec.structs.replace(request, before=before, after=after)
-    found = [
-        one
-        for mode, words in _WORDS.items()
-        for one in tried(_ModePair(request, mode), session=words, tolerance=payload["tolerances"][mode])
-    ]
+    found = [one for mode, words in _WORDS.items() for one in _tried(request, mode, words, payload["tolerances"][mode])]
     return judged(found)
+
+
+def _tried(request: CompareRequest, mode: str, words: str, tolerance: float) -> list[SpecialRuns]:
+    pair = _ModePair(request, mode)
+    other = _ModePair(request, "plain").given if request.kernels and mode == "default" else None
+    return tried(pair, session=words, tolerance=tolerance, other=other)
 
 
 class _ModePair:

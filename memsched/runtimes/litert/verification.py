@@ -53,6 +53,7 @@ def verify(
     borders: Sequence[Border] = (),
     words: ModelWords = BEFORE_AND_AFTER,
     plain_tolerance: float | None = None,
+    kernels: bool = False,
 ) -> Verification:
     """Run a model as given and as optimised in LiteRT, in a child process, and compare.
 
@@ -70,6 +71,8 @@ def verify(
         timeout_seconds: For each child process; a model that takes longer counts as one that could not be run.
         plain_tolerance: Relative error permitted without delegates, if only outputs with delegates must be equal;
             None: ``tolerance``.
+        kernels: Layers of ``after`` are left to built-in kernels. With delegates, outputs may differ by what the
+            distance between the kernels explains; see `memsched.runtimes.compare.within_own`.
 
     Raises:
         RuntimeUnavailableError: LiteRT is not installed.
@@ -77,7 +80,9 @@ def verify(
     runtime = LITERT.require()
     if mismatch := draw_mismatch(before, [after]):
         return _refuted(runtime, 0, None, mismatch)
-    request = CompareRequest(before=before, after=after, runs=runs, seed=seed, probe=True, borders=told(borders))
+    request = CompareRequest(
+        before=before, after=after, runs=runs, seed=seed, probe=True, borders=told(borders), kernels=kernels
+    )
     result = _run(request, timeout_seconds)
     if result.status == "crash":
         # Looking inside is the least tried part: a crash may be its own.
@@ -103,12 +108,14 @@ def try_other_sizes(
     atol: float = 0.0,
     timeout_seconds: float | None = 300.0,
     borders: Sequence[Border] = (),
+    kernels: bool = False,
 ) -> tuple[tuple[OtherSize, ...], tuple[str, ...]]:
     """Run both models, in both modes of `verify`, at another size of each axis that ``before`` leaves open.
 
     Args:
         tolerance: Relative error that is permitted.
         atol: Absolute error that is permitted.
+        kernels: As `verify` has it.
 
     Returns:
         The outcome of each size, and notes for the report.
@@ -119,7 +126,9 @@ def try_other_sizes(
     LITERT.require()
     if not any(open_axes(parse(before))):
         return (), ()
-    request = SizesRequest(before=before, after=after, seed=seed, tolerance=tolerance, atol=atol, borders=told(borders))
+    request = SizesRequest(
+        before=before, after=after, seed=seed, tolerance=tolerance, atol=atol, borders=told(borders), kernels=kernels
+    )
     result = run_in_child(_OTHER_SIZES, msgspec.structs.asdict(request), timeout_seconds)
     if result.status == "crash":
         alone = replace(request, after=before, borders=[])
@@ -177,10 +186,14 @@ def _judge(runtime: str, answers: ModeAnswers, tolerances: tuple[float, float], 
             return _refuted(
                 runtime, 0, None, _refusal(f"{mode} refuses {words.second} only: {found.after_error}", words)
             )
-        if found.equal is False and found.repeatable and not found.near(tolerance):
+        if found.equal is False and found.repeatable and not found.near(tolerance) and found.own_error is None:
             error = found.max_abs_error if math.isfinite(found.max_abs_error) else None
             return _refuted(runtime, found.runs, error, f"outputs differ in {mode}")
-    ran = [found for mode, found in modes.items() if found.equal or found.near(permitted[mode])]
+    ran = [
+        found
+        for mode, found in modes.items()
+        if found.equal or found.near(permitted[mode]) or found.own_error is not None
+    ]
     refused = {mode: found.before_error for mode, found in modes.items() if found.before_error is not None}
     if not ran:
         if refused:
@@ -203,6 +216,7 @@ def _judge(runtime: str, answers: ModeAnswers, tolerances: tuple[float, float], 
         reason=reason,
         notes=tuple(notes),
         relative_error=max(found.relative_error for found in ran),
+        own_error=default.own_error,
         outputs_vary=ran[0].vary,
         default_session=DEFAULT_SESSION,
         default_peak_before_bytes=default.arena_before,
