@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -159,13 +159,8 @@ def _in_branch(found: FinishedModel, asked: FinishRequest, slowdown: float | Non
     given, plain = _plain_rows(found, asked)
     if given is None or plain is None or given.process_bytes is None or plain.process_bytes is None:
         return _noted(found, "large values were not put into a branch: sessions could not be measured")
-    limit = most_times(slowdown)
-    least, best = _GAIN * min(given.process_bytes, plain.process_bytes), None
-    for data in files:
-        for row in _measured(data, asked, "written"):
-            quick = (row.cpu_ratio or 0.0) <= limit
-            if row.process_bytes is not None and row.process_bytes < least and quick and _same(found, data, asked):
-                least, best = row.process_bytes, (data, row)
+    most = _GAIN * min(given.process_bytes, plain.process_bytes)
+    best = _least(files, most, most_times(slowdown), found, asked)
     if best is None:
         return _noted(dataclasses.replace(found, sessions=(given, plain)), NO_BRANCH)
     model, row = best
@@ -186,6 +181,33 @@ def _in_branch(found: FinishedModel, asked: FinishRequest, slowdown: float | Non
         f"file takes {format_size(plain.process_bytes)} of the process"
     )
     return _noted(dataclasses.replace(found, written=written, verification=verification, sessions=(given, row)), told)
+
+
+def _least(
+    files: Sequence[bytes], most: float, limit: float, found: FinishedModel, asked: FinishRequest
+) -> tuple[bytes, SessionRow] | None:
+    """Return the file whose sessions take least of the process, and what they take; None if none gains.
+
+    Args:
+        most: Bytes below which a file gains.
+        limit: Time that a file may take, as a multiple of the original's.
+    """
+    taken = [
+        (row.process_bytes, data)
+        for data in files
+        for row in _measured(data, asked, "written")
+        if _within(row, most, limit)
+    ]
+    for _, data in sorted(taken, key=lambda one: one[0] or 0):
+        # The least of several is partly chance.
+        row = _confirmed(data, asked) if _same(found, data, asked) else None
+        if row is not None and _within(row, most, limit):
+            return data, row
+    return None
+
+
+def _within(row: SessionRow, most: float, limit: float) -> bool:
+    return row.process_bytes is not None and row.process_bytes < most and (row.cpu_ratio or 0.0) <= limit
 
 
 def _plain_rows(found: FinishedModel, asked: FinishRequest) -> tuple[SessionRow | None, SessionRow | None]:
@@ -215,18 +237,31 @@ def _measured(model: bytes, asked: FinishRequest, *files: Literal["given", "writ
     return _taken_by(model, asked, [SessionFile(file, DEFAULT) for file in files])
 
 
-def _taken_by(model: bytes, asked: FinishRequest, sessions: Sequence[SessionFile]) -> tuple[SessionRow, ...]:
-    maker, given = session_maker_of(asked.module.format), given_model(asked.module, asked.data)
-    return measured_sessions(maker, given, model, asked.options, sessions, seed=asked.seed, again=_given_again)
+def _confirmed(model: bytes, asked: FinishRequest) -> SessionRow | None:
+    """Return what sessions on ``model`` take, as two more processes agree."""
+    return next(iter(_taken_by(model, asked, [SessionFile("written", DEFAULT)], _again)), None)
+
+
+def _again(rows: Sequence[SessionRow], seen: Sequence[Sequence[SessionRow]]) -> set[int]:
+    """Return the places of sessions until two processes agree in memory: some need a quarter less by chance."""
+    del rows
+    untimed = [[msgspec.structs.replace(row, cpu_ratio=None) for row in found] for found in seen]
+    return {place for place, found in enumerate(untimed) if not alike(found) and len(found) < PROCESSES}
 
 
 def _given_again(rows: Sequence[SessionRow], seen: Sequence[Sequence[SessionRow]]) -> set[int]:
-    """Return the places of sessions on the original until two processes agree: some need a quarter less by chance."""
-    return {
-        place
-        for place, (row, found) in enumerate(zip(rows, seen, strict=True))
-        if row.file == "given" and not alike(found) and len(found) < PROCESSES
-    }
+    """Return the same of sessions on the original alone."""
+    return {place for place in _again(rows, seen) if rows[place].file == "given"}
+
+
+def _taken_by(
+    model: bytes,
+    asked: FinishRequest,
+    sessions: Sequence[SessionFile],
+    again: Callable[[Sequence[SessionRow], Sequence[Sequence[SessionRow]]], set[int]] = _given_again,
+) -> tuple[SessionRow, ...]:
+    maker, given = session_maker_of(asked.module.format), given_model(asked.module, asked.data)
+    return measured_sessions(maker, given, model, asked.options, sessions, seed=asked.seed, again=again)
 
 
 def _is_plain(row: SessionRow) -> bool:
@@ -242,7 +277,8 @@ def _same(found: FinishedModel, model: bytes, asked: FinishRequest) -> bool:
     kept = asked.data if asked.exact else found.written.model
     seen = compare(kept, model, asked.options, bit_by_bit)
     apart = seen.verification.default_apart
-    return seen.same is True and apart is not None and apart <= (0.0 if asked.exact else TOLERANCE)
+    rounded = found.final.rewrites.inexact and not asked.exact
+    return seen.same is True and apart is not None and apart <= (TOLERANCE if rounded else 0.0)
 
 
 def _noted(found: FinishedModel, text: str) -> FinishedModel:

@@ -24,6 +24,7 @@ from memsched.runtimes.sessions import DEFAULT, LISTED, SessionPoint
 from memsched.runtimes.values import EXECUTED_TOLERANCE, RUNS, OtherSize, Verification, short_reason
 
 __all__ = [
+    "PLAIN",
     "Comparison",
     "compare_models",
     "described",
@@ -41,7 +42,7 @@ _FAR = 0.05
 _LEEWAY: Final = 2.0
 """How many times as far apart as sessions bring the file as given: dynamically quantised models by 4 %."""
 
-_PLAIN: Final = frozenset({"pins", "default"})
+PLAIN: Final = frozenset({"pins", "default"})
 """Guarantees that ask for nothing but what a session does by itself."""
 
 
@@ -137,7 +138,7 @@ def compare_models(
 
 def _sessions(guarantee: OrderGuarantee) -> list[dict[str, Any]]:
     """Return the sessions that both models are run in: those that keep the order, and those without options."""
-    first = _UNOPTIMISED if guarantee in _PLAIN else LISTED
+    first = _UNOPTIMISED if guarantee in PLAIN else LISTED
     return [
         {"model": 0, "options": asdict(first), "required": True, "reference": 0},
         {"model": 1, "options": asdict(first), "required": True, "reference": 0},
@@ -188,7 +189,7 @@ def try_other_sizes(
         RuntimeUnavailableError: onnxruntime is not installed.
     """
     ONNXRUNTIME.require()
-    first = _UNOPTIMISED if guarantee in _PLAIN else LISTED
+    first = _UNOPTIMISED if guarantee in PLAIN else LISTED
     request: dict[str, Any] = {
         "models": [described(before, data_folder), described(after, data_folder)],
         "sessions": [asdict(first), asdict(DEFAULT)],
@@ -292,7 +293,7 @@ def _judged(answer: Mapping[str, Any], guarantee: OrderGuarantee, runs: int) -> 
                 reasons.append(text)
     stated.extend(rounded(answer["float_errors"]))
     stated.extend(by_chance(given, default))
-    measured = (given, default) if guarantee in _PLAIN else (before, after)
+    measured = (given, default) if guarantee in PLAIN else (before, after)
     if after["peak_bytes"] is None:
         reasons.append("peaks are not measured: profiles of ONNX Runtime before 1.29 carry no memory figures")
     verification = Verification(
@@ -313,7 +314,7 @@ def _judged(answer: Mapping[str, Any], guarantee: OrderGuarantee, runs: int) -> 
         default_peak_after_bytes=default["lasting_bytes"],
         measured_with=tuple(session_instructions(guarantee)),
         default_apart=_apart(given, default),
-        default_relative_error=None if guarantee in _PLAIN or equal is None else given.get("relative_error"),
+        default_relative_error=None if guarantee in PLAIN or equal is None else given.get("relative_error"),
     )
     return Comparison(verification, near)
 

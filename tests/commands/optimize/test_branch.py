@@ -13,6 +13,7 @@ import onnxruntime
 import pytest
 
 import memsched
+from memsched.commands import session_rows
 from memsched.commands.optimize import branch
 from memsched.commands.results import OptimizeResult
 from memsched.commands.session_rows import measured_sessions
@@ -157,3 +158,23 @@ def test_files_without_sessions_have_no_branch() -> None:
     found = SimpleNamespace(sessions=(), ended=False, seconds=1.0)
     asked = SimpleNamespace(module=memsched.load(TFLITE), command=SimpleNamespace(free=True), guarded=True)
     assert branch._unasked(cast(Any, found), cast(Any, None), cast(Any, asked)) is cast(Any, found)
+
+
+@pytest.mark.parametrize(("later", "branched"), [(50, True), (100, False)])
+def test_a_process_that_took_less_by_chance_decides_nothing(
+    later: int, branched: bool, given: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The original's process takes 268 or 242 MB, and so does a file of hrnet_w32 that saves nothing."""
+    measure, taken = session_rows._measured, iter((50,))
+
+    def told(maker: Any, files: Any, one: session_rows.SessionFile) -> SessionRow | None:
+        row = measure(maker, files, one)
+        assert row is not None
+        size = next(taken, later) if one.file == "written" else 100
+        return msgspec.structs.replace(row, process_bytes=size << 20, cpu_ratio=1.0)
+
+    monkeypatch.setattr(session_rows, "_measured", told)
+    result = optimized(given)
+    assert (result.model != given.read_bytes()) is branched
+    if branched:
+        assert rows_of(result)[1].process_bytes == later << 20
