@@ -22,7 +22,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("Fit 256 KB on a microcontroller", "memsched optimize model.tflite --target tflm --budget 256KB"),
         ("Layers in pieces, values computed again", "memsched optimize model.onnx --allow all"),
         ("Sizes that the model leaves open", "memsched optimize model.onnx --dim batch=1"),
-        ("The report alone, for a program", "memsched optimize model.onnx -o out.onnx --json -q | jq .result"),
+        ("The report alone, for a program", "memsched optimize model.onnx -o out.onnx --json -q | jq .verdict"),
     ),
     "analyze": (
         ("Peak, bound, tensors at the peak", "memsched analyze model.onnx"),

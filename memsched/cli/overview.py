@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _CHANGES: Final[dict[CallerChange, str]] = {
-    "rounding": "floats within 1e-5",
+    "rounding": "floats within 1e-5, or as LiteRT's other kernels round",
     "inputs": "another type or layout of inputs or outputs",
     "opening": "session options, a file of weights, this kind of processor, or one kind of interpreter",
 }

@@ -95,8 +95,8 @@ class BatchOptions(_ModelOptions):
     )
     may_change: Collection[str] = option(
         (),
-        "What callers of the file accept, separated by commas: rounding (floats within 1e-5), inputs (another type or "
-        "layout of inputs and outputs), opening (session options, a kind of processor, operators of one runtime).",
+        "What callers accept, separated by commas: rounding (floats within 1e-5, or as other LiteRT kernels round), "
+        "inputs (other types or layouts), opening (session options, a kind of processor, one runtime's operators).",
         "changes",
         metavar="LIST",
     )
