@@ -7,7 +7,7 @@ refusal if a command cannot go on. A format that has it names a subclass in `For
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -30,7 +30,7 @@ __all__ = [
     "DecoderCaches",
     "DynamicDimensions",
     "KernelContents",
-    "MadeBiases",
+    "MadeConstants",
     "OpenSizes",
     "PartWriter",
     "ScaledWeights",
@@ -174,15 +174,15 @@ class ScaledWeights(Capability, frozen=True):
         return None
 
 
-class MadeBiases(Capability, frozen=True):
-    """Lets operators of the file make biases: delegates that accept only constants leave the layers alone."""
+class MadeConstants(Capability, frozen=True):
+    """Lets operators of the file make constants: delegates that want them in the file leave the layers alone."""
 
-    def with_made_biases(self, module: Module, ops: Collection[str]) -> bytes | None:
-        """Return the file of ``module`` with the biases of ``ops``, by name, made from the same constants.
+    def with_made_constants(self, module: Module, places: Mapping[str, int]) -> bytes | None:
+        """Return the file of ``module`` with a constant of each op, by name and position, made of the same values.
 
         By default None: no runtime of the format has such delegates.
         """
-        del module, ops
+        del module, places
         return None
 
 

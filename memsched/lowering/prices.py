@@ -12,7 +12,7 @@ from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op
 from memsched.ops.table import families
 
-__all__ = ["NOTHING_KEPT", "PARTIAL", "Kept", "Pace", "Prices", "weight_bytes"]
+__all__ = ["NOTHING_KEPT", "PARTIAL", "Avoidable", "Kept", "Pace", "Prices", "weight_bytes"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -38,6 +38,19 @@ class Kept:
 
 
 NOTHING_KEPT: Final = Kept()
+
+
+@dataclass(frozen=True, slots=True)
+class Avoidable:
+    """What a delegate keeps for an op, and a built-in kernel that is as quick does not.
+
+    Attributes:
+        saved: Bytes.
+        place: Position of an input that the delegate accepts only as a constant of the file.
+    """
+
+    saved: int
+    place: int
 
 
 PARTIAL: Final = families("selection")

@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 from memsched.base.processor import processor_flags
 from memsched.graph.dialect import CONSTANT_SHAPE
 from memsched.graph.model import Graph, Op
+from memsched.lowering.prices import Avoidable
 
-__all__ = ["MOST_JOINED", "is_delegated", "packed_bytes", "padded_bytes", "table_bytes", "takes"]
+__all__ = ["MOST_JOINED", "avoidable", "is_delegated", "packed_bytes", "table_bytes", "takes"]
 
 _POINTER: Final = 8
 _MOST_TAPS: Final = 25
@@ -152,6 +153,8 @@ def takes(graph: Graph, op: Op) -> bool:
         return is_delegated(graph, op)
     if not op.inputs or not op.outputs or not op.effects.pure:
         return False
+    if op.type == "RESIZE_BILINEAR" and "constant_made" in op.attributes:
+        return False
     read, made = (graph.tensors[one[-1]].dtype for one in (op.inputs, op.outputs))
     if read not in _TYPES or made not in _TYPES or (read != made and op.type not in {"QUANTIZE", "DEQUANTIZE"}):
         return False
@@ -174,7 +177,7 @@ def table_bytes(graph: Graph, op: Op) -> int:
     if made is None or len(made) != 4:
         return 0
     _, rows, columns, _ = made
-    if op.type == "RESIZE_BILINEAR":
+    if op.type == "RESIZE_BILINEAR" and takes(graph, op):
         # Four corners, and the two weights that interpolate between them.
         weight = _WORD if graph.tensors[op.inputs[0]].dtype == "float32" else _WORD // 2
         return (4 * _POINTER + 2 * weight) * rows * columns
@@ -189,14 +192,22 @@ def table_bytes(graph: Graph, op: Op) -> int:
     return _POINTER * rows * (height * width + (columns - 1) * min(int(step), width) * height)
 
 
-def padded_bytes(graph: Graph, op: Op) -> int:
-    """Return the bytes of an op's table and packed weights if XNNPACK pads each channel to a tile; 0 otherwise.
+def avoidable(graph: Graph, op: Op) -> Avoidable | None:
+    """Return what XNNPACK need not keep for an op; None if nothing.
 
-    It does so for want of a kernel: it multiplies a whole tile of channels, of which all but one are zero.
+    For want of a depthwise kernel with so many taps, it multiplies a whole tile of channels, of which all but one are
+    zero.
     """
-    if op.type != "DEPTHWISE_CONV_2D" or not is_delegated(graph, op) or math.prod(_weights(op)[1:3]) <= _MOST_TAPS:
-        return 0
-    return table_bytes(graph, op) + packed_bytes(graph, op)
+    if op.type == "RESIZE_BILINEAR":
+        place = 1
+    elif op.type == "DEPTHWISE_CONV_2D" and is_delegated(graph, op) and math.prod(_weights(op)[1:3]) > _MOST_TAPS:
+        place = 2
+        if f"{CONSTANT_SHAPE}{place}" not in op.attributes:
+            return None
+    else:
+        return None
+    saved = table_bytes(graph, op) + packed_bytes(graph, op)
+    return Avoidable(saved, place) if saved else None
 
 
 def packed_bytes(graph: Graph, op: Op) -> int:

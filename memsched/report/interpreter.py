@@ -8,11 +8,9 @@ from memsched.report.values.interpreter import InterpreterSection, RefusedFileRo
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.shared import ProcessMemoryRow
 
-__all__ = ["WITHOUT_DELEGATES", "interpreter_card", "interpreter_lines", "kept_for_interpreter", "refused_lines"]
+__all__ = ["interpreter_card", "interpreter_lines", "kept_for_interpreter", "refused_lines"]
 
 Line = tuple[str, str | None]
-
-WITHOUT_DELEGATES = "LiteRT's arena without delegates"
 
 _DEFAULT = "LiteRT's default interpreter, measured"
 
@@ -57,7 +55,7 @@ def interpreter_card(report: OptimizeReport) -> tuple[str, str, str] | None:
         if section.time_ratio is not None:
             more += f"; {section.time_ratio:.2f} x its processor time"
         if section.refused:
-            more += f"; {counted(len(section.refused), 'file')} that would save more of the arena cost more there"
+            more += f"; {counted(len(section.refused), 'file')} that should save more cost more there"
     return "Private memory in LiteRT's default interpreter", format_size(shown.private_bytes), more
 
 
@@ -71,16 +69,9 @@ def refused_lines(section: InterpreterSection) -> list[Line]:
 
 
 def _refused(row: RefusedFileRow) -> Line:
-    if row.time_ratio is None:
-        why = f"takes {_memory(row.memory)}"
-    else:
-        why = f"takes {row.time_ratio:.2f} x the processor time"
+    time = "" if row.time_ratio is None else f", and {row.time_ratio:.2f} x the processor time"
     work = f" with {row.extra_macs_percent:g} % more work" if row.extra_macs_percent else ""
-    text = (
-        f"not written: a file{work} that {why} there; {WITHOUT_DELEGATES} would take {row.arena_bytes:,} B for it: "
-        "name such interpreters with --target litert-reference"
-    )
-    return text, "yellow"
+    return f"not written: a file{work} that takes {_memory(row.memory)}{time}", "yellow"
 
 
 def _memory(row: ProcessMemoryRow) -> str:

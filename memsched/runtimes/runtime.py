@@ -10,7 +10,7 @@ from memsched.base.errors import UsageError
 from memsched.base.frozen import FrozenValue
 from memsched.formats.module import LoadOptions, Module, OrderGuarantee
 from memsched.graph.model import Allocation, Graph, Op, Schedule
-from memsched.lowering.prices import NOTHING_KEPT, Kept, Pace, Prices
+from memsched.lowering.prices import NOTHING_KEPT, Avoidable, Kept, Pace, Prices
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph, lower_module
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.values import Verification
@@ -333,10 +333,10 @@ class Runtime(FrozenValue, frozen=True):
         del graph, op
         return 0
 
-    def padded_bytes(self, graph: Graph, op: Op) -> int:
-        """Return the bytes kept for an op that a delegate computes on padded channels, if it need not; else 0."""
+    def avoidable(self, graph: Graph, op: Op) -> Avoidable | None:
+        """Return what a delegate keeps for an op that a built-in kernel computes as quickly; by default nothing."""
         del graph, op
-        return 0
+        return None
 
     def joins_quantised(self, module: Module) -> bool:
         """Whether opening the file makes quantised ops of groups that pieces take apart, and run far longer so."""

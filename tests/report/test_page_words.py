@@ -181,8 +181,8 @@ def test_the_default_interpreter_has_a_card() -> None:
     memory = {"private_bytes": 28 << 20, "peak_bytes": 37 << 20, "processes": 3}
     less = {"private_bytes": 21 << 20, "peak_bytes": 33 << 20, "processes": 3}
     more = {"private_bytes": 92 << 20, "peak_bytes": 99 << 20, "processes": 3}
-    refused = {"arena_bytes": 17, "extra_macs_percent": 2.5, "memory": more, "time_ratio": None}
-    section = {"arena_bytes": 1000, "given": memory, "written": less, "time_ratio": 1.04, "refused": [refused]}
+    refused = {"required_bytes": 17, "extra_macs_percent": 2.5, "memory": more, "time_ratio": None}
+    section = {"required_bytes": 1000, "given": memory, "written": less, "time_ratio": 1.04, "refused": [refused]}
     (card,) = [
         one for one in words(with_section(report, interpreter=section))["cards"] if "interpreter" in one["label"]
     ]

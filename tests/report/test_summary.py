@@ -168,7 +168,7 @@ def test_an_analysis_names_the_step_at_fault() -> None:
 def test_the_default_interpreter_decides_where_it_was_measured(kept: OptimizeReport, grown: bool) -> None:
     memory = ProcessMemoryRow(private_bytes=28 * MB, peak_bytes=37 * MB, processes=3)
     written = changed(memory, private_bytes=21 * MB) if grown else None
-    section = InterpreterSection(arena_bytes=1, given=memory, written=written, time_ratio=None, refused=())
+    section = InterpreterSection(required_bytes=1, given=memory, written=written, time_ratio=None, refused=())
     report = amended(kept, interpreter=section)
     if grown:
         assert report.output is not None

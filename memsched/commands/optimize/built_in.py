@@ -1,21 +1,21 @@
-"""Layers left to the runtime's built-in kernels, if the delegate pads their channels: less memory, other rounding."""
+"""Layers left to the runtime's built-in kernels, if these need less memory than the delegate: they round otherwise."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from memsched.base.errors import InternalError
 from memsched.check.rewrite import check_made_constants
 from memsched.commands.optimize.rewrite import Candidate, Proposals, RewriteBase, Ways
 from memsched.commands.optimize.rewrites import Rewrites
-from memsched.formats.capabilities import MadeBiases
+from memsched.formats.capabilities import MadeConstants
 from memsched.formats.known import capability
 from memsched.formats.module import Module
 from memsched.formats.read_back import load_again
-from memsched.graph.dialect import CONSTANT_SHAPE
+from memsched.lowering.prices import Avoidable
 from memsched.plan.rewrite import plain, with_origins
 from memsched.report.algebra import algebra_section
 from memsched.report.values.rewrites import IdentityRow
@@ -24,13 +24,10 @@ from memsched.search.run import Run
 
 __all__ = ["BuiltInRewrite"]
 
-_BIAS: Final = f"{CONSTANT_SHAPE}2"
-"""What a layer says of its bias, if that is a constant."""
-
 
 @dataclass(frozen=True, slots=True)
 class BuiltInRewrite:
-    """Leave layers that a delegate computes on padded channels to built-in kernels, which round in another way."""
+    """Leave layers for which a delegate keeps more than it need to built-in kernels, which round in another way."""
 
     name = "built-in"
     once = True
@@ -49,7 +46,7 @@ class BuiltInRewrite:
         refused = dict((yield Candidate(ways)) or {})
         while left and count < 2 * len(left):
             way = tuple(left[:count])
-            promise = base.placed.required - sum(map(ways.saved.__getitem__, way))
+            promise = base.placed.required - sum(ways.kept[op].saved for op in way)
             refused |= (yield Candidate(ways, way, promise)) or {}
             left = tuple(op for op in left if (op,) not in refused)
             count *= 2
@@ -59,22 +56,23 @@ class _BuiltInWays(Ways):
     """Leaves any of the layers, by name, to built-in kernels.
 
     Attributes:
-        saved: Bytes that the delegate keeps for each layer.
+        kept: What the delegate keeps for each layer.
         best: The layers, largest savings first.
     """
 
     def __init__(self, base: RewriteBase) -> None:
         super().__init__(base.given)
         runtime = runtime_of(base.module, base.prepared.target)
-        padded = {op.name: runtime.padded_bytes(self.graph, op) for op in self.graph.ops if _BIAS in op.attributes}
-        self.saved: Mapping[str, int] = {name: size for name, size in padded.items() if size}
-        self.best = tuple(sorted(self.saved, key=lambda name: (-self.saved[name], name)))
+        known = {op.name: runtime.avoidable(self.graph, op) for op in self.graph.ops}
+        self.kept: Mapping[str, Avoidable] = {name: one for name, one in known.items() if one is not None}
+        self.best = tuple(sorted(self.kept, key=lambda name: (-self.kept[name].saved, name)))
 
     def write(self, base: RewriteBase, way: tuple[Any, ...], go_on: Callable[[], None]) -> tuple[Module, bytes]:
         """Return what the file is read as, and the file; see `Ways.write`."""
-        data = capability(base.module, MadeBiases).with_made_biases(base.module, way)
+        places = {op: self.kept[op].place for op in way}
+        data = capability(base.module, MadeConstants).with_made_constants(base.module, places)
         if data is None:
-            raise InternalError("the format has no operator that makes a bias", code="cannot-replace")
+            raise InternalError("the format has no operator that makes a constant", code="cannot-replace")
         go_on()
         again = load_again(base.module, data, base.options, "rewritten")
         go_on()

@@ -61,16 +61,16 @@ def comparable(found: FinishedModel) -> bool:
 
 
 def _section(
-    arena: int, given: ProcessMemory, refused: tuple[RefusedFileRow, ...], written: ProcessComparison | None
+    required: int, given: ProcessMemory, refused: tuple[RefusedFileRow, ...], written: ProcessComparison | None
 ) -> InterpreterSection:
     """Return the section on the interpreter.
 
     Args:
-        arena: Bytes that the original takes without delegates.
+        required: Bytes that the original takes as predicted.
         written: What was measured of the file written; None if that is the original.
     """
     return InterpreterSection(
-        arena_bytes=arena,
+        required_bytes=required,
         given=memory_row(given),
         written=None if written is None else memory_row(written.written),
         time_ratio=None if written is None else rounded_ratio(written.time_ratio),
@@ -78,15 +78,15 @@ def _section(
     )
 
 
-def _refused_row(seen: ProcessComparison, arena: int, extra_work: Fraction) -> RefusedFileRow:
+def _refused_row(seen: ProcessComparison, required: int, extra_work: Fraction) -> RefusedFileRow:
     """Return the row of a file that is not written.
 
     Args:
-        arena: Bytes that it takes without delegates.
+        required: Bytes that it takes as predicted.
         extra_work: As a part of the original's work.
     """
     return RefusedFileRow(
-        arena_bytes=arena,
+        required_bytes=required,
         extra_macs_percent=round(float(100 * extra_work), 2),
         memory=memory_row(seen.written),
         time_ratio=rounded_ratio(seen.time_ratio),

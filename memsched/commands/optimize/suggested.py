@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
 from memsched.commands.optimize.executed import SessionSource
 from memsched.commands.optimize.finished import FinishedModel
 from memsched.commands.optimize.judged_sessions import given_model, opened_alone
@@ -10,12 +13,16 @@ from memsched.commands.optimize.named_sessions import executed_in_less, named_se
 from memsched.commands.optimize.possible import too_large
 from memsched.commands.optimize.reserve import SESSIONS
 from memsched.commands.optimize.trials import RunOutcome, suggestions
+from memsched.commands.optimize.worth import LEAST_GAIN
 from memsched.report.values.verdict import AlternativeRow
 from memsched.runtimes.arena_facts import ArenaFacts
-from memsched.runtimes.known import has_sessions, runtime_of, session_maker_of
+from memsched.runtimes.known import has_sessions, session_maker_of
 from memsched.runtimes.sessions import DEFAULT
 
 __all__ = ["suggested"]
+
+_MARGIN: Final = 5
+"""Percent of time by which another measurement may be off."""
 
 
 def suggested(
@@ -70,7 +77,7 @@ def _rows(outcome: RunOutcome, done: FinishedModel | None, source: SessionSource
     if done is not None and source is not None and done.held_back is not None:
         asked, request = outcome.asked, outcome.request
         return named_sessions(done.held_back, done.needed[1].total, asked, request, source, trusted=as_predicted)
-    held = _held_by_interpreter(outcome, done)
+    slower = _slower(outcome, done)
     # What is predicted to help is by the rules of the same memory.
     rows = tuple(
         AlternativeRow(
@@ -84,8 +91,8 @@ def _rows(outcome: RunOutcome, done: FinishedModel | None, source: SessionSource
         )
         for one in (suggestions(outcome) if as_predicted else ())
     )
-    if held is not None:
-        return (held, *(row for row in rows if row.bytes < held.bytes))
+    if slower is not None:
+        return (slower, *(row for row in rows if row.bytes < slower.bytes))
     if done is None or source is None or not done.written.unchanged or not opened_alone(done, outcome.module):
         return rows
     if outcome.asked.budget is not None or too_large(outcome.module):
@@ -97,19 +104,25 @@ def _rows(outcome: RunOutcome, done: FinishedModel | None, source: SessionSource
     return rows if executed is None else (executed, *rows)
 
 
-def _held_by_interpreter(outcome: RunOutcome, done: FinishedModel | None) -> AlternativeRow | None:
-    """Return the command for the best file that LiteRT's default interpreter takes more for; None if there is none."""
+def _slower(outcome: RunOutcome, done: FinishedModel | None) -> AlternativeRow | None:
+    """Return the command for the best file that takes more time than is permitted; None if there is none."""
     section = None if done is None else done.interpreter
-    options = runtime_of(outcome.module, outcome.target, outcome.request.opening).traits.session_options
-    if done is None or section is None or not section.refused or not options:
+    refused = () if section is None else section.refused
+    best = next((row for row in refused if row.time_ratio is not None), None)
+    if section is None or best is None or best.time_ratio is None:
         return None
-    best = section.refused[0]
+    private = (section.written or section.given).private_bytes, best.memory.private_bytes
+    if private[1] > (1 - LEAST_GAIN) * private[0]:
+        return None
     return AlternativeRow(
-        command=outcome.asked.command(options=options),
-        what="the file found first, for interpreters without delegates",
-        bytes=best.arena_bytes,
-        saving_bytes=max(0, done.needed[1].total - best.arena_bytes),
+        command=outcome.asked.slower(math.ceil(100 * (best.time_ratio - 1)) + _MARGIN),
+        what="the file found first",
+        bytes=best.required_bytes,
+        saving_bytes=0,
         extra_macs_percent=best.extra_macs_percent,
-        time_ratio=None,
-        changes=("rounding", "opening"),
+        time_ratio=best.time_ratio,
+        changes=(),
+        process_bytes=private[1],
+        process_saving_bytes=private[0] - private[1],
+        private=True,
     )

@@ -132,6 +132,12 @@ class TrialRequest(FrozenValue, frozen=True):
         options = ("--may-change", ",".join(accepted), *self._limit)
         return shlex.join(["memsched", *words[:end], *options, *words[end:]])
 
+    def slower(self, percent: int) -> str:
+        """Return a command line that permits so much more time, and is otherwise the same."""
+        words = _without(self.words, "--max-slowdown")
+        end = words.index("--") if "--" in words else len(words)
+        return shlex.join(["memsched", *words[:end], "--max-slowdown", f"{percent}", *words[end:]])
+
 
 class Suggestion(FrozenValue, frozen=True):
     """A command that was tried in part.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from memsched.formats.capabilities import (
@@ -10,7 +10,7 @@ from memsched.formats.capabilities import (
     Capability,
     Cutter,
     KernelContents,
-    MadeBiases,
+    MadeConstants,
     PartWriter,
     Shards,
     SizeGuards,
@@ -22,9 +22,9 @@ from memsched.graph.kernel import KernelRefusal, LayerKernel
 
 __all__ = [
     "CAPABILITIES",
-    "TfliteBiases",
     "TfliteBorders",
     "TfliteKernels",
+    "TfliteMadeConstants",
     "TfliteShards",
     "TfliteSizes",
     "TfliteStages",
@@ -83,14 +83,14 @@ class TfliteSizes(SizeGuards, frozen=True):
         return with_guards(given, module, data, last=True)
 
 
-class TfliteBiases(MadeBiases, frozen=True):
-    """Makes biases by RESHAPE."""
+class TfliteMadeConstants(MadeConstants, frozen=True):
+    """Makes constants by RESHAPE."""
 
-    def with_made_biases(self, module: Module, ops: Collection[str]) -> bytes | None:
-        """Return the file with biases made by operators; see `MadeBiases.with_made_biases`."""
-        from memsched.formats.tflite.made_biases import with_made_biases
+    def with_made_constants(self, module: Module, places: Mapping[str, int]) -> bytes | None:
+        """Return the file with constants made by operators; see `MadeConstants.with_made_constants`."""
+        from memsched.formats.tflite.made_constants import with_made_constants
 
-        return with_made_biases(module, ops)
+        return with_made_constants(module, places)
 
 
 class TfliteKernels(KernelContents, frozen=True):
@@ -109,5 +109,5 @@ CAPABILITIES: Final[tuple[Capability, ...]] = (
     TfliteBorders(),
     TfliteSizes(),
     TfliteKernels(),
-    TfliteBiases(),
+    TfliteMadeConstants(),
 )

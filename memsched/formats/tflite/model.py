@@ -26,10 +26,12 @@ from memsched.formats.tflite.schema import (
     unsized_types,
 )
 from memsched.graph.model import AttributeValue
+from memsched.ops.table import families
 
 __all__ = ["FileBuffer", "FileModel", "FileOperator", "FileSubgraph", "FileTensor", "parse"]
 
 _LARGEST_RANK = 64
+_RESHAPES = families("reshape")
 
 
 class FileBuffer(FrozenValue, frozen=True):
@@ -195,8 +197,9 @@ def _subgraph(
         inputs, outputs = table.numbers(SubgraphSlot.INPUTS), table.numbers(SubgraphSlot.OUTPUTS)
         for tensor in (*inputs, *outputs):
             _check_index(tensor, len(tensors), "its inputs and outputs name")
+        sources: dict[int, int] = {}
         operators = tuple(
-            _operator(file, number, operator, types, tensors, buffers)
+            _operator(file, number, operator, types, tensors, buffers, sources)
             for number, operator in enumerate(table.tables(SubgraphSlot.OPERATORS))
         )
         return FileSubgraph(table.text(SubgraphSlot.NAME), tensors, inputs, outputs, operators, vector)
@@ -258,7 +261,9 @@ def _operator(
     types: list[str],
     tensors: tuple[FileTensor, ...],
     buffers: tuple[FileBuffer, ...],
+    sources: dict[int, int],
 ) -> FileOperator:
+    """Return an operator; ``sources`` has, and gets, the constant that each tensor made by a reshape shows."""
     code = table.number(OperatorSlot.OPCODE_INDEX, "uint32")
     if code >= len(types):
         raise ModelError(
@@ -272,8 +277,12 @@ def _operator(
         _check_index(tensor, len(tensors), f"operator {number} ({kind}) names")
 
     def constant(position: int) -> tuple[int, ...] | None:
-        return _small_integers(file, tensors, buffers, inputs[position]) if position < len(inputs) else None
+        if position >= len(inputs):
+            return None
+        return _small_integers(file, tensors, buffers, sources.get(inputs[position], inputs[position]))
 
+    if kind in _RESHAPES and inputs and outputs and inputs[0] >= 0 and tensors[inputs[0]].has_data:
+        sources[outputs[0]] = inputs[0]
     return FileOperator(
         type=kind,
         inputs=inputs,

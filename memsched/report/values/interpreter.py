@@ -13,12 +13,12 @@ class RefusedFileRow(Section, frozen=True, kw_only=True):
 
     Attributes:
         memory: What it takes of a process.
-        arena_bytes: What LiteRT's arena takes for it without delegates.
+        required_bytes: What it takes as predicted.
         extra_macs_percent: Work that the original does not have.
         time_ratio: Processor time of a run to that of the original; null if the memory decided.
     """
 
-    arena_bytes: Count
+    required_bytes: Count
     extra_macs_percent: Amount
     memory: ProcessMemoryRow
     time_ratio: Amount | None
@@ -28,7 +28,7 @@ class InterpreterSection(Section, frozen=True, kw_only=True):
     """LiteRT's default interpreter, as ``Interpreter(model_path=...)`` opens a file: measured in fresh processes.
 
     Attributes:
-        arena_bytes: What LiteRT's arena takes for the original without delegates.
+        required_bytes: What the original takes as predicted.
         given: The original.
         written: The file written; null if that is the original.
         time_ratio: Processor time of a run of the file written to that of the original, the median of turns; null if
@@ -36,7 +36,7 @@ class InterpreterSection(Section, frozen=True, kw_only=True):
         refused: Files that need more memory there, or more time than --max-slowdown permits; the best one first.
     """
 
-    arena_bytes: Count
+    required_bytes: Count
     given: ProcessMemoryRow
     written: ProcessMemoryRow | None
     time_ratio: Amount | None

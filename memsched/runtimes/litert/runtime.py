@@ -9,7 +9,8 @@ from typing import Final
 from memsched.formats.module import Module
 from memsched.formats.tflite.open_sizes import with_guards
 from memsched.graph.model import Allocation, Graph, Op, Schedule
-from memsched.lowering.xnnpack import MOST_JOINED, packed_bytes, padded_bytes, table_bytes
+from memsched.lowering.prices import Avoidable
+from memsched.lowering.xnnpack import MOST_JOINED, avoidable, packed_bytes, table_bytes
 from memsched.runtimes.graph_plan import GraphPlan, LoweredGraph
 from memsched.runtimes.litert.partitions import delegated_memory
 from memsched.runtimes.litert.planner import MOST_REQUESTS
@@ -121,9 +122,9 @@ class LiteRt(Runtime, frozen=True):
         """Return the bytes of the table that the default delegate keeps for an op."""
         return table_bytes(graph, op) if self.keeps_tables else 0
 
-    def padded_bytes(self, graph: Graph, op: Op) -> int:
-        """Return the bytes that the default delegate keeps for an op whose channels it pads to tiles."""
-        return padded_bytes(graph, op) if self.keeps_tables else 0
+    def avoidable(self, graph: Graph, op: Op) -> Avoidable | None:
+        """Return what the default delegate keeps for an op that a built-in kernel computes as quickly."""
+        return avoidable(graph, op) if self.keeps_tables else None
 
     def finish(self, file: OrderedFile) -> tuple[ModelBytes, None]:
         """Return the file with operators that refuse sizes for which it does not hold; see `Runtime.finish`."""

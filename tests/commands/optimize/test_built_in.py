@@ -14,14 +14,16 @@ from memsched.base.errors import InternalError
 from memsched.check.rewrite import check_made_constants
 from memsched.formats.files import load_module
 from memsched.formats.module import LoadOptions, Module
-from memsched.formats.tflite import made_biases
-from memsched.formats.tflite.made_biases import with_made_biases
+from memsched.formats.tflite import made_constants
+from memsched.formats.tflite.made_constants import with_made_constants
 from memsched.formats.tflite.open_sizes import first_stated_axis, fixed_dimensions
-from memsched.lowering.xnnpack import packed_bytes, padded_bytes, table_bytes
+from memsched.lowering.prices import Avoidable
+from memsched.lowering.xnnpack import avoidable, packed_bytes, table_bytes
 from memsched.runtimes.compare import within_own
 from memsched.runtimes.litert.default_interpreter import DefaultInterpreter
 from memsched.runtimes.litert.verification import try_other_sizes, verify
-from tests.formats.tflite_networks import classifier
+from tests.formats.tflite_builder import O, Sub, T, build, options
+from tests.formats.tflite_networks import classifier, segmenter
 from tests.rewrites.algebra.test_bands import layer
 from tests.suites import Draws
 
@@ -32,14 +34,36 @@ def read(data: bytes) -> Module:
     return load_module(data, "model.tflite", LoadOptions())
 
 
+def places(module: Module) -> dict[str, int]:
+    """Return the layers for which the delegate keeps more than it need, each with the input that leaves it alone."""
+    found = {op.name: avoidable(module.graph, op) for op in module.graph.ops}
+    return {name: one.place for name, one in found.items() if one is not None}
+
+
 def kernels(result: memsched.OptimizeResult) -> int:
     """Return how many layers were left to built-in kernels."""
     section = result.report.values.sections.algebra
     return 0 if section is None else sum(row.kind == "kernel" for row in section.identities)
 
 
+def resized(rng: random.Random) -> bytes:
+    """Return a bilinear resize between two operators of one element."""
+    dtype = rng.choice(["FLOAT32", "INT8"])
+    read, made = ([rng.randrange(2, 20), rng.randrange(2, 20)] for _ in range(2))
+    ends: dict[str, Any] = {"scales": (0.1,) if dtype == "INT8" else (), "dtype": dtype}
+    depth = rng.choice([1, 3, 8])
+    shapes = [(1, *read, depth)] * 2 + [(1, *made, depth)] * 2
+    tensors = [T(f"t{place}", shape, **ends) for place, shape in enumerate(shapes)]
+    tensors.append(T("size", (2,), "INT32", np.array(made, np.int32).tobytes()))
+    way = rng.choice([{}, {"alignCorners": True}, {"halfPixelCenters": True}])
+    resize = O("RESIZE_BILINEAR", [1, 4], [2], options("ResizeBilinearOptions", **way))
+    return build(Sub(tensors, [O("RELU", [0], [1]), resize, O("RELU", [2], [3])], [0], [3]))
+
+
 def random_layer(rng: random.Random) -> bytes:
-    """Return a depthwise convolution with a large kernel."""
+    """Return a layer for which the delegate keeps more than it need."""
+    if rng.random() < 0.3:
+        return resized(rng)
     kernel = rng.choice([(7, 7), (6, 5), (1, 31), (27, 1), (9, 4)])
     dilation = rng.choice([1, 1, 2])
     sizes = [(width - 1) * dilation + 1 + rng.randrange(9) for width in kernel]
@@ -73,11 +97,13 @@ def test_random_layers_have_the_bits_of_built_in_kernels_at_every_size(draws: Dr
         data = random_layer(random.Random(seed))
         given = read(data)
         op = given.graph.ops[1]
-        assert padded_bytes(given.graph, op) == table_bytes(given.graph, op) + packed_bytes(given.graph, op) > 0
-        made = with_made_biases(given, [op.name])
+        kept = table_bytes(given.graph, op) + packed_bytes(given.graph, op)
+        assert avoidable(given.graph, op) == Avoidable(kept, 1 if op.type == "RESIZE_BILINEAR" else 2)
+        made = with_made_constants(given, places(given))
         again = read(made).graph
         check_made_constants(given.graph, again, [op.name])
-        assert padded_bytes(again, again.ops[1]) == packed_bytes(again, again.ops[1]) == 0
+        assert not avoidable(again, again.ops[1])
+        assert table_bytes(again, again.ops[1]) == packed_bytes(again, again.ops[1]) == 0
         for size in (0, 5):
             expected = outputs_of(data, size, delegates=False)
             for delegates in (False, True):
@@ -88,8 +114,7 @@ def test_random_layers_have_the_bits_of_built_in_kernels_at_every_size(draws: Dr
 def test_batches_stay_open() -> None:
     data = classifier(32, 8, any_batch=True)
     given = read(data)
-    names = [op.name for op in given.graph.ops if padded_bytes(given.graph, op)]
-    made = with_made_biases(given, names)
+    made = with_made_constants(given, places(given))
     assert fixed_dimensions(given, made) == {}
     assert first_stated_axis(read(made).graph, given.graph) is None
     [size] = try_other_sizes(data, made, kernels=True)[0]
@@ -98,8 +123,8 @@ def test_batches_stay_open() -> None:
 
 def test_only_what_was_planned_may_be_made_by_an_op() -> None:
     given = read(classifier(32, 8))
-    names = [op.name for op in given.graph.ops if padded_bytes(given.graph, op)]
-    written = read(with_made_biases(given, names[:1])).graph
+    names = list(places(given))
+    written = read(with_made_constants(given, {names[0]: 2})).graph
     for wrong in (names[:2], names[1:2], []):
         with pytest.raises(InternalError):
             check_made_constants(given.graph, written, wrong)
@@ -130,6 +155,17 @@ def test_a_classifier_takes_less_with_built_in_kernels(rounded: memsched.Optimiz
     assert np.array_equal(outputs_of(data, 0, delegates=False), outputs_of(rounded.model, 0, delegates=False))
 
 
+def test_a_segmenter_takes_less_without_the_table_of_its_resize() -> None:
+    result = memsched.optimize(segmenter(129, 8), **ROUNDING)
+    section = result.report.values.sections.interpreter
+    assert kernels(result) == 1
+    assert section is not None
+    assert section.written is not None
+    assert section.written.private_bytes < 0.9 * section.given.private_bytes
+    assert result.report.values.sections.verification is not None
+    assert result.report.values.sections.verification.outputs_vary
+
+
 def test_without_permission_the_gain_is_named_alone() -> None:
     words = ("optimize", "model.tflite", "--target", "litert", "--effort", "5")
     data = classifier(48, 8)
@@ -143,7 +179,7 @@ def test_without_permission_the_gain_is_named_alone() -> None:
 
 def test_biases_of_other_values_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison with delegates is lenient; that without them is not."""
-    write = with_made_biases
+    write = with_made_constants
 
     def wrong(module: Module, ops: Any) -> bytes:
         bias = module.native.model.subgraphs[0].tensors
@@ -154,7 +190,7 @@ def test_biases_of_other_values_are_noticed(monkeypatch: pytest.MonkeyPatch) -> 
         data[at : at + place.size] = np.full(place.size // 4, 3000, np.int32).tobytes()
         return bytes(data)
 
-    monkeypatch.setattr(made_biases, "with_made_biases", wrong)
+    monkeypatch.setattr(made_constants, "with_made_constants", wrong)
     data = classifier(32, 8)
     assert not kernels(memsched.optimize(data, **ROUNDING))
     monkeypatch.undo()

@@ -117,17 +117,21 @@ def test_what_is_refused_gives_way_to_the_next_best(answers: Callable[..., list[
     section = section_of(kept)
     assert section is not None
     assert [row.memory.private_bytes for row in section.refused] == [2_000_000]
-    assert kept.report.values.verdict.bytes == section.arena_bytes
+    assert kept.report.values.verdict.bytes == section.required_bytes
 
 
 def test_time_decides_as_permitted(answers: Callable[..., list[float | None]]) -> None:
     data = ordered()
-    asked = answers(ProcessComparison(SMALL, SMALL, 2.0, 1.25))
-    slow = optimized(data, max_slowdown=25.0)
+    asked = answers(ProcessComparison(LARGE, SMALL, 2.0, 1.25))
+    words = ("optimize", "model.tflite", "--max-slowdown=25")
+    slow = optimized(data, max_slowdown=25.0, hooks=memsched.Hooks(words=words))
     assert (slow.model, asked) == (data, [25.0])
     section = section_of(slow)
     assert section is not None
     assert section.refused[0].time_ratio == 2.0
+    row = slow.report.values.alternatives[0]
+    assert row.command == "memsched optimize model.tflite --max-slowdown 105"
+    assert (row.process_bytes, row.process_saving_bytes, row.time_ratio) == (1_000_000, 1_000_000, 2.0)
     asked = answers(ProcessComparison(SMALL, SMALL, 2.0))
     assert optimized(data, max_slowdown=None).model != data
     assert asked == [None]
@@ -163,7 +167,7 @@ def test_fewer_bands_are_written_where_more_cost_more(most_operators: Callable[[
     assert report.sections.interpreter is not None
     assert len(report.sections.interpreter.refused) == len(seen) - 1 > 0
     requirement = report.sections.requirement
-    assert report.sections.interpreter.refused[0].arena_bytes < requirement.bytes < requirement.given_bytes
+    assert report.sections.interpreter.refused[0].required_bytes < requirement.bytes < requirement.given_bytes
     assert report.sections.algebra is not None
     assert report.sections.algebra.applied
     assert report.sections.verification is not None

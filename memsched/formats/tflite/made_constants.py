@@ -1,13 +1,12 @@
-"""Biases that operators of the file make: a delegate leaves such layers alone.
+"""Constants that operators of the file make: a delegate leaves the layers alone that read them.
 
-A RESHAPE of a constant to its own shape makes the bias. Delegates that pack weights accept only constant biases, so
+A RESHAPE of a constant to its own shape makes it. Delegates accept biases and sizes only if the file holds them, so
 that the layer stays with the runtime's built-in kernel, which reads the same values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Mapping
 
 from memsched.formats.module import Module
 from memsched.formats.staging import describe
@@ -29,25 +28,22 @@ from memsched.formats.tflite.reader import TfliteNative
 from memsched.formats.tflite.schema import BufferSlot, ModelSlot, OperatorSlot, SubgraphSlot, TensorSlot
 from memsched.formats.tflite.tables import copied, moved_root, new_operator
 
-__all__ = ["BIAS", "with_made_biases"]
-
-BIAS: Final = 2
-"""Input position of the bias of a layer."""
+__all__ = ["with_made_constants"]
 
 
-def with_made_biases(module: Module, ops: Collection[str]) -> bytes:
-    """Return the file of ``module`` with a RESHAPE in front of each of ``ops``, that makes its bias.
+def with_made_constants(module: Module, places: Mapping[str, int]) -> bytes:
+    """Return the file of ``module`` with a RESHAPE in front of some ops, that makes one of their constants.
 
     Args:
-        ops: Names of ops of the main graph with a constant bias.
+        places: For each op of the main graph, by name, the position of the input.
 
     Raises:
         ModelError: The file is of a later schema.
     """
-    return _BiasWriter(module).file(ops)
+    return _ConstantWriter(module).file(places)
 
 
-class _BiasWriter:
+class _ConstantWriter:
     """Adds operators to the main subgraph of a file."""
 
     def __init__(self, module: Module) -> None:
@@ -63,14 +59,15 @@ class _BiasWriter:
         steps = native.mappings[0].operators
         self._number = {op.name: number for op, number in zip(module.graphs[0].ops, steps, strict=True)}
 
-    def file(self, ops: Collection[str]) -> bytes:
-        """Return the file with the biases of ``ops`` made by operators."""
-        chosen = {self._number[name] for name in ops}
+    def file(self, places: Mapping[str, int]) -> bytes:
+        """Return the file with a constant of each op made by an operator."""
+        chosen = {self._number[name]: place for name, place in places.items()}
         operators: list[Item] = []
         for number, table in enumerate(self._table.tables(SubgraphSlot.OPERATORS)):
-            if number in chosen:
+            place = chosen.get(number)
+            if place is not None:
                 inputs = list(self._main.operators[number].inputs)
-                inputs[BIAS] = self._made(inputs[BIAS], operators)
+                inputs[place] = self._made(inputs[place], operators)
                 operators.append(copied(table, "Operator", {OperatorSlot.INPUTS: Numbers("int32", inputs)}))
             else:
                 operators.append(OldObject(table.position))
@@ -86,16 +83,16 @@ class _BiasWriter:
         root = copied(self._root, "Model", fields)
         return moved_root(self._model, *assemble(root, self._model.data))
 
-    def _made(self, bias: int, operators: list[Item]) -> int:
-        """Add the operator that makes a bias; return the tensor that it makes."""
-        given = self._main.tensors[bias]
+    def _made(self, constant: int, operators: list[Item]) -> int:
+        """Add the operator that makes a constant; return the tensor that it makes."""
+        given = self._main.tensors[constant]
         fields: dict[int, Scalar | Item] = {
             TensorSlot.BUFFER: Scalar("uint32", 0),
-            TensorSlot.NAME: Text(f"memsched/bias{len(self._tensors)}".encode()),
+            TensorSlot.NAME: Text(f"memsched/made{len(self._tensors)}".encode()),
         }
-        made = self._add(copied(self._tensor_tables[bias], "Tensor", fields))
+        made = self._add(copied(self._tensor_tables[constant], "Tensor", fields))
         shape = self._constants.integers(given.shape, (len(given.shape),))
-        operators.append(new_operator(self._codes.number("RESHAPE", given.dtype), [bias, shape], [made]))
+        operators.append(new_operator(self._codes.number("RESHAPE", given.dtype), [constant, shape], [made]))
         return made
 
     def _add(self, item: Item) -> int:
