@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 import numpy as np
@@ -20,6 +20,7 @@ from memsched.commands.session_rows import measured_sessions
 from memsched.commands.verify import ModelComparison, compare
 from memsched.formats.onnx.capabilities import OnnxWeightPlacement
 from memsched.report.values.sessions import SessionRow
+from memsched.runtimes.sessions import DEFAULT
 from tests.failures import fails
 from tests.formats.onnx.test_patternless import LENGTH, WIDTH, layers
 from tests.small_models import branches
@@ -160,21 +161,41 @@ def test_files_without_sessions_have_no_branch() -> None:
     assert branch._unasked(cast(Any, found), cast(Any, None), cast(Any, asked)) is cast(Any, found)
 
 
-@pytest.mark.parametrize(("later", "branched"), [(50, True), (100, False)])
-def test_a_process_that_took_less_by_chance_decides_nothing(
-    later: int, branched: bool, given: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_took_less_by_chance_decides_nothing(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The original's process takes 268 or 242 MB, and so does a file of hrnet_w32 that saves nothing."""
-    measure, taken = session_rows._measured, iter((50,))
+    taken = iter((50,))
 
-    def told(maker: Any, files: Any, one: session_rows.SessionFile) -> SessionRow | None:
-        row = measure(maker, files, one)
-        assert row is not None
-        size = next(taken, later) if one.file == "written" else 100
-        return msgspec.structs.replace(row, process_bytes=size << 20, cpu_ratio=1.0)
+    def told(_maker: Any, _files: Any, one: session_rows.SessionFile) -> SessionRow:
+        return row_of(one.file, next(taken, 100) if one.file == "written" else 100)
 
     monkeypatch.setattr(session_rows, "_measured", told)
-    result = optimized(given)
-    assert (result.model != given.read_bytes()) is branched
-    if branched:
-        assert rows_of(result)[1].process_bytes == later << 20
+    assert optimized(given).model == given.read_bytes()
+
+
+def row_of(file: Literal["given", "written"], megabytes: int, time: float = 1.0) -> SessionRow:
+    row = session_rows.session_row(file, DEFAULT)
+    return msgspec.structs.replace(row, process_bytes=megabytes << 20, measured_bytes=1, cpu_ratio=time)
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "chosen"),
+    [
+        ((50, 60), (100, 60), b"b"),
+        ((50, 60), (51, 60), b"a"),
+        ((50, 95), (90, 60), None),
+        ((50, 60), (None, 95), None),
+    ],
+)
+def test_the_least_file_is_the_one_that_two_more_processes_agree_on(
+    first: tuple[int, int], again: tuple[int | None, int], chosen: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = (b"a", b"b")
+    rows = {data: row_of("written", size) for data, size in zip(files, first, strict=True)}
+    later = {data: None if size is None else row_of("written", size) for data, size in zip(files, again, strict=True)}
+    monkeypatch.setattr(branch, "_measured", lambda data, *_: (rows[data],))
+    monkeypatch.setattr(branch, "_confirmed", lambda data, _: later[data])
+    monkeypatch.setattr(branch, "_same", lambda *_: True)
+    found = branch._least(files, 90 << 20, 1.1, cast(Any, None), cast(Any, None))
+    assert (None if found is None else found[0]) == chosen
+    if found is not None:
+        assert found[1] is later[found[0]]
