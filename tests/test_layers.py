@@ -46,6 +46,7 @@ FLOORS = {
     "cli": 13,
     "integrations": 13,
     "__main__": 14,
+    "onnxruntime": 13,
     "__init__": 14,
 }
 

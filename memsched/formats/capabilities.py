@@ -29,6 +29,7 @@ __all__ = [
     "Cutter",
     "DecoderCaches",
     "DynamicDimensions",
+    "FileMetadata",
     "KernelContents",
     "MadeConstants",
     "OpenSizes",
@@ -202,6 +203,15 @@ class WeightPlacement(Capability, frozen=True):
 
         By default the model itself: weights are used where they lie.
         """
+        return data
+
+
+class FileMetadata(Capability, frozen=True):
+    """Adds metadata to a file: for session options."""
+
+    def with_metadata(self, data: bytes, entries: Mapping[str, str]) -> bytes:
+        """Return a model with more metadata; by default the model itself: its runtime has no such options."""
+        del entries
         return data
 
 

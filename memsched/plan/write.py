@@ -164,7 +164,6 @@ def _metadata(guarantee: OrderGuarantee, main: GraphPlan, target: str) -> Mappin
         return {}
     return {
         "memsched.version": __version__,
-        "memsched.order_guarantee": guarantee,
         "memsched.target": target,
         "memsched.peak_bytes": str(main.checked.peak),
         "memsched.lower_bound_bytes": str(main.schedule.lower_bound),

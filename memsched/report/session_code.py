@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from memsched.report.values.sessions import SessionRow
+from memsched.runtimes.session_code import LEVELS
 
 __all__ = ["cpp_lines", "csharp_lines", "options_text", "python_lines"]
 
-_LEVELS = {"disabled": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED"}
 _SHRINKAGE = '"memory.enable_memory_arena_shrinkage", "cpu:0"'
 _PREPACKING = '"session.disable_prepacking", "1"'
 _QUANT_QDQ = '"session.disable_quant_qdq", "1"'
@@ -15,8 +15,8 @@ _QUANT_QDQ = '"session.disable_quant_qdq", "1"'
 def python_lines(row: SessionRow) -> tuple[str, ...]:
     """Return lines of Python that open ``path`` and run it on ``feeds``."""
     lines = ["import onnxruntime", "", "options = onnxruntime.SessionOptions()"]
-    if row.level in _LEVELS:
-        lines.append(f"options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.{_LEVELS[row.level]}")
+    if row.level in LEVELS:
+        lines.append(f"options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.{LEVELS[row.level]}")
     if row.execution_order == "file":
         lines.append("options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED")
     lines += [] if row.mem_reuse else ["options.enable_mem_reuse = False"]
@@ -38,8 +38,8 @@ def cpp_lines(row: SessionRow) -> tuple[str, ...] | None:
     if _python_alone(row):
         return None
     lines = ["Ort::SessionOptions options;"]
-    if row.level in _LEVELS:
-        lines.append(f"options.SetGraphOptimizationLevel(GraphOptimizationLevel::{_LEVELS[row.level]});")
+    if row.level in LEVELS:
+        lines.append(f"options.SetGraphOptimizationLevel(GraphOptimizationLevel::{LEVELS[row.level]});")
     lines += [] if row.mem_pattern else ["options.DisableMemPattern();"]
     lines += [] if row.arena else ["options.DisableCpuMemArena();"]
     lines += [] if row.prepacking else [f"options.AddConfigEntry({_PREPACKING});"]
@@ -57,8 +57,8 @@ def csharp_lines(row: SessionRow) -> tuple[str, ...] | None:
     if _python_alone(row):
         return None
     lines = ["using var options = new SessionOptions();"]
-    if row.level in _LEVELS:
-        lines.append(f"options.GraphOptimizationLevel = GraphOptimizationLevel.{_LEVELS[row.level]};")
+    if row.level in LEVELS:
+        lines.append(f"options.GraphOptimizationLevel = GraphOptimizationLevel.{LEVELS[row.level]};")
     lines += [] if row.mem_pattern else ["options.EnableMemoryPattern = false;"]
     lines += [] if row.arena else ["options.EnableCpuMemArena = false;"]
     lines += [] if row.prepacking else [f"options.AddSessionConfigEntry({_PREPACKING});"]
@@ -73,7 +73,7 @@ def csharp_lines(row: SessionRow) -> tuple[str, ...] | None:
 
 def options_text(row: SessionRow) -> str:
     """Return in words what differs from a session without options."""
-    parts: list[str] = [row.level] if row.level in _LEVELS else []
+    parts: list[str] = [row.level] if row.level in LEVELS else []
     parts += ["file's order"] if row.execution_order == "file" else []
     if not row.mem_reuse and not row.mem_pattern:
         parts.append("no reuse or pattern")

@@ -16,6 +16,7 @@ from memsched.runtimes.litert.runner import LiteRtRunner
 from memsched.runtimes.litert.runtime import LiteRt
 from memsched.runtimes.offer import Offer
 from memsched.runtimes.onnxruntime import generation, ranged
+from memsched.runtimes.onnxruntime.inference_session import open_as_stated
 from memsched.runtimes.onnxruntime.order_keeper import OrderKeeper
 from memsched.runtimes.onnxruntime.runner import OnnxRuntimeRunner
 from memsched.runtimes.onnxruntime.runtime import OnnxRuntime
@@ -54,7 +55,7 @@ __all__ = [
     "runtime_of",
     "usual_offer",
 ]
-__all__ += ["default_interpreter_of", "has_sessions", "session_maker_of"]
+__all__ += ["default_interpreter_of", "has_sessions", "open_as_stated", "session_maker_of"]
 
 _RUNTIMES: Final = (TensorFlowLiteMicro, LiteRt, OnnxRuntime)
 _TFLM: Final = TflmRunner()

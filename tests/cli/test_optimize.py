@@ -52,7 +52,7 @@ def test_default_names_and_a_better_order(run: Run, model: Path) -> None:
     written = onnx.load(str(model.parent / "net_memsched.onnx"))
     assert [node.name for node in written.graph.node][:2] != ["mul0", "mul1"]
     properties = {entry.key: entry.value for entry in written.metadata_props}
-    assert properties["memsched.order_guarantee"] == "session"
+    assert json.loads(properties["memsched.session_options"])["order"] == "file"
     assert properties["memsched.peak_bytes"] == str(report["written"]["schedule"]["peak_bytes"])
     assert "PRIORITY_BASED" in done.out
     assert "net_memsched.onnx" in done.out

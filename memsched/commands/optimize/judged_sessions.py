@@ -20,7 +20,6 @@ from memsched.commands.optimize.opening import (
     decisive,
     in_doubt,
     opened_file,
-    opening_lines,
     takes_less,
 )
 from memsched.commands.optimize.place import Request
@@ -42,6 +41,7 @@ from memsched.report.values.sessions import HeldBackSection, SessionRow
 from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.measure import LITTLE_CHANCE, PROCESSES
 from memsched.runtimes.runtime import Requirement
+from memsched.runtimes.session_code import opening_lines
 from memsched.runtimes.sessions import DEFAULT, LISTED, PATTERNLESS, SessionPoint
 from memsched.runtimes.values import as_opened
 

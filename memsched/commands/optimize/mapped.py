@@ -13,7 +13,7 @@ from memsched.base.errors import MemschedError
 from memsched.base.frozen import FrozenValue
 from memsched.base.units import rounded_ratio
 from memsched.commands.optimize.interpreter_choice import memory_row
-from memsched.commands.optimize.opening import POINTS, any_time, opening_lines
+from memsched.commands.optimize.opening import POINTS, any_time
 from memsched.commands.optimize.trials import TrialRequest
 from memsched.commands.optimize.worth import LEAST_GAIN
 from memsched.commands.results import OptimizeResult, Report
@@ -26,6 +26,7 @@ from memsched.report.values.verdict import AlternativeRow
 from memsched.runtimes.known import SessionMaker
 from memsched.runtimes.process_memory import MappedComparison
 from memsched.runtimes.race import most_times
+from memsched.runtimes.session_code import opening_lines
 from memsched.runtimes.sessions import DEFAULT, EXECUTED, LISTED, MappedModel, SessionPoint
 
 __all__ = [

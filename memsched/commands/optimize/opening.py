@@ -24,7 +24,6 @@ __all__ = [
     "in_doubt",
     "is_quick",
     "opened_file",
-    "opening_lines",
     "takes_less",
 ]
 
@@ -129,14 +128,3 @@ def _bytes(row: SessionRow) -> int:
 
 def _times(row: SessionRow) -> float:
     return 1.0 if row.cpu_ratio is None else row.cpu_ratio
-
-
-def opening_lines(point: SessionPoint) -> tuple[str, ...]:
-    """Return the lines of Python by which a session without other options than the memory pattern's is opened."""
-    if point != PATTERNLESS:
-        return ()
-    return (
-        "options = onnxruntime.SessionOptions()",
-        "options.enable_mem_pattern = False",
-        "session = onnxruntime.InferenceSession(path, options)",
-    )

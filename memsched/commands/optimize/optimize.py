@@ -44,6 +44,7 @@ from memsched.commands.optimize.record import Record
 from memsched.commands.optimize.report import assumed_rows, result_of
 from memsched.commands.optimize.reserve import search_of, search_until_verification
 from memsched.commands.optimize.session import SessionRequest, executed_file, optimize_for_session
+from memsched.commands.optimize.stated_session import with_session_stated
 from memsched.commands.optimize.suggested import suggested
 from memsched.commands.optimize.trials import RunOutcome, TrialRequest
 from memsched.commands.options import Options, VerifyOptions
@@ -168,7 +169,8 @@ def optimize(source: Source, options: Options = _DEFAULT, hooks: Hooks = NO_HOOK
     module, sizes = read_model(data, path, sizes, options.seed)
     file = _SourceFile(data, path, sizes, resized)
     found = _for_file(module, file, asked) if options.session is None else _for_session(file, asked)
-    return hold_to_budget(_best_mapped(found, module, file, asked), options.keep_best, strict=options.strict)
+    best = with_session_stated(_best_mapped(found, module, file, asked))
+    return hold_to_budget(best, options.keep_best, strict=options.strict)
 
 
 def _best_mapped(found: OptimizeResult, module: Module, file: _SourceFile, asked: _OptimizeRun) -> OptimizeResult:

@@ -36,6 +36,7 @@ from memsched.runtimes.known import SessionMaker, runtime_of, session_maker_of
 from memsched.runtimes.output import Guarantee, ModelBytes
 from memsched.runtimes.race import most_times
 from memsched.runtimes.runtime import Opening, Requirement
+from memsched.runtimes.session_code import opening_lines
 from memsched.runtimes.sessions import EXECUTED, ExecutedModel, SessionPoint
 from memsched.runtimes.values import EXECUTED_TOLERANCE, Verification
 from memsched.targets.model import Target
@@ -342,7 +343,7 @@ def written_for_session(chosen: FinalModel, source: SessionSource, maker: Sessio
     model = format_of(module).reorder(module, orders, metadata)
     check_written(module, model, orders, executed.options)
     model = maker.guarded(model, executed.block)
-    guarantee = Guarantee("session", maker.opening_lines)
+    guarantee = Guarantee("session", opening_lines(EXECUTED))
     if placed.chosen is not None:  # what it predicts of other guarantees is of no use here
         guarantee = dataclasses.replace(placed.chosen.describe(guarantee), predicted=None)
     return ModelBytes(model, False, guarantee, (executed.holds_for(),), executed.fixed)

@@ -15,6 +15,7 @@ from memsched.formats.capabilities import (
     Cutter,
     DecoderCaches,
     DynamicDimensions,
+    FileMetadata,
     KernelContents,
     OpenSizes,
     PartWriter,
@@ -41,6 +42,7 @@ __all__ = [
     "OnnxChains",
     "OnnxDimensions",
     "OnnxKernels",
+    "OnnxMetadata",
     "OnnxOpenSizes",
     "OnnxScaledWeights",
     "OnnxShapeArithmetic",
@@ -129,6 +131,16 @@ class OnnxScaledWeights(ScaledWeights, frozen=True):
         from memsched.formats.onnx.rewriter import serialize_scaled
 
         return serialize_scaled(module, graph)
+
+
+class OnnxMetadata(FileMetadata, frozen=True):
+    """Adds metadata."""
+
+    def with_metadata(self, data: bytes, entries: Mapping[str, str]) -> bytes:
+        """Return the model with more metadata; see `memsched.formats.onnx.file_metadata`."""
+        from memsched.formats.onnx.file_metadata import with_metadata
+
+        return with_metadata(data, entries)
 
 
 class OnnxWeightPlacement(WeightPlacement, frozen=True):
@@ -246,6 +258,7 @@ CAPABILITIES: Final[tuple[Capability, ...]] = (
     OnnxChains(),
     OnnxShapeArithmetic(),
     OnnxScaledWeights(),
+    OnnxMetadata(),
     OnnxWeightPlacement(),
     OnnxWeightFiles(),
     OnnxDimensions(),

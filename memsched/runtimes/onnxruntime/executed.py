@@ -29,7 +29,7 @@ from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.sessions import ExecutedModel, Level
 from memsched.targets.model import Target
 
-__all__ = ["LEVELS", "executed_model", "executed_rules", "opening_lines"]
+__all__ = ["LEVELS", "executed_model", "executed_rules"]
 
 LEVELS: Final[Mapping[str, Level]] = {"default": "all", "all": "all", "extended": "extended", "basic": "basic"}
 """Levels of graph optimisation by the sessions that have them; one without options has the highest."""
@@ -127,15 +127,3 @@ def executed_rules(target: Target) -> Target:
         if not (rule.after or rule.before or rule.sole_reader or rule.constant != "any" or rule.match != "bytes")
     )
     return msgspec.structs.replace(target, views=kept)
-
-
-def opening_lines() -> tuple[str, ...]:
-    """Return the lines of Python that open such a file so that it is executed as it is written."""
-    return (
-        "options = onnxruntime.SessionOptions()",
-        "options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED",
-        "options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL",
-        "options.enable_mem_reuse = False",
-        "options.enable_mem_pattern = False",
-        "session = onnxruntime.InferenceSession(path, options)",
-    )

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import TIMEOUT, run_in_child
-from memsched.runtimes.onnxruntime.executed import opening_lines
 from memsched.runtimes.onnxruntime.inputs import at_stated_sizes
 from memsched.runtimes.onnxruntime.special import SpecialSession, with_special_values
 from memsched.runtimes.onnxruntime.verdicts import cannot_compare, drawn, order_matches
 from memsched.runtimes.package import ONNXRUNTIME
+from memsched.runtimes.session_code import opening_lines
 from memsched.runtimes.sessions import EXECUTED, Level, SessionPoint
 from memsched.runtimes.values import EXECUTED_TOLERANCE, RUNS, Verification
 
@@ -33,7 +33,7 @@ def verify_executed(
     predicted: int,
     seed: int,
 ) -> Verification:
-    """Run the model as given in a session of ``level``, and ``written`` with the options of `opening_lines`.
+    """Run the model as given in a session of ``level``, and ``written`` with the options of `EXECUTED`.
 
     Args:
         folder: Where the external data of ``given`` lies.
@@ -117,5 +117,5 @@ def _judged(answer: Mapping[str, Any], runtime: str, predicted: int, runs: int) 
         predicted_peak_after_bytes=predicted,
         relative_error=relative,
         outputs_vary=answer["vary"],
-        measured_with=opening_lines(),
+        measured_with=opening_lines(EXECUTED),
     )

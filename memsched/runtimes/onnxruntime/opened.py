@@ -10,7 +10,17 @@ from typing import Any, Final
 
 from memsched.runtimes.sessions import DEFAULT, SessionPoint
 
-__all__ = ["opened", "optimized", "profile_of", "profiled", "read_profile", "run_once", "runtime", "session_options"]
+__all__ = [
+    "opened",
+    "optimized",
+    "options_of",
+    "profile_of",
+    "profiled",
+    "read_profile",
+    "run_once",
+    "runtime",
+    "session_options",
+]
 
 _LEVELS: Final = {
     "disabled": "ORT_DISABLE_ALL",
@@ -33,10 +43,15 @@ def runtime() -> Any:
 
 
 def session_options(point: SessionPoint) -> Any:
-    """Return the options of a session but those that it disables when it is opened."""
-    onnxruntime = runtime()
-    options = onnxruntime.SessionOptions()
+    """Return the options of a session that keeps silent, but those that it disables when it is opened."""
+    options = options_of(runtime(), point)
     options.log_severity_level = 4
+    return options
+
+
+def options_of(onnxruntime: Any, point: SessionPoint) -> Any:
+    """Return the options of a session but those that it disables when it is opened."""
+    options = onnxruntime.SessionOptions()
     options.enable_mem_pattern = point.pattern
     options.enable_mem_reuse = point.reuse
     options.enable_cpu_mem_arena = point.arena

@@ -29,13 +29,6 @@ class SessionMaker:
 
     format: Final[FormatName] = "onnx"
 
-    @property
-    def opening_lines(self) -> tuple[str, ...]:
-        """Lines of Python that open a file that `executed` made."""
-        from memsched.runtimes.onnxruntime.executed import opening_lines
-
-        return opening_lines()
-
     def check_installed(self) -> None:
         """Check that sessions can be opened here.
 

@@ -20,6 +20,7 @@ from memsched.runtimes.child import TIMEOUT, ChildResult, run_in_child
 from memsched.runtimes.onnxruntime.observation import OTHER_INPUTS
 from memsched.runtimes.onnxruntime.verdicts import by_chance, cannot_compare, drawn, order_matches, rounded
 from memsched.runtimes.package import ONNXRUNTIME
+from memsched.runtimes.session_code import opening_lines
 from memsched.runtimes.sessions import DEFAULT, LISTED, SessionPoint
 from memsched.runtimes.values import EXECUTED_TOLERANCE, RUNS, OtherSize, Verification, short_reason
 
@@ -217,16 +218,7 @@ def session_instructions(guarantee: OrderGuarantee) -> list[str]:
         return ["session = onnxruntime.InferenceSession(path)  # the order is in the model: no option is needed"]
     if guarantee == "default":
         return ["session = onnxruntime.InferenceSession(path)  # its default order is the wanted one: no option"]
-    return [
-        "options = onnxruntime.SessionOptions()",
-        "options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED",
-        "options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC",
-        "options.enable_mem_reuse = False",
-        "options.enable_mem_pattern = False",
-        'options.add_session_config_entry("session.disable_quant_qdq", "1")',
-        f"kept = [{', '.join(f'{name!r}' for name in LISTED.disabled)}]".replace("'", '"'),
-        "session = onnxruntime.InferenceSession(path, options, disabled_optimizers=kept)",
-    ]
+    return list(opening_lines(LISTED))
 
 
 def _runtime(answer: Mapping[str, Any]) -> str:
