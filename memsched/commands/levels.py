@@ -45,10 +45,11 @@ ALLOW_IO_HELP: Final = f"{ALLOW_HELP} Not included in all: {_IO}"
 ALLOW_MORE_HELP: Final = (
     f"{ALLOW_HELP} Not included in all: algebra: compute operators otherwise with the same values, where less waits "
     "then; reassociate: with it, add up sums over concatenations, and with a range in --dim over long axes, in another "
-    "order, which rounds floats otherwise; fuse, for ONNX Runtime: one operator of its own for each activation that "
-    "was exported as a chain of them, and, with a range in --dim, for attention, to 1e-5; branch, for ONNX Runtime: "
-    "make large values in a branch of an If, where sessions without options take less so; opening, for ONNX Runtime: "
-    f"write what a session executes, opened as told, where its process takes less so; {_IO}"
+    "order, which rounds floats otherwise, and leave layers to LiteRT's built-in kernels; fuse, for ONNX Runtime: one "
+    "operator of its own for each activation that was exported as a chain of them, and, with a range in --dim, for "
+    "attention, to 1e-5; branch, for ONNX Runtime: make large values in a branch of an If, where sessions without "
+    "options take less so; opening, for ONNX Runtime: write what a session executes, opened as told, where its process "
+    f"takes less so; {_IO}"
 )
 """What help says of the names, and of those in `BY_CALLERS` and `BY_NAME`."""
 

@@ -56,7 +56,7 @@ def rewrites_of(permitted: Permissions) -> tuple[Rewrite, ...]:
     listed: tuple[tuple[bool, Rewrite], ...] = (
         (permitted.fuse, ChainRewrite()),
         (permitted.io, BorderRewrite()),
-        (permitted.bands and permitted.reassociate, BuiltInRewrite()),
+        (permitted.built_in, BuiltInRewrite()),
         (permitted.bands, BandsRewrite()),
         (permitted.algebra, AlgebraRewrite(permitted.reassociate)),
         (permitted.tile, FoldRewrite()),

@@ -25,6 +25,7 @@ class Permissions(FrozenValue, frozen=True):
         algebra: Operators may be computed otherwise with the same values.
         bands: Convolutions may be split into bands, concatenations into trees; `tile` and `algebra` permit both.
         reassociate: With that, sums may be added up in another order.
+        built_in: Layers may be left to built-in kernels, which round otherwise; `reassociate` permits it.
         branch: Large values may be made in a branch of an If.
         opening: What a session executes may be written, which has to be opened as the report says.
     """
@@ -38,6 +39,7 @@ class Permissions(FrozenValue, frozen=True):
     algebra: bool = False
     bands: bool = False
     reassociate: bool = False
+    built_in: bool = False
     branch: bool = False
     opening: bool = False
 
@@ -50,7 +52,8 @@ class Permissions(FrozenValue, frozen=True):
 def permissions_of(allow: Collection[str], extra_percent: float, *, free: bool = False) -> Permissions:
     """Return what ``allow`` names beside the order."""
     named = {name: name in allow for name in (*ALLOWED, *BY_NAME) if name not in BY_DEFAULT}
-    return Permissions(**named, bands=named["algebra"] or named["tile"], extra_percent=extra_percent, free=free)
+    more = {"bands": named["algebra"] or named["tile"], "built_in": named["reassociate"]}
+    return Permissions(**named, **more, extra_percent=extra_percent, free=free)
 
 
 def percent_left(permitted: float, macs: int, extra_macs: int, extra_work: float) -> float:

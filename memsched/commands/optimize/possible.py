@@ -38,7 +38,9 @@ def possible(
     costly = elsewhere or runtime.traits.tiles_for or runtime.joins_quantised(module)
     # What a session executes holds for one size as well.
     opened = permitted.opening and not any(one.free for one in options.assumed)
-    bands = permitted.bands and refusable and runtime.keeps_tables and not too_large(module)
+    delegated = runtime.keeps_tables and not too_large(module)
+    bands = permitted.bands and refusable and delegated
+    permitted = dataclasses.replace(permitted, built_in=permitted.built_in and delegated)
     if permitted.free and costly:
         return dataclasses.replace(permitted, tile=False, remat=False, algebra=False, bands=bands, opening=opened)
     exact = permitted.algebra and refusable

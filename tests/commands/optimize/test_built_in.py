@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import shlex
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -175,6 +177,17 @@ def test_without_permission_the_gain_is_named_alone() -> None:
     [row] = [one for one in result.report.values.alternatives if one.changes == ("rounding",)]
     assert row.command == "memsched optimize model.tflite --target litert --effort 5 --may-change rounding"
     assert 2 * row.bytes < result.report.values.verdict.bytes
+
+
+def test_the_command_that_an_analysis_prints_leaves_layers_alone(tmp_path: Path) -> None:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(classifier(32, 8))
+    words = ("analyze", str(path), "--target", "litert")
+    report = memsched.analyze(path, hooks=memsched.Hooks(words=words), target="litert", effort=5.0).report.values
+    [row] = [one for one in report.alternatives if one.changes == ("rounding",)]
+    _, command, _, *options = shlex.split(row.command)
+    assert (command, options[:3]) == ("optimize", ["--target", "litert", "--allow"])
+    assert kernels(memsched.optimize(path, target="litert", allow=options[3].split(","), effort=0.2))
 
 
 def test_biases_of_other_values_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
