@@ -3,8 +3,8 @@
     python -m tests.tools.claims models/*.tflite models/networks/unetpp.onnx --effort 5
     python -m tests.tools.claims text.onnx --options text.onnx="--dim N=128"
 
-Each model goes through `analyze`, `optimize` by default, with `--may-change opening` or `rounding`, with `--allow all`, and with
-three budgets. The written file is then opened as the report says. ONNX Runtime runs it twice with exactly the printed
+Each model goes through `analyze`, `optimize` by default, with `--may-change opening` or `rounding`, with `--allow all`,
+and with three budgets. The written file is then opened as the report says. ONNX Runtime runs it twice with exactly the printed
 options, and 20 times in a fresh process for each session that the report measured. LiteRT runs it 20 times in a fresh
 process of its default interpreter; for `litert-reference`, without delegates. What processes take is partly chance
 (layouts, free memory that is kept): up to six processes are asked where the first contradicts. The wheel of TensorFlow
