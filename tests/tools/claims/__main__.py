@@ -4,13 +4,13 @@
     python -m tests.tools.claims text.onnx --options text.onnx="--dim N=128"
 
 Each model goes through `analyze`, `optimize` by default, with `--may-change opening` or `rounding`, with `--allow all`,
-and with three budgets. The written file is then opened as the report says. ONNX Runtime runs it twice with exactly the printed
-options, and 20 times in a fresh process for each session that the report measured. LiteRT runs it 20 times in a fresh
-process of its default interpreter; for `litert-reference`, without delegates. What processes take is partly chance
-(layouts, free memory that is kept): up to six processes are asked where the first contradicts. The wheel of TensorFlow
-Lite Micro runs both models on the same inputs, each twice in a row. A row tells the claim, the measurement, and how far
-they are apart. The exit code is 1 if they are more than 2% apart (5% for processes and times), if outputs differ, if a
-written file does not run although the original does, or if a command fails without a reason.
+and with three budgets. The written file is then opened as the report says. ONNX Runtime runs it twice with exactly the
+printed options, and 20 times in a fresh process for each session that the report measured. LiteRT runs it 20 times in a
+fresh process of its default interpreter; for `litert-reference`, without delegates. What processes take is partly
+chance (layouts, free memory that is kept): up to six processes are asked where the first contradicts. The wheel of
+TensorFlow Lite Micro runs both models on the same inputs, each twice in a row. A row tells the claim, the measurement,
+and how far they are apart. The exit code is 1 if they are more than 2% apart (5% for processes and times), if outputs
+differ, if a written file does not run although the original does, or if a command fails without a reason.
 """
 
 from __future__ import annotations
