@@ -22,7 +22,7 @@ class ProcessMemoryRow(Section, frozen=True, kw_only=True):
 
     Attributes:
         private_bytes: Growth of anonymous memory after the last run, the median of fresh processes.
-        peak_bytes: Growth of resident memory at its peak, mapped files included, likewise.
+        peak_bytes: Growth of resident memory at its peak, likewise: mapped files are in it, LiteRT's libraries are not.
         processes: How many processes were measured.
     """
 
