@@ -84,6 +84,10 @@ def _drawing(seed: int) -> _Draw:
     from memsched.runtimes.inputs import random_values
 
     rng = np.random.default_rng(seed)
+    # What drawing loads is no part of the interpreter.
+    other = np.random.default_rng(seed)
+    for dtype in (np.float32, np.int8):
+        random_values(dtype, (64,), other, full_range=True)
 
     def draw(one: Any) -> Any:
         text = np.dtype(one["dtype"]).kind in "OSU"

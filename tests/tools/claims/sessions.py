@@ -190,7 +190,10 @@ def run_default_interpreter(request: Mapping[str, Any]) -> int:
     """Do in LiteRT's default interpreter what `run_told_session` does."""
     from ai_edge_litert.interpreter import Interpreter
 
-    np.random.default_rng(0).standard_normal(1)  # what it loads is no part of the interpreter
+    # What drawing loads is no part of the interpreter.
+    random = np.random.default_rng(0)
+    for dtype in (np.dtype(np.float32), np.dtype(np.int8)):
+        _values({"dtype": dtype, "shape": (64,)}, random)
     for library in Path(inspect.getfile(Interpreter)).parent.rglob("*.so*"):
         _touch(library)
     return _grown(request["kind"], lambda: _interpreted(Interpreter, request["path"]))
@@ -286,4 +289,7 @@ def _values(detail: Mapping[str, Any], random: np.random.Generator) -> np.ndarra
     if kind.kind in "iu":
         bounds = np.iinfo(kind)
         return np.asarray(random.integers(bounds.min, bounds.max, detail["shape"], kind, endpoint=True))
+    if kind == np.float32:
+        # Wider numbers would be memory of the process.
+        return np.asarray(random.standard_normal(detail["shape"], np.float32))
     return np.asarray(random.standard_normal(detail["shape"])).astype(kind)
