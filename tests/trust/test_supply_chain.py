@@ -28,11 +28,13 @@ SOCKETS = {
 
 NATIVE = {
     *("memsched/runtimes/litert/probe.py", "memsched/runtimes/onnxruntime/opened.py"),
+    "memsched/runtimes/litert/interpreter.py",
     *("memsched/core/library.py", "memsched/solve/schedule/compiled.py", "memsched/solve/allocate/compiled.py"),
     *("memsched/solve/fusion/compiled.py", "memsched/solve/fusion/compiled_monotonic.py"),
     *("memsched/rewrites/tile/compiled.py", "memsched/search/heap.py", "memsched/solve/schedule/compiled_orders.py"),
 }
-"""In the child process that verifies: the runtime's own memory is read. The compiled core, which is this package's own.
+"""In the child process that verifies: the runtime's own memory is read. In the one that measures: all pages of the
+runtime's libraries are mapped. The compiled core, which is this package's own.
 And the heap of the C library that runs this process. Nothing is called that a file names.
 """
 
