@@ -14,6 +14,7 @@ import gc
 import importlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
@@ -25,6 +26,7 @@ from memsched.base.units import KIB
 from memsched.runtimes.child import run_in_child
 from memsched.runtimes.race import IDLE, Race, RaceRule, race
 from memsched.runtimes.values import one_line
+from memsched.search.heap import trim
 
 __all__ = ["LEAST_RUNS", "LEAST_RUNS_OF_BODIES", "LITTLE_CHANCE", "MOST_RUNS", "PROCESSES", "STEADY_SECONDS"]
 __all__ += ["Arena", "Counts", "Measured", "Opener", "OwnFigures", "Raced", "RunnableModel", "SteadyRule"]
@@ -334,47 +336,80 @@ def _attempt(first: Opener | None, opener: Opener, turns: RaceRule) -> Raced | s
 def _measured(opener: Opener, rule: SteadyRule) -> Measured:
     """Open a model in this process, run it until two further passes add no memory, and return what that took."""
     opens = opener.prepare()
+    # What measuring takes itself, the first time, is no part of the model.
+    _run_until_steady(_Nothing(), rule, opener.sizes)
     gc.collect()
+    # A model that lies in free blocks of the heap would seem to take less.
+    trim()
     forget_highest()
     before = Counts.now()
     model = opens()
     opened, earlier = Counts.now(), process_bytes("VmHWM:")
-    model.start(0)
-    if rule.peak_from == "first run":
-        gc.collect()
-        forget_highest()
-    clock: list[float] = []
-    processor: list[float] = []
-    peaks: list[int] = []
-    began = time.monotonic()
-    while not rule.is_met(clock, peaks, before.resident):
-        if rule.is_over(clock, peaks, opener.sizes, time.monotonic() - began):
-            break
-        for size in range(opener.sizes):
-            model.start(size)
-            started, worked = time.perf_counter(), time.process_time()
-            model.run(size)
-            clock.append(time.perf_counter() - started)
-            processor.append(time.process_time() - worked)
-            if len(clock) == 1 and rule.peak_from == "second run":
-                earlier = process_bytes("VmHWM:")
-                forget_highest()
-        peaks.append(process_bytes("VmHWM:"))
+    runs = _run_until_steady(model, rule, opener.sizes, before.resident)
     rest = Counts.now()
     digests = tuple(_digest(model, size) for size in range(opener.sizes))
     del model
     return Measured(
-        peak=max(0, peaks[-1] - before.resident),
-        earlier=max(0, earlier - before.resident),
+        peak=max(0, runs.peaks[-1] - before.resident),
+        earlier=max(0, (runs.earlier or earlier) - before.resident),
         opened=opened.above(before),
         rest=rest.above(before),
-        clock=tuple(clock),
-        processor=tuple(processor),
+        clock=tuple(runs.clock),
+        processor=tuple(runs.processor),
         sizes=opener.sizes,
-        settled=rule.is_met(clock, peaks, before.resident),
+        settled=rule.is_met(runs.clock, runs.peaks, before.resident),
         digests=digests,
         own=opener.own_figures(),
     )
+
+
+class _Nothing:
+    """A `RunnableModel` of no operators."""
+
+    def start(self, size: int) -> None:
+        """Do nothing."""
+
+    def run(self, size: int) -> None:
+        """Do nothing."""
+
+    def outputs(self, size: int) -> Sequence[Any]:
+        """Return none."""
+        del size
+        return ()
+
+
+@dataclass
+class _Runs:
+    """Runs so far: seconds of each, the highest memory after each pass, and the highest before it was forgotten."""
+
+    clock: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+    peaks: list[int] = field(default_factory=list)
+    earlier: int = 0
+
+
+def _run_until_steady(model: RunnableModel, rule: SteadyRule, sizes: int, before: int = 0) -> _Runs:
+    """Run an open model, all sizes in turns, until a rule is met or ends it; ``before`` as in `SteadyRule.is_met`."""
+    runs = _Runs()
+    model.start(0)
+    if rule.peak_from == "first run":
+        gc.collect()
+        forget_highest()
+    began = time.monotonic()
+    while not rule.is_met(runs.clock, runs.peaks, before):
+        if rule.is_over(runs.clock, runs.peaks, sizes, time.monotonic() - began):
+            break
+        for size in range(sizes):
+            model.start(size)
+            started, worked = time.perf_counter(), time.process_time()
+            model.run(size)
+            runs.clock.append(time.perf_counter() - started)
+            runs.processor.append(time.process_time() - worked)
+            if len(runs.clock) == 1 and rule.peak_from == "second run":
+                runs.earlier = process_bytes("VmHWM:")
+                forget_highest()
+        runs.peaks.append(process_bytes("VmHWM:"))
+    return runs
 
 
 def _digest(model: RunnableModel, size: int) -> str:

@@ -6,7 +6,7 @@ import ctypes
 import sys
 from typing import Final
 
-__all__ = ["LARGEST_PAGE", "Glibc", "give_back", "give_back_at_once"]
+__all__ = ["LARGEST_PAGE", "Glibc", "give_back", "give_back_at_once", "trim"]
 
 _LINUX: Final = "linux"
 
@@ -45,11 +45,14 @@ def give_back_at_once() -> None:
 
 
 def give_back(read: int) -> None:
-    """Hand memory that nothing uses back to the system, where the C library can, after ``read`` bytes of a file.
+    """Hand memory that nothing uses back to the system after ``read`` bytes of a file; not after a small file."""
+    if read >= _LARGE:
+        trim()
 
-    Takes milliseconds, and nothing where the file is small.
-    """
-    if sys.platform != _LINUX or read < _LARGE:
+
+def trim() -> None:
+    """Hand memory that nothing uses back to the system, where the C library can; takes milliseconds."""
+    if sys.platform != _LINUX:
         return
     try:
         ctypes.CDLL(None).malloc_trim(0)
