@@ -36,6 +36,7 @@ FLOORS = {
     "solve/joint": 6,
     "rewrites": 6,
     "codegen/onchip": 6,
+    "codegen/streaming": 6,
     "formats": 7,
     "runtimes": 8,
     "codegen": 8,

@@ -16,7 +16,7 @@ _HELP: Final = "help"
 """The option that click itself adds, which it names in its own way."""
 
 OPTIMIZE: Final[Mapping[str, tuple[str, ...]]] = {
-    "What to write": ("output", "report", "emit", "header", "c_array", "html", "force"),
+    "What to write": ("output", "report", "emit", "input", "header", "c_array", "html", "force"),
     "The model and its runtime": ("target", "input_shapes", "dims", "shapes_from_run"),
     "What may be spent": (
         "budget",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from memsched.base.errors import UsageError
 from memsched.base.frozen import FrozenValue
 from memsched.cli.display import Display, search_end
 from memsched.cli.exit_code import ExitCode
@@ -83,7 +84,14 @@ class _Outputs(FrozenValue, frozen=True):
 @click.option(
     "--emit",
     type=click.Choice(["c"]),
-    help="For a target with on-chip memory: write, in place of a model, C99 that runs it there, into the folder OUT.",
+    help="Write, in place of a model, C99 that runs it without an interpreter, into the folder OUT: model.h and "
+    "model.c for 8-bit networks; for a target with on-chip memory, what runs it there.",
+)
+@click.option(
+    "--input",
+    type=click.Choice(["held", "elsewhere", "rows"]),
+    help="With --emit c: where the input lies. held (default): in the arena, where a run destroys it. elsewhere: with "
+    "the caller. rows: the caller pushes row by row, and the input is never whole.",
 )
 @html_option
 @options_of(Options)
@@ -105,8 +113,9 @@ def command(**options: Any) -> int:
     there are pieces; the caller has to change, and is told how. And fuse: activations of ONNX models that were exported
     as chains of operators become one operator of ONNX Runtime's each.
 
-    With --emit c, for an accelerator with on-chip memory of its own, the model becomes C that moves every piece of its
-    layers in and out of that memory by DMA.
+    With --emit c the model becomes C without an interpreter, which streams: of each layer only those pixels are kept
+    that the next ones still need. For an accelerator with on-chip memory of its own, it moves every piece of its layers
+    in and out of that memory by DMA.
     """
     context = click.get_current_context()
     check_level(context)
@@ -118,7 +127,9 @@ def command(**options: Any) -> int:
         from memsched.cli.emit import emit_command
 
         refuse_for_c(typed(context))
-        return emit_command(options["model"], options["output"], options["report"], asked, display)
+        return emit_command(options["model"], options["output"], options["report"], options["input"], asked, display)
+    if options["input"] is not None:
+        raise UsageError("--input says where the input of C lies", code="option-conflict", action="add --emit c")
     outputs = _outputs(taken(_OptimizeFiles, options))
     return _optimize(options["model"], asked, options["dask"], display, outputs, context.obj.words)
 

@@ -220,6 +220,8 @@ class _LayerWords:
 
     def mean(self) -> LayerCode:
         """Return the mean over the plane."""
+        if self._kernel.tables.get("axes", (0, 1)) != (0, 1) or not self._given.axes:
+            raise _NoCodeError("its mean is not over rows and columns")
         fields = {"in": _shape(self._given)}
         if self._eight:
             fields |= self._integers("input_zero", "output_zero", "multiplier", "shift")
@@ -320,6 +322,8 @@ class _LayerWords:
 
     def move(self) -> LayerCode:
         """Return elements from elsewhere."""
+        if "order" in self._kernel.tables:
+            raise _NoCodeError("it transposes")
         sources = []
         for tensor, position in zip(self._one.inputs, self._one.positions, strict=True):
             one = self._network.maps[tensor]

@@ -52,7 +52,8 @@ class LayerKernel:
         numbers: What else it needs to know, by name.
         constants: Arrays that lie in memory beside the model's activations. Weights of a convolution are output
             channels, rows, columns, input channels; vectors follow the output's channels.
-        tables: Small integers that are part of the program, such as multipliers of output channels.
+        tables: Small integers that are part of the program, such as multipliers of output channels; the axes of a mean
+            without the batch; the order of axes of "move" that changes it.
         operands: Of "binary": tensors of the graph, and -1 - i for constant i.
         word: The function or operation, for "unary", "binary" and "pool".
         permutes: Its matrix is laid out for a map that was flattened in the order of the file: channels, rows, columns.

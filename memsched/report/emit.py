@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from memsched.base.units import counted
 from memsched.report.text import print_line
 from memsched.report.values.emit import EmitReport
+from memsched.report.values.stream import StreamReport
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["print_emitted"]
+__all__ = ["print_emitted", "print_streamed"]
+
+_INPUTS: Mapping[str, str] = {
+    "held": "the input held in it, and destroyed",
+    "elsewhere": "the input of {0:,} B with the caller",
+    "rows": "the input of {0:,} B pushed row by row",
+}
 
 
 def print_emitted(console: Console, report: EmitReport, *, report_path: str | None, verbose: bool) -> None:
@@ -43,6 +51,29 @@ def print_emitted(console: Console, report: EmitReport, *, report_path: str | No
             print_line(
                 console, f"  {group.ops[0]} .. {group.ops[-1]}: {counted(len(group.ops), 'op')}, {pieces}, {moved}"
             )
+    print_line(console, f"written: {result.folder}: {', '.join(result.files)}", whole=True)
+    if report_path is not None:
+        print_line(console, f"report: {report_path}", whole=True)
+
+
+def print_streamed(console: Console, report: StreamReport, *, report_path: str | None, verbose: bool) -> None:
+    """Print the memory that the C needs, and the files.
+
+    Args:
+        report_path: Where the report was written, if anywhere.
+        verbose: A line for each segment.
+    """
+    result = report.result
+    print_line(console, f"C without an interpreter: {result.ram_bytes:,} B of RAM beside the stack", style="bold")
+    print_line(
+        console,
+        f"arena: {result.arena_bytes:,} B, {_INPUTS[result.input].format(result.input_bytes)}; state: "
+        f"{result.state_bytes:,} B",
+    )
+    print_line(console, f"flash: {result.flash_bytes:,} B of weights and tables; {result.macs:,} MACs, none added")
+    if verbose:
+        for one in report.segments:
+            print_line(console, f"  {one.first} .. {one.last}: {counted(one.layers, 'layer')}, {one.bytes:,} B")
     print_line(console, f"written: {result.folder}: {', '.join(result.files)}", whole=True)
     if report_path is not None:
         print_line(console, f"report: {report_path}", whole=True)

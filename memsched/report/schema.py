@@ -22,6 +22,7 @@ SCHEMAS: Mapping[str, tuple[str, str]] = {
     "batch": ("memsched.report.values.batch", "BatchReport"),
     "decoder": ("memsched.report.values.decoder", "DecoderReport"),
     "emit": ("memsched.report.values.emit", "EmitReport"),
+    "stream": ("memsched.report.values.stream", "StreamReport"),
     "diff": ("memsched.report.values.diff", "DiffReport"),
     "doctor": ("memsched.report.values.doctor", "DoctorReport"),
     "overview": ("memsched.report.values.overview", "OverviewReport"),

@@ -12,7 +12,7 @@ from memsched.base.errors import ModelError
 from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
 from tests.codegen.networks import quantised_net
-from tests.rewrites.tile.random_nets import onnx_net
+from tests.rewrites.tile.random_nets import onnx_net, tflite_net
 
 CHIP = 'extends = "diannao"\nname = "mychip"\non_chip_bytes = "4KB"\n'
 
@@ -41,13 +41,39 @@ def test_a_folder_of_c_and_a_report(tmp_path: Path, chip: Path, run: Run) -> Non
     assert before == {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir() if path.suffix != ".json"}
 
 
+def test_without_memory_on_chip_the_c_streams(tmp_path: Path, run: Run) -> None:
+    model = tmp_path / "net.tflite"
+    model.write_bytes(quantised_net(8, 4))
+    ram = {}
+    for place in ("held", "elsewhere", "rows"):
+        folder = tmp_path / place
+        done = run("optimize", model, "--emit", "c", "--input", place, "-o", folder)
+        assert done.code == 0, done.err
+        report = json.loads((folder / "report.json").read_text())
+        jsonschema.Draft202012Validator(json_schema("stream")).validate(report)
+        result = report["result"]
+        assert sorted(path.name for path in folder.iterdir()) == ["model.c", "model.h", "report.json"]
+        assert f"{result['ram_bytes']:,} B" in done.out
+        assert f"MODEL_RAM_BYTES {result['ram_bytes']}u" in (folder / "model.h").read_text()
+        ram[place] = result["ram_bytes"]
+    assert ram["elsewhere"] < ram["held"]
+
+
+def test_the_place_of_an_input_is_of_c(tmp_path: Path, run: Run) -> None:
+    model = tmp_path / "net.tflite"
+    model.write_bytes(quantised_net(8, 4))
+    run("optimize", model, "--input", "rows", "-o", tmp_path / "out.tflite").failed("option-conflict", "--input")
+    assert not (tmp_path / "out.tflite").exists()
+
+
 @pytest.mark.parametrize(
     ("given", "more", "code", "about"),
     [
         (onnx_net(3), (), "not-emittable", ("'t1'", "ConvTranspose")),
         (quantised_net(8, 4), ("--target", "diannao", "--header", "net.h"), "option-conflict", ("--header",)),
         (quantised_net(8, 4), ("--budget-for", "arena"), "option-conflict", ("--emit c", "--budget-for arena")),
-        (quantised_net(8, 4), ("--target", "tflm"), "no-on-chip-memory", ("'tflm'",)),
+        (tflite_net(7, 4), ("--target", "tflm"), "not-streamable", ("float32",)),
+        (quantised_net(8, 4), ("--input", "rows"), "option-conflict", ("--input",)),
         (quantised_net(8, 4), ("-o", "-"), "needs-folder", ("-o",)),
     ],
 )

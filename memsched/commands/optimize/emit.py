@@ -1,4 +1,4 @@
-"""``memsched optimize --emit c``: a model as C for an accelerator with on-chip memory."""
+"""``memsched optimize --emit c``: a model as C, for an accelerator with on-chip memory or streamed pixel by pixel."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ from memsched.codegen.layers import layer_codes
 from memsched.codegen.onchip import plan
 from memsched.codegen.onchip.network import OnChipNetwork
 from memsched.codegen.program import Program, program_of
+from memsched.codegen.streaming.check import check_stream
+from memsched.codegen.streaming.emit import StreamCode, stream_code
+from memsched.codegen.streaming.layers import INPUT
+from memsched.codegen.streaming.network import stream_network
+from memsched.codegen.streaming.plan import InputPlace, StreamPlan, plan_stream
 from memsched.commands.calls import limits_of
 from memsched.commands.optimize.on_chip_report import on_chip_section
 from memsched.commands.optimize.place import target_named
@@ -30,13 +35,14 @@ from memsched.formats.stated_sizes import stated
 from memsched.lowering.apply import apply_target
 from memsched.report.values.base import SCHEMA_VERSION
 from memsched.report.values.emit import EmitReport, EmitResult, EmitTarget
+from memsched.report.values.stream import StreamReport, StreamResult, StreamSegmentRow
 from memsched.targets.model import Target
 
-__all__ = ["EmittedModel", "emit", "emit_report", "save_emitted"]
+__all__ = ["EmittedModel", "StreamedModel", "emit", "emit_report", "save_emitted", "stream_report"]
 
 
 class EmittedModel(FrozenValue, frozen=True):
-    """A model as C.
+    """A model as C for an accelerator.
 
     Attributes:
         files: The contents of the folder, by name.
@@ -50,8 +56,30 @@ class EmittedModel(FrozenValue, frozen=True):
     seconds: float
 
 
-def emit(source: str | bytes, options: Options) -> EmittedModel:
-    """Plan the model's groups of layers for the target's on-chip memory, and say them in C.
+class StreamedModel(FrozenValue, frozen=True):
+    """A model as C that streams.
+
+    Attributes:
+        code: The contents of the folder, and what they need.
+    """
+
+    module: Module
+    plan: StreamPlan
+    code: StreamCode
+    seed: int
+    seconds: float
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """The contents of the folder, by name."""
+        return self.code.files
+
+
+def emit(source: str | bytes, options: Options, place: InputPlace | None = None) -> EmittedModel | StreamedModel:
+    """Return a model as C: for a target with on-chip memory moved in pieces, for any other streamed.
+
+    Args:
+        place: Where the input of a model that streams lies; None: in the arena.
 
     Raises:
         MemschedError: The subclass and its message say which file, op or option is at fault.
@@ -66,12 +94,60 @@ def emit(source: str | bytes, options: Options) -> EmittedModel:
     known = load_options(data, path, known, options.shapes_from_run, options.seed)
     module, _ = read_model(data, path, known, options.seed)
     target = target_named(options.target, module.format, module.path)
+    kernels = capability(module, KernelContents).layer_kernels(module)
+    name = PurePath(path).name
+    if not target.on_chip_bytes:
+        streamed = plan_stream(stream_network(module.graph, kernels), place or "held")
+        check_stream(streamed)
+        seconds = time.monotonic() - started
+        return StreamedModel(module, streamed, stream_code(streamed, name), options.seed, seconds)
+    if place is not None:
+        raise UsageError(
+            f"target '{target.name}' has memory on chip, where inputs are moved piece by piece",
+            code="option-conflict",
+            action="leave --input out",
+        )
     found = plan(module.graph, target, limits_of(options, options.seed))
     network = OnChipNetwork(apply_target(module.graph, target))
-    layers = layer_codes(network, capability(module, KernelContents).layer_kernels(module))
-    program = program_of(network, found, layers)
-    files = c_files(program, PurePath(path).name, target.name)
+    program = program_of(network, found, layer_codes(network, kernels))
+    files = c_files(program, name, target.name)
     return EmittedModel(module, target, program, files, options.seed, time.monotonic() - started)
+
+
+def stream_report(model: StreamedModel, folder: str) -> Report[StreamReport]:
+    """Return the report of a model that streams."""
+    plan, code = model.plan, model.code
+    layers = plan.network.layers
+    return Report(
+        StreamReport(
+            schema_version=SCHEMA_VERSION,
+            memsched_version=__version__,
+            command="optimize --emit c",
+            model=model_section(model.module),
+            result=StreamResult(
+                folder=folder,
+                input=plan.given,
+                ram_bytes=plan.arena + code.state,
+                arena_bytes=plan.arena,
+                state_bytes=code.state,
+                flash_bytes=code.flash,
+                input_bytes=plan.network.maps[INPUT].size,
+                macs=plan.network.macs,
+                files=tuple(sorted(code.files)),
+            ),
+            segments=tuple(
+                StreamSegmentRow(
+                    first=layers[one.segment.layers[0]].name,
+                    last=layers[one.segment.layers[-1]].name,
+                    layers=len(one.segment.layers),
+                    bytes=one.segment.total,
+                )
+                for one in plan.segments
+            ),
+            seed=model.seed,
+            seconds=round(model.seconds, 3),
+        )
+    )
 
 
 def emit_report(model: EmittedModel, folder: str) -> Report[EmitReport]:
@@ -105,7 +181,11 @@ def emit_report(model: EmittedModel, folder: str) -> Report[EmitReport]:
 
 
 def save_emitted(
-    model: EmittedModel, report: Report[EmitReport], source: str, folder: str, report_path: str | None
+    model: EmittedModel | StreamedModel,
+    report: Report[EmitReport] | Report[StreamReport],
+    source: str,
+    folder: str,
+    report_path: str | None,
 ) -> None:
     """Write all files into ``folder``, and the report, all or none.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -169,17 +170,19 @@ class _TfliteLayer:
         return LayerKernel("pool", dtype, self._limits(dtype), word=word)
 
     def mean(self) -> LayerKernel:
-        """Return the mean over rows and columns."""
+        """Return the mean over axes, which are numbered without the batch."""
         dtype, shape = self._dtype(), self._tensor(0).shape
-        axes = self._operator.attributes.get("axes")
-        if len(shape) != 4 or not isinstance(axes, tuple) or sorted(int(axis) % 4 for axis in axes) != [1, 2]:
-            raise NoKernelError("there is no kernel for MEAN but over rows and columns")
+        stated = self._operator.attributes.get("axes")
+        axes = sorted({int(axis) % len(shape) for axis in stated}) if isinstance(stated, tuple) else []
+        if not axes or 0 in axes:
+            raise NoKernelError("there is no kernel for MEAN over these axes")
+        tables = {"axes": tuple(axis - 1 for axis in axes)}
         if dtype == "float32":
-            return LayerKernel("mean", dtype)
+            return LayerKernel("mean", dtype, tables=tables)
         given, made = self._scale(self._tensor(0)), self._scale(self._output)
-        by, shift = fixed_point.mean_multiplier(given[0] / made[0], shape[1] * shape[2])
+        by, shift = fixed_point.mean_multiplier(given[0] / made[0], math.prod(shape[axis] for axis in axes))
         numbers = {"input_zero": given[1], "output_zero": made[1], "multiplier": by, "shift": shift}
-        return LayerKernel("mean", dtype, numbers)
+        return LayerKernel("mean", dtype, numbers, tables=tables)
 
     def function(self, word: str, low: float = 0.0, high: float = 0.0) -> LayerKernel:
         """Return a function of each element: of floats itself, of 8 bits its table."""
@@ -257,6 +260,13 @@ class _TfliteLayer:
                 raise NoKernelError("there is no kernel for CONCATENATION of several scales")
         return LayerKernel("move", dtype, {"fill": fill})
 
+    def transpose(self) -> LayerKernel:
+        """Return elements in another order of axes."""
+        order = self._operator.attributes.get("perm")
+        if not isinstance(order, tuple):
+            raise NoKernelError("there is no kernel for TRANSPOSE whose order is computed")
+        return LayerKernel("move", self._dtype(), {"fill": 0}, tables={"order": tuple(int(axis) for axis in order)})
+
     def copy(self) -> LayerKernel:
         """Return the same bytes."""
         return LayerKernel("copy", self._dtype())
@@ -307,6 +317,7 @@ _MAKERS: Final[Mapping[str, Callable[[_TfliteLayer], LayerKernel]]] = {
     "SLICE": _TfliteLayer.move,
     "STRIDED_SLICE": _TfliteLayer.move,
     "RESIZE_NEAREST_NEIGHBOR": _TfliteLayer.move,
+    "TRANSPOSE": _TfliteLayer.transpose,
     "RESHAPE": _TfliteLayer.copy,
     "SQUEEZE": _TfliteLayer.copy,
     "EXPAND_DIMS": _TfliteLayer.copy,

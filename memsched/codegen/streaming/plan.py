@@ -1,0 +1,190 @@
+"""Segments, rings and addresses of a network that streams, in the smallest arena that was found.
+
+Source: "Deep Fusion", section 3: groups of layers whose maps in between are never whole. Here a piece is a pixel, and
+the groups, here segments, lie in one arena: for an arena of a given size, dynamic programming over the places where one
+map crosses says whether it is enough, and bisection finds the smallest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from memsched.base.errors import ModelError
+from memsched.codegen.streaming.arrange import Arrangement, arrangements
+from memsched.codegen.streaming.layers import INPUT, StreamNetwork
+from memsched.codegen.streaming.schedule import StreamEvents, run_segment
+from memsched.codegen.streaming.segment import StreamSegment
+
+__all__ = ["InputPlace", "PlannedSegment", "StreamPlan", "plan_stream"]
+
+InputPlace = Literal["held", "elsewhere", "rows"]
+"""Where the model's input lies: in the arena, where it is overwritten; with the caller; or it comes row by row."""
+
+_MOST_PLACES: Final = 4
+"""Places of a map that crosses that are kept beside each other: with 12, no arena of eight networks was smaller."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedSegment:
+    """A segment with the addresses of its buffers.
+
+    Attributes:
+        place: The address of its input; None where the input lies with the caller or is one of the buffers.
+    """
+
+    segment: StreamSegment
+    place: int | None
+    arrangement: Arrangement
+
+    def address(self, one: int) -> int | None:
+        """Return where a map lies in the arena; None for one that lies with the caller."""
+        for buffer, address in self.arrangement.items():
+            if one in buffer.maps:
+                return address
+        return self.place if one == self.segment.outside else None
+
+
+@dataclass(frozen=True, eq=False)
+class StreamPlan:
+    """A network in segments.
+
+    Attributes:
+        given: Where the model's input lies.
+        arena: Bytes.
+    """
+
+    network: StreamNetwork
+    given: InputPlace
+    arena: int
+    segments: tuple[PlannedSegment, ...]
+
+
+_Path = tuple[PlannedSegment, ...]
+
+
+def plan_stream(network: StreamNetwork, given: InputPlace) -> StreamPlan:
+    """Return the plan with the smallest arena that is found.
+
+    Args:
+        given: Where the model's input lies.
+
+    Raises:
+        ModelError: No plan is found.
+    """
+    return _Planner(network, given).plan()
+
+
+class _Planner:
+    """The search: segments by first and last layer, as they are asked for."""
+
+    def __init__(self, network: StreamNetwork, given: InputPlace) -> None:
+        self._network, self._given = network, given
+        self._cuts = tuple(_cuts(network))
+        self._runs: dict[int, StreamEvents] = {}
+        self._segments: dict[tuple[int, int], StreamSegment] = {}
+
+    def plan(self) -> StreamPlan:
+        """Return the smallest arena that is enough, and how.
+
+        Large arenas admit many segments, each of which has to be looked at: small ones are tried first.
+        """
+        refused, step = -1, 1
+        found = None
+        while found is None and step <= 2 * self._largest():
+            found = self._fit(refused + step)
+            refused, step = (refused, step) if found is not None else (refused + step, 2 * step)
+        if found is None:
+            raise ModelError("the model cannot be streamed: no plan was found", code="not-streamable")
+        arena = _used(found)
+        while arena - refused > 1:
+            tried = self._fit((arena + refused) // 2)
+            if tried is None:
+                refused = (arena + refused) // 2
+            else:
+                found, arena = tried, _used(tried)
+        return StreamPlan(self._network, self._given, arena, found)
+
+    def _largest(self) -> int:
+        """Return the bytes of an arena in which everything has a place of its own."""
+        sums = sum(self._network.sum_bytes(layer) for layer in range(len(self._network.layers)))
+        return max(1, sum(one.size for one in self._network.maps) + sums)
+
+    def _fit(self, arena: int) -> _Path | None:
+        """Return segments that fit an arena, or None if none are found."""
+        begin: int | None = None
+        if self._given == "held":
+            begin = arena - self._network.maps[INPUT].size
+            if begin < 0:
+                return None
+        states: dict[int, dict[int | None, _Path]] = {0: {begin: ()}}
+        for cut in self._cuts[:-1]:
+            for place, path in _spread(states.get(cut, {})):
+                for end, planned in self._next(cut, place, arena):
+                    if end == self._cuts[-1]:
+                        return (*path, planned)
+                    leaving = planned.segment.leaving
+                    address = None if leaving is None else planned.address(leaving)
+                    states.setdefault(end, {}).setdefault(address, (*path, planned))
+        return None
+
+    def _next(self, cut: int, place: int | None, arena: int) -> Iterator[tuple[int, PlannedSegment]]:
+        """Yield what can follow a cut: where it ends, and the segment."""
+        given = 0 if place is None else self._network.maps[self._network.layers[cut].sources[0]].size
+        for end in reversed([one for one in self._cuts if one > cut]):
+            leaving = self._leaving(end)
+            if leaving is not None and self._network.maps[leaving].size > arena:
+                continue
+            segment = self._segment(cut, end)
+            if segment.total > arena + given:
+                continue
+            for arrangement in arrangements(segment, arena, place, 1 if leaving is None else _MOST_PLACES):
+                yield end, PlannedSegment(segment, place, arrangement)
+
+    def _leaving(self, end: int) -> int | None:
+        return None if end == self._cuts[-1] else end
+
+    def _segment(self, begin: int, end: int) -> StreamSegment:
+        """Return layers [begin, end) as a segment."""
+        key = (begin, end)
+        if key not in self._segments:
+            pushed = begin == 0 and self._given == "rows"
+            if begin not in self._runs:
+                layers = range(begin, len(self._network.layers))
+                self._runs[begin] = run_segment(self._network, layers, pushed=pushed)
+            external = frozenset(self._network.outputs)
+            self._segments[key] = StreamSegment(
+                self._network, self._runs[begin], range(begin, end), pushed, self._leaving(end), external
+            )
+        return self._segments[key]
+
+
+def _spread(states: Mapping[int | None, _Path]) -> list[tuple[int | None, _Path]]:
+    """Return some of the places of a map, from the lowest to the highest."""
+    ordered = sorted(states.items(), key=lambda state: state[0] or 0)
+    if len(ordered) <= _MOST_PLACES:
+        return ordered
+    return [ordered[number * (len(ordered) - 1) // (_MOST_PLACES - 1)] for number in range(_MOST_PLACES)]
+
+
+def _used(segments: _Path) -> int:
+    """Return the bytes that segments use."""
+    ends = [address + buffer.size for one in segments for buffer, address in one.arrangement.items()]
+    ends += [one.place + one.segment.input_size for one in segments if one.place is not None]
+    return max(ends, default=0)
+
+
+def _cuts(network: StreamNetwork) -> Iterator[int]:
+    """Yield the numbers of layers before which a single map crosses, that of the layer before, and both ends."""
+    yield 0
+    readers: dict[int, int] = {}
+    for layer, one in enumerate(network.layers):
+        for source in one.sources:
+            readers[source] = layer
+    last = 0
+    for cut in range(1, len(network.layers)):
+        last = max(last, readers.get(cut - 1, 0))
+        if last < cut and cut not in network.outputs:
+            yield cut
+    yield len(network.layers)

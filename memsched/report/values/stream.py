@@ -1,0 +1,65 @@
+"""The report of ``memsched optimize --emit c`` for a model that streams."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from memsched.report.values.base import Count, Section
+from memsched.report.values.shared import ModelSection
+
+__all__ = ["StreamReport", "StreamResult", "StreamSegmentRow"]
+
+
+class StreamResult(Section, frozen=True, kw_only=True):
+    """What the C needs, in bytes.
+
+    Attributes:
+        input: Where the model's input lies: "held" in the arena, where a run destroys it; "elsewhere", with the caller;
+            "rows": the caller pushes it row by row.
+        ram_bytes: The arena and the state, without the stack.
+        arena_bytes: All maps.
+        state_bytes: How far each layer is.
+        flash_bytes: Weights and tables, without the code.
+        input_bytes: The whole input; part of the arena only where it is held.
+        macs: Multiply-accumulates, as many as the model's.
+        files: Names in the folder.
+    """
+
+    folder: str
+    input: Literal["held", "elsewhere", "rows"]
+    ram_bytes: Count
+    arena_bytes: Count
+    state_bytes: Count
+    flash_bytes: Count
+    input_bytes: Count
+    macs: Count
+    files: tuple[str, ...]
+
+
+class StreamSegmentRow(Section, frozen=True, kw_only=True):
+    """Layers that stream together.
+
+    Attributes:
+        first: Name of the first layer.
+        last: Name of the last layer.
+        layers: How many there are.
+        bytes: What they write, their input left out.
+    """
+
+    first: str
+    last: str
+    layers: Count
+    bytes: Count
+
+
+class StreamReport(Section, frozen=True, kw_only=True):
+    """A model as C that streams pixel by pixel."""
+
+    schema_version: Literal[2]
+    memsched_version: str
+    command: Literal["optimize --emit c"]
+    model: ModelSection
+    result: StreamResult
+    segments: tuple[StreamSegmentRow, ...]
+    seed: int
+    seconds: float

@@ -1,0 +1,116 @@
+"""Models as C that streams: planned, compiled, run in a process of their own, and compared with the model's runtime."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memsched.codegen.streaming.check import check_stream
+from memsched.codegen.streaming.emit import StreamCode, stream_code
+from memsched.codegen.streaming.network import stream_network
+from memsched.codegen.streaming.plan import InputPlace, StreamPlan, plan_stream
+from memsched.commands.optimize.optimize import load
+from memsched.formats.capabilities import KernelContents
+from memsched.formats.known import capability
+from tests.codegen.harness import COMPILER
+
+__all__ = ["PLACES", "extremes", "in_reference", "in_tflm", "run_streamed", "streamed"]
+
+Array = np.ndarray[Any, Any]
+
+PLACES: tuple[InputPlace, ...] = ("held", "elsewhere", "rows")
+FLAGS = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+_HOST = """
+#include <stdio.h>
+#include "model.h"
+
+static int8_t given[MODEL_INPUT_BYTES], made[MODEL_OUTPUT_BYTES];
+
+int main(void)
+{
+    while (fread(given, 1, sizeof given, stdin) == sizeof given) {
+#if defined(ROWS)
+        unsigned row;
+        model_begin(made);
+        for (row = 0; row < MODEL_INPUT_ROWS; row++) model_push_row(given + row * MODEL_ROW_BYTES);
+        model_end();
+#else
+        model_invoke(given, made);
+#endif
+        fwrite(made, 1, sizeof made, stdout);
+    }
+    return 0;
+}
+"""
+
+
+def streamed(model: bytes, place: InputPlace) -> tuple[StreamPlan, StreamCode]:
+    """Return a model's plan, which is checked, and its files."""
+    module = load(model)
+    network = stream_network(module.graph, capability(module, KernelContents).layer_kernels(module))
+    plan = plan_stream(network, place)
+    check_stream(plan)
+    return plan, stream_code(plan, "model.tflite")
+
+
+def run_streamed(
+    code: StreamCode, place: InputPlace, inputs: Sequence[Array], folder: Path, *flags: str
+) -> list[Array]:
+    """Compile the files, and return the outputs of one run per input, in one process."""
+    assert COMPILER is not None
+    for name, data in {**code.files, "host.c": _HOST.encode()}.items():
+        (folder / name).write_bytes(data)
+    program = folder / "program"
+    macros = ("-DROWS",) if place == "rows" else ()
+    sources = (str(folder / "model.c"), str(folder / "host.c"))
+    subprocess.run([COMPILER, *FLAGS, *flags, *macros, *sources, "-o", str(program)], check=True)
+    given = b"".join(one.astype(np.int8).tobytes() for one in inputs)
+    done = subprocess.run([str(program)], input=given, stdout=subprocess.PIPE, check=True)
+    return list(np.frombuffer(done.stdout, np.int8).reshape(len(inputs), -1))
+
+
+def extremes(size: int, count: int, seed: int = 0) -> list[Array]:
+    """Return inputs of so many bytes: both ends of the range, smooth ones, and noise."""
+    random = np.random.default_rng(seed)
+    noise = random.integers(-128, 128, (count, size), dtype=np.int64)
+    smooth = np.clip(np.cumsum(noise, axis=1) // 3, -128, 127)
+    found = [np.full(size, 127), np.full(size, -128)]
+    found += [smooth[number] if number % 4 == 1 else noise[number] for number in range(count - len(found))]
+    return [one.astype(np.int8) for one in found]
+
+
+def in_reference(model: bytes, inputs: Sequence[Array]) -> list[Array]:
+    """Return the outputs of LiteRT without delegates."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    interpreter = Interpreter(
+        model_content=model, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    )
+    interpreter.allocate_tensors()
+    (given,), (made, *_) = interpreter.get_input_details(), interpreter.get_output_details()
+    found = []
+    for one in inputs:
+        interpreter.set_tensor(given["index"], one.reshape(given["shape"]))
+        interpreter.invoke()
+        found.append(interpreter.get_tensor(made["index"]).reshape(-1).copy())
+    return found
+
+
+def in_tflm(model: bytes, inputs: Sequence[Array], arena: int = 1 << 24) -> list[Array]:
+    """Return the outputs of TensorFlow Lite Micro."""
+    from tflite_micro.python.tflite_micro import runtime
+
+    interpreter = runtime.Interpreter.from_bytes(model, arena_size=arena)
+    shape = [int(length) for length in interpreter.get_input_details(0)["shape"]]
+    found = []
+    for one in inputs:
+        interpreter.set_input(one.reshape(shape), 0)
+        interpreter.invoke()
+        found.append(interpreter.get_output(0).reshape(-1).copy())
+    return found

@@ -1,0 +1,127 @@
+"""C that streams: bit-equal to TensorFlow Lite Micro, in as little memory as a checker confirms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memsched.base.errors import InternalError, ModelError
+from memsched.codegen.streaming.check import check_stream
+from memsched.codegen.streaming.layers import StreamNetwork
+from memsched.codegen.streaming.network import stream_network
+from memsched.codegen.streaming.plan import InputPlace, StreamPlan
+from memsched.codegen.streaming.schedule import run_segment
+from memsched.commands.optimize.optimize import load
+from memsched.formats.capabilities import KernelContents
+from memsched.formats.known import capability
+from tests.codegen.harness import COMPILER
+from tests.codegen.networks import QuantisedNet, quantised_net
+from tests.codegen.streaming.harness import PLACES, SANITIZERS, extremes, in_tflm, run_streamed, streamed
+from tests.failures import fails
+from tests.formats.tflite_builder import Sub, build
+from tests.rewrites.tile.random_nets import tflite_net
+from tests.suites import Draws
+
+MODELS = Path(__file__).parents[3] / "models"
+
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+
+
+def _headless(seed: int) -> bytes:
+    """Return a random network whose last map is its output: heads often give the same for all inputs."""
+    net = QuantisedNet(seed)
+    while len(net.ops) < 7:
+        net.layer()
+    return build(Sub(net.tensors, net.ops, (0,), (net.current,)))
+
+
+def _hold(
+    model: bytes,
+    place: InputPlace,
+    folder: Path,
+    *flags: str,
+    seed: int = 0,
+    count: int = 20,
+    varies: bool = True,
+) -> StreamPlan:
+    """Check that two runs in a row of each input give what the reference gives, and return the plan."""
+    plan, code = streamed(model, place)
+    inputs = extremes(plan.network.maps[0].size, count, seed)
+    wanted = in_tflm(model, inputs)
+    if varies:
+        assert any(not np.array_equal(wanted[0], one) for one in wanted)
+    found = run_streamed(code, place, [one for one in inputs for _ in range(2)], folder, *flags)
+    assert [one.tolist() for one in found] == [one.tolist() for one in wanted for _ in range(2)]
+    return plan
+
+
+@needs_compiler
+@pytest.mark.parametrize("place", PLACES)
+def test_random_networks_keep_every_bit(place: InputPlace, tmp_path: Path, draws: Draws) -> None:
+    for seed in range(draws(4, 60)):
+        _hold(quantised_net(seed, 7), place, tmp_path, seed=seed, count=6, varies=False)
+        _hold(_headless(seed), place, tmp_path, seed=seed, count=6)
+
+
+@needs_compiler
+def test_sanitizers_find_nothing(tmp_path: Path) -> None:
+    for place in PLACES:
+        _hold(_headless(11), place, tmp_path, *SANITIZERS, count=4)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("name", "place", "most"),
+    [
+        ("person_detect", "held", 11_750),
+        ("person_detect", "rows", 10_600),
+        ("micro_speech_quantized", "held", 2_020),
+        ("micro_speech_quantized", "rows", 440),
+        ("hello_world_int8", "held", 60),
+    ],
+)
+def test_models_need_a_tenth(name: str, place: InputPlace, most: int, tmp_path: Path) -> None:
+    model = (MODELS / f"{name}.tflite").read_bytes()
+    plan = _hold(model, place, tmp_path)
+    assert plan.arena + streamed(model, place)[1].state <= most
+
+
+def _network(model: bytes) -> StreamNetwork:
+    module = load(model)
+    return stream_network(module.graph, capability(module, KernelContents).layer_kernels(module))
+
+
+def test_one_byte_less_is_found(draws: Draws) -> None:
+    """With the input one byte nearer, bytes that are needed are overwritten, and the checker says so."""
+    tight = 0
+    for seed in range(draws(12, 60)):
+        plan, _ = streamed(quantised_net(seed, 5), "held")
+        first, *rest = plan.segments
+        if not first.place:
+            continue
+        nearer = replace(plan, segments=(replace(first, place=first.place - 1), *rest))
+        try:
+            check_stream(nearer)
+        except InternalError:
+            tight += 1
+    assert tight >= 3
+
+
+def test_a_longer_segment_does_the_same_first(draws: Draws) -> None:
+    for seed in range(draws(6, 40)):
+        network = _network(quantised_net(seed, 6))
+        whole = run_segment(network, range(len(network.layers)), pushed=True)
+        for end in range(1, len(network.layers)):
+            part = run_segment(network, range(end), pushed=True)
+            shared = [int(one) for one in whole.order if one < end]
+            # What is pushed depends on how much the last layers need; what is computed does not.
+            assert [one for one in shared if one >= 0] == [int(one) for one in part.order if one >= 0]
+
+
+def test_what_does_not_stream_is_named() -> None:
+    with fails("not-streamable", "float32") as found:
+        streamed(tflite_net(7, 4), "held")
+    assert isinstance(found.value, ModelError)
