@@ -280,7 +280,7 @@ class _Writer:
 _HALF: Final = 128
 _BINARY_KINDS: Final = ("ADD", "FROM", "MUL", "SUB")
 _LAYER_BYTES: Final = 88
-"""Of a record of a layer on a processor of 32 bits."""
+"""The record of a layer on a processor of 32 bits, at most."""
 
 
 def _products(one: StreamLayer, constants: _Constants, layer: int) -> dict[str, Any]:

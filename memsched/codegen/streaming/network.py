@@ -145,7 +145,7 @@ class _Builder:
 
     def add(self, layer: StreamLayer, channels: int, made: tuple[int, int] | None = None) -> _View:
         """Append a layer and its map, of ``made`` rows and columns; by default one pixel per step."""
-        if layer.window == (NO_WINDOW, NO_WINDOW):
+        if layer.window == (NO_WINDOW, NO_WINDOW) and math.prod(layer.plane) == layer.count:
             # What it reads may have other rows and columns of as many pixels.
             layer = replace(layer, plane=layer.steps)
         rows, columns = layer.steps if made is None else made

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from memsched.base.errors import InternalError
 from memsched.codegen.streaming.layers import StreamLayer, StreamNetwork
 
 __all__ = ["StreamEvents", "needs", "run_segment"]
@@ -120,7 +121,7 @@ class _SegmentSteps:
                 begin = self._deepest_ready(layer, layer)
                 continue
             if done[self._outside] == pushes:
-                raise AssertionError("a segment of a stream does not end")
+                raise InternalError("a segment of a stream does not end")
             order.append(-1)
             begin = self._deepest_ready(self._outside, self._layers[0] - 1)
         return order

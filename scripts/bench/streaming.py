@@ -1,0 +1,167 @@
+"""Measure C that streams: its RAM, flash and time beside TensorFlow Lite Micro's, with equal outputs on 20 inputs.
+
+RAM is the arena and the state, as the header states them; the stack comes on top. Times are of the processor, in turns
+in one process, beside the wheel `tflite-micro`; where that refuses a model, LiteRT without delegates gives the outputs
+that are compared, and there is no time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import numpy as np
+
+from memsched.base.errors import MemschedError
+from memsched.codegen.streaming.plan import InputPlace
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional
+
+__all__ = ["BENCH"]
+
+_FOLDER: Final = Path(__file__).parents[2] / "models"
+_NAMES: Final = ("hello_world_int8", "micro_speech_quantized", "person_detect", "mobilenetv2_035_96_int8")
+_INPUTS: Final = 20
+_ARENA: Final = 1 << 24
+
+_TAKES: Final = """
+import sys
+import numpy
+from tflite_micro.python.tflite_micro import runtime
+interpreter = runtime.Interpreter.from_file(sys.argv[1], arena_size=int(sys.argv[2]))
+shape = [int(length) for length in interpreter.get_input_details(0)["shape"]]
+interpreter.set_input(numpy.zeros(shape, numpy.int8), 0)
+interpreter.invoke()
+"""
+
+_CALLS: Final = """
+#include "model.h"
+void run(const int8_t *in, int8_t *out)
+{
+#if defined(ROWS)
+    unsigned row;
+    model_begin(out);
+    for (row = 0; row < MODEL_INPUT_ROWS; row++) model_push_row(in + row * MODEL_ROW_BYTES);
+    model_end();
+#else
+    model_invoke(in, out);
+#endif
+}
+"""
+
+
+def _row(name: str, model: bytes, place: InputPlace, optimize: str) -> tuple[tuple[str, ...], bool]:
+    from tests.codegen.harness import COMPILER
+    from tests.codegen.streaming.harness import extremes, in_reference, streamed
+
+    begun = time.process_time()
+    plan, code = streamed(model, place)
+    seconds = time.process_time() - begun
+    inputs = extremes(plan.network.maps[0].size, _INPUTS)
+    with tempfile.TemporaryDirectory() as folder:
+        for file, data in {**code.files, "calls.c": _CALLS.encode()}.items():
+            (Path(folder) / file).write_bytes(data)
+        library = Path(folder) / "library.so"
+        macros = ["-DROWS"] if place == "rows" else []
+        sources = [str(Path(folder) / file) for file in ("model.c", "calls.c")]
+        command = [str(COMPILER), "-std=c99", f"-{optimize}", "-shared", "-fPIC", *macros, *sources, "-o", str(library)]
+        subprocess.run(command, check=True)
+        run = ctypes.CDLL(str(library)).run
+    made = np.zeros(plan.network.maps[plan.network.outputs[0]].size, np.int8)
+
+    def ours(values: Any) -> Any:
+        run(values.ctypes.data_as(ctypes.c_void_p), made.ctypes.data_as(ctypes.c_void_p))
+        return made
+
+    micro = _in_micro(model)
+    if micro is None:
+        wanted = in_reference(model, inputs)
+        same, ratio = all(np.array_equal(ours(one), other) for one, other in zip(inputs, wanted, strict=True)), None
+    else:
+        same, ratio = _in_turns(inputs, ours, micro)
+    cells = (
+        name, place, f"{plan.arena + code.state:,}", f"{plan.arena:,}", f"{code.flash:,}", f"{len(model):,}",
+        "" if ratio is None else f"{ratio:.2f} x", "equal" if same else "DIFFERENT", f"{seconds:.1f}",
+    )  # fmt: skip
+    return cells, same
+
+
+def _in_micro(model: bytes) -> Callable[[Any], Any] | None:
+    """Return what runs a model of 8 bits in TensorFlow Lite Micro, if that takes it."""
+    from tflite_micro.python.tflite_micro import runtime
+
+    if b"TFL3" not in model[:8] or len(model) > _ARENA:
+        return None
+    with tempfile.NamedTemporaryFile(suffix=".tflite") as file:
+        file.write(model)
+        file.flush()
+        # The wheel aborts on some models, with the process.
+        if subprocess.run(
+            [sys.executable, "-c", _TAKES, file.name, str(_ARENA)], capture_output=True, check=False
+        ).returncode:
+            return None
+    interpreter = runtime.Interpreter.from_bytes(model, arena_size=_ARENA)
+    shape = [int(length) for length in interpreter.get_input_details(0)["shape"]]
+
+    def run(values: Any) -> Any:
+        interpreter.set_input(values.reshape(shape), 0)
+        interpreter.invoke()
+        return interpreter.get_output(0).reshape(-1)
+
+    return run
+
+
+def _in_turns(inputs: Any, ours: Callable[[Any], Any], micro: Callable[[Any], Any]) -> tuple[bool, float]:
+    """Return whether outputs are equal, twice in a row, and the ratio of times."""
+    same, ratios = True, []
+    for values in inputs:
+        times = []
+        for run in (micro, ours, micro, ours):
+            begun = time.process_time()
+            run(values)
+            times.append(time.process_time() - begun)
+        wanted = micro(values).copy()
+        same = same and np.array_equal(ours(values), wanted) and np.array_equal(ours(values), wanted)
+        ratios.append((times[1] + times[3]) / max(times[0] + times[2], 1e-9))
+    return same, median(ratios)
+
+
+def tables(values: Values) -> Iterator[Part]:
+    """Yield a row for each model and place of the input."""
+    from tests.codegen.streaming.networks import mobilenet_v2, resnet_8
+
+    yield Heading(
+        *("model", "input", ">RAM, B", ">arena, B", ">flash, B", ">file, B", ">time", "outputs"), ">planned in, s"
+    )
+    files = values.models or [_FOLDER / f"{name}.tflite" for name in _NAMES]
+    models = {path.stem: path.read_bytes() for path in files}
+    if not values.models:
+        models |= {"ResNet-8": resnet_8(), "MobileNetV2 1.0 at 224": mobilenet_v2()}
+    wrong = []
+    for name, model in models.items():
+        for place in ("held", "elsewhere", "rows"):
+            try:
+                cells, right = _row(name, model, place, values.optimize)
+            except MemschedError as error:
+                yield (name, f"refused: {error}", *[""] * 7)
+                break
+            wrong += [] if right else [f"{name} {place}"]
+            yield cells
+    yield Verdict(f"\nwrong: {', '.join(wrong) or 'none'}", bool(wrong))
+
+
+BENCH = Benchmark(
+    __doc__,
+    tables,
+    (
+        positional("models", type=Path, help="TFLite files; default: four, and two networks with random weights"),
+        option("--optimize", default="O2", help="of the compiler"),
+    ),
+    docs="docs/benchmarks/devices.md",
+)
