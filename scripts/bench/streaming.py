@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -20,10 +20,11 @@ from typing import Any, Final
 import numpy as np
 
 from memsched.base.errors import MemschedError
+from memsched.codegen.streaming.emit import ram_bytes
 from memsched.codegen.streaming.plan import InputPlace
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional
 
-__all__ = ["BENCH"]
+__all__ = ["BENCH", "CALLS", "default_models", "in_micro"]
 
 _FOLDER: Final = Path(__file__).parents[2] / "models"
 _NAMES: Final = ("hello_world_int8", "micro_speech_quantized", "person_detect", "mobilenetv2_035_96_int8")
@@ -35,12 +36,12 @@ import sys
 import numpy
 from tflite_micro.python.tflite_micro import runtime
 interpreter = runtime.Interpreter.from_file(sys.argv[1], arena_size=int(sys.argv[2]))
-shape = [int(length) for length in interpreter.get_input_details(0)["shape"]]
-interpreter.set_input(numpy.zeros(shape, numpy.int8), 0)
+detail = interpreter.get_input_details(0)
+interpreter.set_input(numpy.zeros([int(length) for length in detail["shape"]], detail["dtype"]), 0)
 interpreter.invoke()
 """
 
-_CALLS: Final = """
+CALLS: Final = """
 #include "model.h"
 void run(const int8_t *in, int8_t *out)
 {
@@ -65,7 +66,7 @@ def _row(name: str, model: bytes, place: InputPlace, optimize: str) -> tuple[tup
     seconds = time.process_time() - begun
     inputs = extremes(plan.network.maps[0].size, _INPUTS)
     with tempfile.TemporaryDirectory() as folder:
-        for file, data in {**code.files, "calls.c": _CALLS.encode()}.items():
+        for file, data in {**code.files, "calls.c": CALLS.encode()}.items():
             (Path(folder) / file).write_bytes(data)
         library = Path(folder) / "library.so"
         macros = ["-DROWS"] if place == "rows" else []
@@ -79,22 +80,22 @@ def _row(name: str, model: bytes, place: InputPlace, optimize: str) -> tuple[tup
         run(values.ctypes.data_as(ctypes.c_void_p), made.ctypes.data_as(ctypes.c_void_p))
         return made
 
-    micro = _in_micro(model)
+    micro = in_micro(model)
     if micro is None:
         wanted = in_reference(model, inputs)
         same, ratio = all(np.array_equal(ours(one), other) for one, other in zip(inputs, wanted, strict=True)), None
     else:
         same, ratio = _in_turns(inputs, ours, micro)
     cells = (
-        name, place, f"{plan.arena + code.state:,}", f"{plan.arena:,}", f"{code.flash:,}", f"{len(model):,}",
+        name, place, f"{ram_bytes(plan.arena, code.state):,}", f"{plan.arena:,}", f"{code.flash:,}", f"{len(model):,}",
         "" if ratio is None else f"{ratio:.2f} x", "equal" if same else "DIFFERENT", f"{seconds:.1f}",
     )  # fmt: skip
     return cells, same
 
 
-def _in_micro(model: bytes) -> Callable[[Any], Any] | None:
+def in_micro(model: bytes) -> Callable[[Any], Any] | None:
     """Return what runs a model of 8 bits in TensorFlow Lite Micro, if that takes it."""
-    from tflite_micro.python.tflite_micro import runtime
+    from tests.codegen.streaming.harness import tflm_runner
 
     if b"TFL3" not in model[:8] or len(model) > _ARENA:
         return None
@@ -106,15 +107,7 @@ def _in_micro(model: bytes) -> Callable[[Any], Any] | None:
             [sys.executable, "-c", _TAKES, file.name, str(_ARENA)], capture_output=True, check=False
         ).returncode:
             return None
-    interpreter = runtime.Interpreter.from_bytes(model, arena_size=_ARENA)
-    shape = [int(length) for length in interpreter.get_input_details(0)["shape"]]
-
-    def run(values: Any) -> Any:
-        interpreter.set_input(values.reshape(shape), 0)
-        interpreter.invoke()
-        return interpreter.get_output(0).reshape(-1)
-
-    return run
+    return tflm_runner(model, _ARENA)
 
 
 def _in_turns(inputs: Any, ours: Callable[[Any], Any], micro: Callable[[Any], Any]) -> tuple[bool, float]:
@@ -132,19 +125,23 @@ def _in_turns(inputs: Any, ours: Callable[[Any], Any], micro: Callable[[Any], An
     return same, median(ratios)
 
 
-def tables(values: Values) -> Iterator[Part]:
-    """Yield a row for each model and place of the input."""
+def default_models(files: Sequence[Path]) -> dict[str, bytes]:
+    """Return models by name: those of files, or the four of the project and two networks with random weights."""
     from tests.codegen.streaming.networks import mobilenet_v2, resnet_8
 
+    if files:
+        return {path.stem: path.read_bytes() for path in files}
+    found = {name: (_FOLDER / f"{name}.tflite").read_bytes() for name in _NAMES}
+    return found | {"ResNet-8": resnet_8(), "MobileNetV2 1.0 at 224": mobilenet_v2()}
+
+
+def tables(values: Values) -> Iterator[Part]:
+    """Yield a row for each model and place of the input."""
     yield Heading(
-        *("model", "input", ">RAM, B", ">arena, B", ">flash, B", ">file, B", ">time", "outputs"), ">planned in, s"
+        *("model", "input", ">RAM, B", ">arena, B", ">flash, B", ">file, B", ">time", "outputs"), ">planned and checked in, s"
     )
-    files = values.models or [_FOLDER / f"{name}.tflite" for name in _NAMES]
-    models = {path.stem: path.read_bytes() for path in files}
-    if not values.models:
-        models |= {"ResNet-8": resnet_8(), "MobileNetV2 1.0 at 224": mobilenet_v2()}
     wrong = []
-    for name, model in models.items():
+    for name, model in default_models(values.models).items():
         for place in ("held", "elsewhere", "rows"):
             try:
                 cells, right = _row(name, model, place, values.optimize)

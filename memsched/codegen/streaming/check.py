@@ -6,7 +6,7 @@ still reads. Which layer runs is found anew, by looking at all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -112,8 +112,7 @@ class _ByteReplay:
         if complete:
             self._write(layer + 1, 0 if sums else step)
         if not one.is_elementwise:
-            for given, pixel in reads:
-                self._check_read(one, given, pixel)
+            self._check_apart(layer, 0 if sums else step, reads)
 
     def _address(self, one: int, pixel: int) -> int | None:
         if one in self._network.outputs:
@@ -133,6 +132,19 @@ class _ByteReplay:
         if (self._owner[at : at + self._network.maps[one].channels] != self.code(one, pixel)).any():
             name = self._network.maps[one].name
             raise InternalError(f"layer '{layer.name}' of a stream would not read pixel {pixel} of '{name}'")
+
+    def _check_apart(self, layer: int, made: int, reads: Sequence[tuple[int, int]]) -> None:
+        """Check that what a step writes, value by value, is nothing that it reads."""
+        at, one = self._address(layer + 1, made), self._network.layers[layer]
+        if one.adds_up:
+            spans = [self._sums(layer)]
+        else:
+            spans = [] if at is None else [slice(at, at + self._network.maps[layer + 1].channels)]
+        for given, pixel in reads:
+            begin = self._address(given, pixel)
+            end = None if begin is None else begin + self._network.maps[given].channels
+            if begin is not None and any(begin < span.stop and span.start < end for span in spans):
+                raise InternalError(f"layer '{one.name}' of a stream overwrites what it reads")
 
     def _write(self, one: int, pixel: int) -> None:
         at = self._address(one, pixel)

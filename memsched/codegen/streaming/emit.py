@@ -15,10 +15,13 @@ from memsched.codegen.streaming.layers import INPUT, StreamLayer
 from memsched.codegen.streaming.plan import PlannedSegment, StreamPlan
 from memsched.codegen.streaming.segment import StreamSegment
 
-__all__ = ["StreamCode", "stream_code"]
+__all__ = ["StreamCode", "ram_bytes", "stream_code"]
 
 _HARMLESS: Final = re.compile(r"[^A-Za-z0-9_.,:;()\[\]+ -]")
 _BYTE, _SHORT = (1 << 8) - 1, (1 << 16) - 1
+_WORD: Final = 4
+"""Bytes of a pointer on a processor of 32 bits."""
+
 _BINARY: Final = {"add": "ADD", "sub": "SUB", "mul": "MUL"}
 _SUPPORT: Final = {
     "CONV": ("window", "products"), "DEPTHWISE": ("window",), "AVERAGE": ("window", "sums_of_window"),
@@ -64,6 +67,15 @@ def stream_code(plan: StreamPlan, model: str) -> StreamCode:
     return _Writer(plan, model).code()
 
 
+def ram_bytes(arena: int, state: int) -> int:
+    """Return what an arena and a state take of RAM."""
+    return _up(max(1, arena), _WORD) + state
+
+
+def _up(size: int, align: int) -> int:
+    return -(-size // align) * align
+
+
 @dataclass
 class _Constants:
     """Arrays of constants, by what they hold: equal ones are written once."""
@@ -107,10 +119,11 @@ class _Writer:
 
     def _state_bytes(self) -> int:
         width = {"uint8_t": 1, "uint16_t": 2, "uint32_t": 4}
-        one = 3 * width[self._pixel] + 2 * width[self._place]
         align = max(width[self._pixel], width[self._place])
-        beside = width[self._pixel] + 4 * len(self._network.outputs) if self._plan.given == "rows" else 0
-        return -(-one // align) * align * self._longest() + beside
+        one = _up(3 * width[self._pixel] + 2 * width[self._place], align)
+        # Between rows the caller's outputs are kept, and how many pixels were pushed.
+        kept = _WORD * (2 + len(self._network.outputs)) if self._plan.given == "rows" else 0
+        return _up(one * self._longest(), _WORD) + kept
 
     def _longest(self) -> int:
         return max(len(one.segment.layers) for one in self._plan.segments)
@@ -125,7 +138,7 @@ class _Writer:
             "model": self._model,
             "arena": self._plan.arena,
             "arena_bytes": max(1, self._plan.arena),
-            "ram": self._plan.arena + state,
+            "ram": ram_bytes(self._plan.arena, state),
             "state": state,
             "flash": flash,
             "macs": self._network.macs,

@@ -104,15 +104,26 @@ class _Planner:
                 refused = (arena + refused) // 2
             else:
                 found, arena = tried, _used(tried)
-        return StreamPlan(self._network, self._given, arena, found)
+        return StreamPlan(self._network, self._given, arena, self._shortest(arena, found))
+
+    def _shortest(self, arena: int, found: _Path) -> _Path:
+        """Return segments of the fewest layers that fit an arena: each layer of the longest one has a state in RAM."""
+        refused, longest = 0, max(len(one.segment.layers) for one in found)
+        while longest - refused > 1:
+            tried = self._fit(arena, (longest + refused) // 2)
+            if tried is None:
+                refused = (longest + refused) // 2
+            else:
+                found, longest = tried, max(len(one.segment.layers) for one in tried)
+        return found
 
     def _largest(self) -> int:
         """Return the bytes of an arena in which everything has a place of its own."""
         sums = sum(self._network.sum_bytes(layer) for layer in range(len(self._network.layers)))
         return max(1, sum(one.size for one in self._network.maps) + sums)
 
-    def _fit(self, arena: int) -> _Path | None:
-        """Return segments that fit an arena, or None if none are found."""
+    def _fit(self, arena: int, longest: int | None = None) -> _Path | None:
+        """Return segments of at most so many layers that fit an arena, or None if none are found."""
         begin: int | None = None
         if self._given == "held":
             begin = arena - self._network.maps[INPUT].size
@@ -121,7 +132,7 @@ class _Planner:
         states: dict[int, dict[int | None, _Path]] = {0: {begin: ()}}
         for cut in self._cuts[:-1]:
             for place, path in _spread(states.get(cut, {})):
-                for end, planned in self._next(cut, place, arena):
+                for end, planned in self._next(cut, place, arena, longest):
                     if end == self._cuts[-1]:
                         return (*path, planned)
                     leaving = planned.segment.leaving
@@ -129,10 +140,13 @@ class _Planner:
                     states.setdefault(end, {}).setdefault(address, (*path, planned))
         return None
 
-    def _next(self, cut: int, place: int | None, arena: int) -> Iterator[tuple[int, PlannedSegment]]:
+    def _next(
+        self, cut: int, place: int | None, arena: int, longest: int | None
+    ) -> Iterator[tuple[int, PlannedSegment]]:
         """Yield what can follow a cut: where it ends, and the segment."""
         given = 0 if place is None else self._network.maps[self._network.layers[cut].sources[0]].size
-        for end in reversed([one for one in self._cuts if one > cut]):
+        ends = (one for one in reversed(self._cuts) if one > cut and (longest is None or one - cut <= longest))
+        for end in ends:
             leaving = self._leaving(end)
             if leaving is not None and self._network.maps[leaving].size > arena:
                 continue

@@ -15,7 +15,7 @@ from memsched.codegen.onchip import plan
 from memsched.codegen.onchip.network import OnChipNetwork
 from memsched.codegen.program import Program, program_of
 from memsched.codegen.streaming.check import check_stream
-from memsched.codegen.streaming.emit import StreamCode, stream_code
+from memsched.codegen.streaming.emit import StreamCode, ram_bytes, stream_code
 from memsched.codegen.streaming.layers import INPUT
 from memsched.codegen.streaming.network import stream_network
 from memsched.codegen.streaming.plan import InputPlace, StreamPlan, plan_stream
@@ -127,7 +127,7 @@ def stream_report(model: StreamedModel, folder: str) -> Report[StreamReport]:
             result=StreamResult(
                 folder=folder,
                 input=plan.given,
-                ram_bytes=plan.arena + code.state,
+                ram_bytes=ram_bytes(plan.arena, code.state),
                 arena_bytes=plan.arena,
                 state_bytes=code.state,
                 flash_bytes=code.flash,

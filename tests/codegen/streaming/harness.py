@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ from memsched.codegen.streaming.plan import InputPlace, StreamPlan, plan_stream
 from memsched.commands.optimize.optimize import load
 from memsched.formats.capabilities import KernelContents
 from memsched.formats.known import capability
+from memsched.graph.kernel import LayerKernel
 from tests.codegen.harness import COMPILER
 
-__all__ = ["PLACES", "extremes", "in_reference", "in_tflm", "run_streamed", "streamed"]
+__all__ = ["PLACES", "extremes", "in_reference", "in_tflm", "run_streamed", "streamed", "tflm_runner"]
 
 Array = np.ndarray[Any, Any]
 
@@ -85,6 +86,34 @@ def extremes(size: int, count: int, seed: int = 0) -> list[Array]:
     return [one.astype(np.int8) for one in found]
 
 
+def _borders(model: bytes) -> dict[str, tuple[float, int]]:
+    """Return scale and zero of the model's input and output, where these are floats."""
+    kernels = capability(module := load(model), KernelContents).layer_kernels(module)
+    families = {"quantize": "input", "dequantize": "output"}
+    return {
+        families[one.family]: (one.numbers["scale"], int(one.numbers["zero"]))
+        for one in kernels
+        if isinstance(one, LayerKernel) and one.family in families
+    }
+
+
+def _given(values: Array, shape: Sequence[int], borders: dict[str, tuple[float, int]]) -> Array:
+    """Return an input as the runtime takes it."""
+    shaped = np.asarray(values.reshape([int(length) for length in shape]))
+    if "input" not in borders:
+        return shaped
+    scale, zero = borders["input"]
+    return np.asarray((shaped.astype(np.float32) - np.float32(zero)) * np.float32(scale))
+
+
+def _made(values: Array, borders: dict[str, tuple[float, int]]) -> Array:
+    """Return an output in 8 bits."""
+    if "output" not in borders:
+        return np.array(values).reshape(-1)
+    scale, zero = borders["output"]
+    return np.asarray(np.round(values.reshape(-1) / np.float32(scale)) + zero).astype(np.int8)
+
+
 def in_reference(model: bytes, inputs: Sequence[Array]) -> list[Array]:
     """Return the outputs of LiteRT without delegates."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
@@ -94,23 +123,30 @@ def in_reference(model: bytes, inputs: Sequence[Array]) -> list[Array]:
     )
     interpreter.allocate_tensors()
     (given,), (made, *_) = interpreter.get_input_details(), interpreter.get_output_details()
-    found = []
+    borders, found = _borders(model), []
     for one in inputs:
-        interpreter.set_tensor(given["index"], one.reshape(given["shape"]))
+        interpreter.set_tensor(given["index"], _given(one, given["shape"], borders))
         interpreter.invoke()
-        found.append(interpreter.get_tensor(made["index"]).reshape(-1).copy())
+        found.append(_made(interpreter.get_tensor(made["index"]), borders))
     return found
 
 
-def in_tflm(model: bytes, inputs: Sequence[Array], arena: int = 1 << 24) -> list[Array]:
-    """Return the outputs of TensorFlow Lite Micro."""
+def tflm_runner(model: bytes, arena: int = 1 << 24) -> Callable[[Array], Array]:
+    """Return what runs a model in TensorFlow Lite Micro, on 8 bits."""
     from tflite_micro.python.tflite_micro import runtime
 
     interpreter = runtime.Interpreter.from_bytes(model, arena_size=arena)
-    shape = [int(length) for length in interpreter.get_input_details(0)["shape"]]
-    found = []
-    for one in inputs:
-        interpreter.set_input(one.reshape(shape), 0)
+    shape, borders = interpreter.get_input_details(0)["shape"], _borders(model)
+
+    def run(values: Array) -> Array:
+        interpreter.set_input(_given(values, shape, borders), 0)
         interpreter.invoke()
-        found.append(interpreter.get_output(0).reshape(-1).copy())
-    return found
+        return _made(interpreter.get_output(0), borders)
+
+    return run
+
+
+def in_tflm(model: bytes, inputs: Sequence[Array]) -> list[Array]:
+    """Return the outputs of TensorFlow Lite Micro."""
+    run = tflm_runner(model)
+    return [run(one) for one in inputs]

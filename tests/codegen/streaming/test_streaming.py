@@ -10,6 +10,7 @@ import pytest
 
 from memsched.base.errors import InternalError, ModelError
 from memsched.codegen.streaming.check import check_stream
+from memsched.codegen.streaming.emit import ram_bytes
 from memsched.codegen.streaming.layers import StreamNetwork
 from memsched.codegen.streaming.network import stream_network
 from memsched.codegen.streaming.plan import InputPlace, StreamPlan
@@ -45,25 +46,24 @@ def _hold(
     *flags: str,
     seed: int = 0,
     count: int = 20,
-    varies: bool = True,
-) -> StreamPlan:
-    """Check that two runs in a row of each input give what the reference gives, and return the plan."""
+) -> tuple[StreamPlan, bool]:
+    """Check that two runs in a row of each input give what the reference gives; return the plan, and if that varies."""
     plan, code = streamed(model, place)
     inputs = extremes(plan.network.maps[0].size, count, seed)
     wanted = in_tflm(model, inputs)
-    if varies:
-        assert any(not np.array_equal(wanted[0], one) for one in wanted)
     found = run_streamed(code, place, [one for one in inputs for _ in range(2)], folder, *flags)
     assert [one.tolist() for one in found] == [one.tolist() for one in wanted for _ in range(2)]
-    return plan
+    return plan, any(not np.array_equal(wanted[0], one) for one in wanted)
 
 
 @needs_compiler
 @pytest.mark.parametrize("place", PLACES)
 def test_random_networks_keep_every_bit(place: InputPlace, tmp_path: Path, draws: Draws) -> None:
-    for seed in range(draws(4, 60)):
-        _hold(quantised_net(seed, 7), place, tmp_path, seed=seed, count=6, varies=False)
-        _hold(_headless(seed), place, tmp_path, seed=seed, count=6)
+    varying, count = 0, draws(1, 20)
+    for seed in range(count):
+        _hold(quantised_net(seed, 7), place, tmp_path, seed=seed, count=6)
+        varying += _hold(_headless(seed), place, tmp_path, seed=seed, count=6)[1]
+    assert varying > count / 2
 
 
 @needs_compiler
@@ -85,8 +85,9 @@ def test_sanitizers_find_nothing(tmp_path: Path) -> None:
 )
 def test_models_need_a_tenth(name: str, place: InputPlace, most: int, tmp_path: Path) -> None:
     model = (MODELS / f"{name}.tflite").read_bytes()
-    plan = _hold(model, place, tmp_path)
-    assert plan.arena + streamed(model, place)[1].state <= most
+    plan, varies = _hold(model, place, tmp_path)
+    assert varies
+    assert ram_bytes(plan.arena, streamed(model, place)[1].state) <= most
 
 
 def _network(model: bytes) -> StreamNetwork:
@@ -97,7 +98,7 @@ def _network(model: bytes) -> StreamNetwork:
 def test_one_byte_less_is_found(draws: Draws) -> None:
     """With the input one byte nearer, bytes that are needed are overwritten, and the checker says so."""
     tight = 0
-    for seed in range(draws(12, 60)):
+    for seed in range(draws(8, 40)):
         plan, _ = streamed(quantised_net(seed, 5), "held")
         first, *rest = plan.segments
         if not first.place:
@@ -111,7 +112,7 @@ def test_one_byte_less_is_found(draws: Draws) -> None:
 
 
 def test_a_longer_segment_does_the_same_first(draws: Draws) -> None:
-    for seed in range(draws(6, 40)):
+    for seed in range(draws(3, 20)):
         network = _network(quantised_net(seed, 6))
         whole = run_segment(network, range(len(network.layers)), pushed=True)
         for end in range(1, len(network.layers)):
