@@ -138,7 +138,8 @@ def default_models(files: Sequence[Path]) -> dict[str, bytes]:
 def tables(values: Values) -> Iterator[Part]:
     """Yield a row for each model and place of the input."""
     yield Heading(
-        *("model", "input", ">RAM, B", ">arena, B", ">flash, B", ">file, B", ">time", "outputs"), ">planned and checked in, s"
+        *("model", "input", ">RAM, B", ">arena, B", ">flash, B", ">file, B", ">time", "outputs"),
+        ">planned and checked in, s",
     )
     wrong = []
     for name, model in default_models(values.models).items():

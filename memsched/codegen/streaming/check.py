@@ -6,6 +6,7 @@ still reads. Which layer runs is found anew, by looking at all of them.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -49,6 +50,13 @@ class _ByteReplay:
         self._layers = planned.segment.layers
         self._done = dict.fromkeys(self._layers, 0)
         self._pushed = 0
+        self._readers: dict[int, list[int]] = {one: [] for one in range(len(self._network.maps))}
+        for layer in self._layers:
+            after = self._network.layers[layer].after
+            for one in {*self._network.layers[layer].sources, *(() if after is None else (after + 1,))}:
+                self._readers[one].append(layer)
+        self._waiting = set(self._layers)
+        self._heap = sorted(-layer for layer in self._layers)
 
     @staticmethod
     def code(one: int, pixel: int) -> int:
@@ -67,16 +75,33 @@ class _ByteReplay:
         """Run all steps."""
         outside = self._network.maps[self._planned.segment.outside]
         while True:
-            layer = next((one for one in reversed(self._layers) if self._can_run(one)), None)
+            layer = self._deepest()
             if layer is not None:
                 self._step(layer)
+                self._look_at(layer, *self._readers[layer + 1])
             elif self._planned.segment.pushed and self._pushed < outside.pixels:
                 self._write(self._planned.segment.outside, self._pushed)
                 self._pushed += 1
+                self._look_at(*self._readers[self._planned.segment.outside])
             else:
                 break
         if any(self._done[layer] < self._network.layers[layer].count for layer in self._layers):
             raise InternalError("a segment of a stream does not end")
+
+    def _look_at(self, *layers: int) -> None:
+        for layer in layers:
+            if layer not in self._waiting:
+                self._waiting.add(layer)
+                heapq.heappush(self._heap, -layer)
+
+    def _deepest(self) -> int | None:
+        """Return the deepest layer that can run; those that cannot are looked at again once a source has changed."""
+        while self._heap:
+            layer = -heapq.heappop(self._heap)
+            self._waiting.discard(layer)
+            if self._can_run(layer):
+                return layer
+        return None
 
     def _can_run(self, layer: int) -> bool:
         one, step = self._network.layers[layer], self._done[layer]

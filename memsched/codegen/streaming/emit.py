@@ -151,6 +151,7 @@ class _Writer:
                 f"{_comment(one.name)} */"
                 for number, one in enumerate(outputs)
             ),
+            "scales": self._scales(),
             "output_parameters": ", ".join(f"int8_t *{name}" for name in names),
             "output_values": ", ".join(names),
             "outputs": len(outputs),
@@ -165,6 +166,17 @@ class _Writer:
             "input_ring": first.segment.rings.get(INPUT, given.pixels),
             "rows_of_window": max((one.window[0].kernel for one in self._network.layers), default=1),
         }
+
+    def _scales(self) -> str:
+        """Return the scales of floats at the model's border, which the caller quantizes."""
+        names = {INPUT: "INPUT"}
+        names |= {one: f"OUTPUT{number or ''}" for number, one in enumerate(self._network.outputs)}
+        return "\n".join(
+            f"#define MODEL_{names[one]}_SCALE {scale!r}f /* a value is SCALE * (byte - ZERO) */\n"
+            f"#define MODEL_{names[one]}_ZERO ({zero})"
+            for one, (scale, zero) in sorted(self._network.scales.items())
+            if one in names
+        )
 
     def _source(self, values: Mapping[str, str | int], rows: Sequence[str], kinds: Sequence[str]) -> str:
         used = [*kinds]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -123,12 +124,14 @@ class StreamNetwork:
     Attributes:
         maps: The input's, then one per layer.
         outputs: The maps that the caller gets.
+        scales: Scale and zero of those maps at the model's border that its file has as floats.
     """
 
     name: str
     maps: tuple[StreamMap, ...]
     layers: tuple[StreamLayer, ...]
     outputs: tuple[int, ...]
+    scales: Mapping[int, tuple[float, int]]
 
     @property
     def macs(self) -> int:

@@ -91,6 +91,7 @@ class _Builder:
         self._maps = [StreamMap(name, *shape)]
         self._layers: list[StreamLayer] = []
         self._views: dict[int, _View] = {tensor: _View(INPUT, shape)}
+        self._scales: dict[int, tuple[float, int]] = {}
 
     def network(self) -> StreamNetwork:
         for number, op in enumerate(self._graph.ops):
@@ -102,7 +103,8 @@ class _Builder:
             except _NotStreamedError as error:
                 raise _refused(op, str(error)) from None
         outputs = tuple(self._output(tensor) for tensor in self._graph.outputs)
-        return _without_unread(StreamNetwork(self._graph.name, tuple(self._maps), tuple(self._layers), outputs))
+        maps, layers = tuple(self._maps), tuple(self._layers)
+        return _without_unread(StreamNetwork(self._graph.name, maps, layers, outputs, self._scales))
 
     def _output(self, tensor: int) -> int:
         view = self._views[tensor]
@@ -120,6 +122,11 @@ class _Builder:
     def graph(self) -> Graph:
         """What is read."""
         return self._graph
+
+    def noted(self, view: _View, kernel: LayerKernel) -> _View:
+        """Note that a map stands for floats of the model's border, and return its view."""
+        self._scales[view.map] = (kernel.numbers["scale"], int(kernel.numbers["zero"]))
+        return view
 
     def view(self, tensor: int) -> _View:
         """Return how a tensor lies in a map."""
@@ -351,13 +358,13 @@ class _OpReader:
         """Return the model's input, which is given as 8 bits."""
         if self._op.inputs[0] not in self._builder.graph.inputs:
             raise _NotStreamedError("there is no streaming kernel of floats")
-        return self._given()
+        return self._builder.noted(self._given(), self._kernel)
 
     def dequantize(self) -> _View:
         """Return the model's output, which is given as 8 bits."""
         if self._op.outputs[0] not in self._builder.graph.outputs:
             raise _NotStreamedError("there is no streaming kernel of floats")
-        return self._given()
+        return self._builder.noted(self._given(), self._kernel)
 
     def move(self) -> _View:
         """Return pixels from elsewhere."""
@@ -479,6 +486,7 @@ def _without_unread(network: StreamNetwork) -> StreamNetwork:
         maps,
         tuple(replace(one, after=_sibling(layers, number)) for number, one in enumerate(layers)),
         tuple(place[one] for one in network.outputs),
+        {place[one]: scale for one, scale in network.scales.items() if one in place},
     )
 
 

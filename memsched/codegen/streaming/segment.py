@@ -152,6 +152,18 @@ class StreamSegment:
         A layer that computes value by value can write over what it reads: then that read does not meet the map that it
         makes, ``beside``.
         """
+        maker = self.network.layers[beside - 1] if beside > self.layers[0] else None
+        over = maker is not None and maker.is_elementwise and one in maker.sources
+        key = (one, beside if over else one)
+        if key not in self._known_lives:
+            self._known_lives[key] = self._found_lives(*key)
+        return self._known_lives[key]
+
+    @cached_property
+    def _known_lives(self) -> dict[tuple[int, int], tuple[Array, Array]]:
+        return {}
+
+    def _found_lives(self, one: int, beside: int) -> tuple[Array, Array]:
         begins = self._made(one)
         ends = begins.copy()
         pixels = np.arange(len(begins), dtype=np.int64)

@@ -22,7 +22,7 @@ from tests.codegen.harness import COMPILER
 from tests.codegen.networks import QuantisedNet, quantised_net
 from tests.codegen.streaming.harness import PLACES, SANITIZERS, extremes, in_tflm, run_streamed, streamed
 from tests.failures import fails
-from tests.formats.tflite_builder import Sub, build
+from tests.formats.tflite_builder import Sub, build, options
 from tests.rewrites.tile.random_nets import tflite_net
 from tests.suites import Draws
 
@@ -64,6 +64,37 @@ def test_random_networks_keep_every_bit(place: InputPlace, tmp_path: Path, draws
         _hold(quantised_net(seed, 7), place, tmp_path, seed=seed, count=6)
         varying += _hold(_headless(seed), place, tmp_path, seed=seed, count=6)[1]
     assert varying > count / 2
+
+
+@needs_compiler
+@pytest.mark.parametrize("place", PLACES)
+def test_a_pad_behind_the_map_and_several_readers(place: InputPlace, tmp_path: Path) -> None:
+    """Rows and columns are added below and to the right alone, before a pool; its result is read by three layers."""
+    net = QuantisedNet(3)
+    rows, columns, channels = net.shape
+    reads = [net.current, net.constant((4, 2), 0, 0, 0, 2, 0, 1, 0, 0)]
+    net.shape = (rows + 2, columns + 1, channels)
+    net.current = net.op("PAD", reads, net.shape, options("PadOptions"), **net.same())
+    made = (-(-net.shape[0] // 2), -(-net.shape[1] // 2), channels)
+    pool = {"padding": 0, "strideH": 2, "strideW": 2, "filterHeight": 3, "filterWidth": 2}
+    table = options("Pool2DOptions", **pool, fusedActivationFunction=0)
+    net.current, net.shape = net.op("MAX_POOL_2D", [net.current], made, table, **net.same()), made
+    net.branch("join")
+    net.branch("concat")
+    _, varies = _hold(build(Sub(net.tensors, net.ops, (0,), (net.current,))), place, tmp_path, count=6)
+    assert varies
+
+
+def test_every_output_lies_with_the_caller() -> None:
+    net = QuantisedNet(5)
+    while len(net.ops) < 3:
+        net.layer()
+    first = net.current
+    net.branch("concat")
+    model = build(Sub(net.tensors, net.ops, (0,), (net.current, first)))
+    plan, code = streamed(model, "elsewhere")
+    assert len(plan.network.outputs) == 2
+    assert b"int8_t *out, int8_t *out1" in code.files["model.h"]
 
 
 @needs_compiler

@@ -16,6 +16,7 @@
 #define MODEL_INPUT_ROWS @input_rows@u
 #define MODEL_ROW_BYTES @row_bytes@u
 @output_sizes@
+@scales@
 
 #ifdef __cplusplus
 extern "C" {
