@@ -58,7 +58,6 @@ TIMED = (
     ("docs/distribute.md", "memsched distribute resnet50.onnx"),
     ("docs/remat.md", "memsched analyze models/networks/nasnet_a.onnx --frontier"),
     ("docs/tasks/onnxruntime.md", "memsched analyze models/networks/nasnet_a.onnx --frontier"),
-    ("docs/tiling.md", "memsched optimize models/networks/hrnet"),
 )
 """As slow, and a time limit ends their search: what is found depends on the machine, and only the exit code holds."""
 
