@@ -103,8 +103,8 @@ class _Writer:
         numbers = [number for one in self._network.maps for number in (one.rows, one.columns)]
         numbers += [number for one in self._network.layers for number in (*one.steps, *one.plane)]
         counts = [one.pixels + one.late for one in self._network.maps] + [one.count for one in self._network.layers]
-        self._place = "uint8_t" if max(numbers) <= _BYTE else "uint16_t"
-        self._pixel = "uint16_t" if max(counts) <= _SHORT else "uint32_t"
+        self._place = "uint8_t" if max(numbers) <= _BYTE else _wide(max(numbers))
+        self._pixel = _wide(max(counts))
 
     def code(self) -> StreamCode:
         """Return the files."""
@@ -382,6 +382,10 @@ _NUMBERS: Final = {
     "conv": _products, "depthwise": _products, "dense": _products, "sum": _rescaled, "mean": _rescaled,
     "table": _table, "softmax": _softmax, "copy": _copy, "binary": _binary,
 }  # fmt: skip
+
+
+def _wide(most: int) -> str:
+    return "uint16_t" if most <= _SHORT else "uint32_t"
 
 
 def _text(name: str, **values: str | int) -> str:

@@ -10,10 +10,17 @@ from typing import Final, Literal
 from memsched.base.frozen import FrozenValue
 from memsched.graph.kernel import LayerKernel
 
-__all__ = ["INPUT", "NO_WINDOW", "StreamKind", "StreamLayer", "StreamMap", "StreamNetwork", "StreamWindow"]
+__all__ = ["INPUT", "LARGEST_PIXEL", "LARGEST_WINDOW", "NO_WINDOW", "StreamKind", "StreamLayer", "StreamMap"]
+__all__ += ["StreamNetwork", "StreamWindow"]
 
 INPUT: Final = 0
 """The number of the map that the model is given; layer i makes map i + 1."""
+
+LARGEST_WINDOW: Final = (1 << 8) - 1
+"""The largest kernel, stride or dilation that the tables of the C program hold."""
+
+LARGEST_PIXEL: Final = (1 << 16) - 1
+"""Values of a pixel, likewise."""
 
 StreamKind = Literal[
     "conv", "depthwise", "average", "largest", "mean", "binary", "table", "copy", "join", "softmax", "sum", "dense"

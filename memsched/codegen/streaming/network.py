@@ -13,6 +13,8 @@ from memsched.base.errors import ModelError
 from memsched.base.frozen import FrozenValue
 from memsched.codegen.streaming.layers import (
     INPUT,
+    LARGEST_PIXEL,
+    LARGEST_WINDOW,
     NO_WINDOW,
     StreamKind,
     StreamLayer,
@@ -89,6 +91,8 @@ class _Builder:
         tensor = graph.inputs[0]
         name = graph.tensors[tensor].name
         shape = _map_shape(graph.tensors[tensor].shape or (1,))
+        if shape[2] > LARGEST_PIXEL:
+            raise ModelError("the model cannot be streamed: a pixel of its input is too large", code="not-streamable")
         self._maps = [StreamMap(name, *shape)]
         self._layers: list[StreamLayer] = []
         self._views: dict[int, _View] = {tensor: _View(INPUT, shape)}
@@ -152,7 +156,14 @@ class _Builder:
         return self.add(layer, view.shape[2])
 
     def add(self, layer: StreamLayer, channels: int, made: tuple[int, int] | None = None) -> _View:
-        """Append a layer and its map, of ``made`` rows and columns; by default one pixel per step."""
+        """Append a layer and its map, of ``made`` rows and columns; by default one pixel per step.
+
+        Raises:
+            _NotStreamedError: A number is larger than C's tables hold.
+        """
+        numbers = [n for one in layer.window for n in (one.kernel, one.stride, one.dilation, one.divide)]
+        if max(numbers) > LARGEST_WINDOW or channels > LARGEST_PIXEL:
+            raise _NotStreamedError(f"its windows or its {channels:,} channels are too large")
         if layer.window == (NO_WINDOW, NO_WINDOW) and math.prod(layer.plane) == layer.count:
             # What it reads may have other rows and columns of as many pixels.
             layer = replace(layer, plane=layer.steps)
@@ -259,7 +270,7 @@ class _OpReader:
         kernel = replace(
             self._kernel, constants=(weights.reshape(-1, rows, columns, channels), *self._kernel.constants[1:])
         )
-        adds = _WIDE * len(weights) < given.size and given.pixels > 1
+        adds = given.pixels > 1 and (_WIDE * len(weights) < given.size or max(rows, columns) > LARGEST_WINDOW)
         windows = (StreamWindow(rows, 0), StreamWindow(columns, 0))
         steps = (rows, columns) if adds else (1, 1)
         kind: StreamKind = "dense" if adds else "conv"

@@ -85,6 +85,21 @@ def test_a_pad_behind_the_map_and_several_readers(place: InputPlace, tmp_path: P
     assert varies
 
 
+@needs_compiler
+def test_a_product_with_more_columns_than_a_window_has_adds_up(tmp_path: Path) -> None:
+    net = QuantisedNet(0)
+    net.tensors, net.ops, net.shape = [], [], (1, 300, 1)
+    net.current = net.tensor(net.shape)
+    net.function()
+    reads = [net.current, net.constant((2,), 1, 300)]
+    net.current = net.op("RESHAPE", reads, (300,), options("ReshapeOptions"), **net.same())
+    reads = net.biased(net.current, net.weights((400, 300), 0, per_channel=False), 400)
+    net.current = net.op("FULLY_CONNECTED", reads, (400,), options("FullyConnectedOptions"))
+    plan, varies = _hold(build(Sub(net.tensors, net.ops, (0,), (net.current,))), "elsewhere", tmp_path, count=4)
+    assert varies
+    assert [one.kind for one in plan.network.layers] == ["table", "dense"]
+
+
 def test_every_output_lies_with_the_caller() -> None:
     net = QuantisedNet(5)
     while len(net.ops) < 3:
