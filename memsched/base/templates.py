@@ -7,9 +7,16 @@ from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Final
 
-__all__ = ["fill"]
+__all__ = ["comment", "fill"]
 
 _PLACE: Final = re.compile(r"@(\w+)@")
+_HARMFUL: Final = re.compile(r"[^A-Za-z0-9_.,:;()\[\]+ -]")
+_LONGEST_COMMENT: Final = 100
+
+
+def comment(text: str) -> str:
+    """Return text of a model as it can stand in a comment of C: other characters could end it."""
+    return _HARMFUL.sub("_", text)[:_LONGEST_COMMENT]
 
 
 def fill(package: str, file: str, values: Mapping[str, str | int], blocks: Mapping[str, Iterable[str]]) -> str:

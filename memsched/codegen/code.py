@@ -5,13 +5,12 @@ A model's names come into comments only, as far as their characters are harmless
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from importlib import resources
 from typing import Final
 
 from memsched import __version__
-from memsched.base.templates import fill
+from memsched.base.templates import comment, fill
 from memsched.codegen.layers import LayerCode
 from memsched.codegen.onchip.network import Range
 from memsched.codegen.program import ChipStep, GroupProgram, LayerWeights, Program
@@ -21,7 +20,6 @@ __all__ = ["WEIGHTS", "c_files", "chip_bytes"]
 WEIGHTS: Final = "weights.bin"
 _RUNTIME: Final = ("memsched_dma.h", "memsched_onchip.h", "memsched_onchip.c", "memsched_kernels.h")
 _HOST: Final = ("README.txt", "dma_host.h", "dma_host.c", "host.c")
-_HARMLESS: Final = re.compile(r"[^A-Za-z0-9_.,:;()\[\]+ -]")
 
 
 def c_files(program: Program, model: str, target: str) -> dict[str, bytes]:
@@ -48,19 +46,15 @@ def _resource(name: str) -> bytes:
     return (resources.files("memsched.codegen") / "c" / name).read_bytes()
 
 
-def _comment(text: str) -> str:
-    return _HARMLESS.sub("_", text)[:100]
-
-
 # The header ----------------------------------------------------------------------------------------------------------
 
 
 def _ends(program: Program, tensors: Sequence[int], side: str) -> Iterator[str]:
     graph, maps = program.network.graph, program.network.maps
     for number, tensor in enumerate(tensors):
-        one, name = maps[tensor], _comment(graph.tensors[tensor].name)
+        one, name = maps[tensor], comment(graph.tensors[tensor].name)
         shape = f"[{one.batch}][{one.rows}][{one.columns}][{one.channels}]" if one.axes else f"[{one.channels}]"
-        dtype = _comment(graph.tensors[tensor].dtype)
+        dtype = comment(graph.tensors[tensor].dtype)
         yield f"#define MODEL_{side}_{number}_BYTES {one.size}u /* {dtype}{shape}: {name} */"
 
 
@@ -71,9 +65,9 @@ def _sizes(program: Program, tensors: Sequence[int]) -> str:
 def _header(program: Program, model: str, target: str) -> str:
     graph, plan = program.network.graph, program.plan
     values: dict[str, str | int] = {
-        "version": _comment(__version__),
-        "model": _comment(model),
-        "target": _comment(target),
+        "version": comment(__version__),
+        "model": comment(model),
+        "target": comment(target),
         "groups": len(program.groups),
         "chip_bytes": chip_bytes(program),
         "capacity": plan.capacity,
@@ -146,8 +140,8 @@ def _tables(program: Program, model: str) -> str:
     ]
     planned = [f"{{{one.group.cost.read}ull, {one.group.cost.written}ull}}" for one in program.groups]
     values: dict[str, str | int] = {
-        "version": _comment(__version__),
-        "model": _comment(model),
+        "version": comment(__version__),
+        "model": comment(model),
         "points": max([1, *(_point(program, op) for op in range(len(program.layers)))]),
         "stores": max([1, *(len(one.stores) for one in program.groups)]),
     }
@@ -171,7 +165,7 @@ def _point(program: Program, op: int) -> int:
 
 def _layer(program: Program, op: int, layer: LayerCode) -> Iterator[str]:
     one = program.network.graph.ops[op]
-    yield f"/* {op}: {_comment(one.type)} {_comment(one.name)} */"
+    yield f"/* {op}: {comment(one.type)} {comment(one.name)} */"
     for field, (kind, values) in layer.arrays.items():
         yield from _array(f"static const {kind} layer_{op}_{field}[{len(values)}]", values)
     fields = [f".{name} = {value}" for name, value in layer.fields.items()]
@@ -191,7 +185,7 @@ def _group(program: Program, number: int, one: GroupProgram, ranges: _Ranges) ->
         counts = ", ".join(str(len(part)) for part in parts)
         places = ", ".join(ranges.name(part) for part in parts)
         buffers.append(
-            f"/* {_comment(names.tensors[buffer.tensor].name)} */ "
+            f"/* {comment(names.tensors[buffer.tensor].name)} */ "
             f"{{{buffer.tensor}, {{{offsets[0]}u, {offsets[-1]}u}}, {places}, {counts}, {int(buffer.addends)}}}"
         )
     yield from _array(f"static const ms_buffer buffers_{number}[{len(buffers)}]", buffers)

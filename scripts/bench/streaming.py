@@ -24,7 +24,12 @@ from memsched.codegen.streaming.emit import ram_bytes
 from memsched.codegen.streaming.plan import InputPlace
 from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional
 
-__all__ = ["BENCH", "CALLS", "default_models", "in_micro"]
+__all__ = ["BENCH", "CALLS", "Row", "in_micro", "rows_of"]
+
+Row = Callable[[str, bytes, InputPlace, str], tuple[tuple[str, ...], bool]]
+"""Of a name, contents, the input's place and the compiler's level: the cells, and whether outputs are equal."""
+
+PLACES: Final[tuple[InputPlace, ...]] = ("held", "elsewhere", "rows")
 
 _FOLDER: Final = Path(__file__).parents[2] / "models"
 _NAMES: Final = ("hello_world_int8", "micro_speech_quantized", "person_detect", "mobilenetv2_035_96_int8")
@@ -141,13 +146,18 @@ def tables(values: Values) -> Iterator[Part]:
         *("model", "input", ">RAM, B", ">arena, B", ">flash, B", ">file, B", ">time", "outputs"),
         ">planned and checked in, s",
     )
+    yield from rows_of(values, _row, 9)
+
+
+def rows_of(values: Values, row: Row, columns: int) -> Iterator[Part]:
+    """Yield a row of so many columns for each model and place of the input, and at last what was wrong."""
     wrong = []
     for name, model in default_models(values.models).items():
-        for place in ("held", "elsewhere", "rows"):
+        for place in PLACES:
             try:
-                cells, right = _row(name, model, place, values.optimize)
+                cells, right = row(name, model, place, values.optimize)
             except MemschedError as error:
-                yield (name, f"refused: {error}", *[""] * 7)
+                yield (name, f"refused: {error}", *[""] * (columns - 2))
                 break
             wrong += [] if right else [f"{name} {place}"]
             yield cells

@@ -16,11 +16,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from memsched.base.errors import MemschedError
 from memsched.codegen.streaming.emit import ram_bytes
 from memsched.codegen.streaming.plan import InputPlace
-from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, Verdict, option, positional
-from scripts.bench.streaming import CALLS, default_models, in_micro
+from scripts.bench.runner.declare import Benchmark, Heading, Part, Values, option, positional
+from scripts.bench.streaming import CALLS, in_micro, rows_of
 
 __all__ = ["BENCH"]
 
@@ -183,17 +182,7 @@ def _row(name: str, model: bytes, place: InputPlace, optimize: str) -> tuple[tup
 def tables(values: Values) -> Iterator[Part]:
     """Yield a row for each model and place of the input."""
     yield Heading("model", "input", ">RAM, as said", ">data", ">stack", ">code and constants", ">file", "outputs")
-    wrong = []
-    for name, model in default_models(values.models).items():
-        for place in ("held", "elsewhere", "rows"):
-            try:
-                cells, right = _row(name, model, place, values.optimize)
-            except MemschedError as error:
-                yield (name, f"refused: {error}", *[""] * 6)
-                break
-            wrong += [] if right else [f"{name} {place}"]
-            yield cells
-    yield Verdict(f"\nwrong: {', '.join(wrong) or 'none'}", bool(wrong))
+    yield from rows_of(values, _row, 8)
 
 
 BENCH = Benchmark(

@@ -43,13 +43,11 @@ def arrangements(segment: StreamSegment, arena: int, place: int | None, most: in
 
 def _free(segment: StreamSegment, arena: int) -> Iterable[Arrangement]:
     """Yield addresses without an input: the map that leaves lies lowest, or highest."""
-    wide = sorted(segment.buffers, key=lambda one: (not one.leaves, -one.size))
-    lowest = _stacked(sorted(wide, key=lambda one: not one.leaves), 0)
+    lowest = _stacked(sorted(segment.buffers, key=lambda one: (not one.leaves, -one.size)), 0)
     if _end(lowest) <= arena:
         yield lowest
-        leaving = [one for one in wide if one.leaves]
-        others = _stacked([one for one in wide if not one.leaves], 0)
-        for one in leaving:
+        others = _stacked([one for one in lowest if not one.leaves], 0)
+        for one in (one for one in lowest if one.leaves):
             highest = arena - one.size
             if highest >= _end(others):
                 yield {**others, one: highest}

@@ -1,7 +1,7 @@
 """A checker of plans of streams that shares nothing with the planner: every byte is followed through a run.
 
 Each step's reads must find, byte by byte, the pixels that the layer needs, and no write may meet what the same step
-still reads. Which layer runs is found anew, by looking at all of them.
+still reads. Which layer runs is found from what each waits for, by arithmetic of its own.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -10,14 +9,13 @@ from typing import Any, Final
 import numpy as np
 
 from memsched import __version__
-from memsched.base.templates import fill
+from memsched.base.templates import comment, fill
 from memsched.codegen.streaming.layers import INPUT, StreamLayer
 from memsched.codegen.streaming.plan import PlannedSegment, StreamPlan
 from memsched.codegen.streaming.segment import StreamSegment
 
 __all__ = ["StreamCode", "ram_bytes", "stream_code"]
 
-_HARMLESS: Final = re.compile(r"[^A-Za-z0-9_.,:;()\[\]+ -]")
 _BYTE, _SHORT = (1 << 8) - 1, (1 << 16) - 1
 _WORD: Final = 4
 """Bytes of a pointer on a processor of 32 bits."""
@@ -98,7 +96,7 @@ class _Constants:
 
 class _Writer:
     def __init__(self, plan: StreamPlan, model: str) -> None:
-        self._plan, self._network, self._model = plan, plan.network, _comment(model)
+        self._plan, self._network, self._model = plan, plan.network, comment(model)
         self._constants = _Constants()
         numbers = [number for one in self._network.maps for number in (one.rows, one.columns)]
         numbers += [number for one in self._network.layers for number in (*one.steps, *one.plane)]
@@ -134,7 +132,7 @@ class _Writer:
         first = self._plan.segments[0]
         names = [f"out{number}" if number else "out" for number in range(len(outputs))]
         return {
-            "version": _comment(__version__),
+            "version": comment(__version__),
             "model": self._model,
             "arena": self._plan.arena,
             "arena_bytes": max(1, self._plan.arena),
@@ -145,10 +143,10 @@ class _Writer:
             "input_bytes": given.size,
             "input_rows": given.rows,
             "row_bytes": given.columns * given.channels,
-            "input_shape": f"[{given.rows}][{given.columns}][{given.channels}]: {_comment(given.name)}",
+            "input_shape": f"[{given.rows}][{given.columns}][{given.channels}]: {comment(given.name)}",
             "output_sizes": "\n".join(
                 f"#define MODEL_OUTPUT{number or ''}_BYTES {one.size}u /* [{one.rows}][{one.columns}][{one.channels}]: "
-                f"{_comment(one.name)} */"
+                f"{comment(one.name)} */"
                 for number, one in enumerate(outputs)
             ),
             "scales": self._scales(),
@@ -214,7 +212,7 @@ class _Writer:
     def _segment(self, place: int, planned: PlannedSegment) -> Iterator[str]:
         names = [self._network.layers[one].name for one in (planned.segment.layers[0], planned.segment.layers[-1])]
         used = planned.segment.total
-        yield f"    /* Segment {place}: {_comment(names[0])} to {_comment(names[1])}, {used} bytes beside its input. */"
+        yield f"    /* Segment {place}: {comment(names[0])} to {comment(names[1])}, {used} bytes beside its input. */"
         for layer in planned.segment.layers:
             yield from self._layer(planned, layer)
 
@@ -253,7 +251,7 @@ class _Writer:
         fields |= self._numbers(one, layer)
         ring = f", ring of {segment.rings[layer + 1]}" if segment.rings[layer + 1] < made.pixels else ""
         shape = f"[{made.rows}][{made.columns}][{made.channels}]"
-        yield f"    /* {_comment(one.name)}: {shape}{ring} */"
+        yield f"    /* {comment(one.name)}: {shape}{ring} */"
         yield "    {" + ", ".join(f".{name} = {value}" for name, value in fields.items() if value != 0) + "},"
 
     def _read(self, planned: PlannedSegment, layer: int, source: int) -> dict[str, Any]:
@@ -391,7 +389,3 @@ def _wide(most: int) -> str:
 def _text(name: str, **values: str | int) -> str:
     blocks = {name: () if not value else (value,) for name, value in values.items() if isinstance(value, str)}
     return fill("memsched.codegen.streaming", name, values, blocks)
-
-
-def _comment(text: str) -> str:
-    return _HARMLESS.sub("_", text)[:100]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from memsched.base.errors import ModelError
@@ -116,7 +117,7 @@ class _Builder:
         if view.channels_first and 1 not in (view.shape[2], view.shape[0] * view.shape[1]):
             name = self._graph.tensors[tensor].name
             raise ModelError(f"output '{name}' cannot be streamed: its channels come first", code="not-streamable")
-        found = self.plain(replace_view(view, flat=False, channels_first=False)).map
+        found = self.plain(msgspec.structs.replace(view, flat=False, channels_first=False)).map
         if found == INPUT:
             raise ModelError("the model cannot be streamed: it gives its input back", code="not-streamable")
         return found
@@ -179,11 +180,6 @@ class _Builder:
             return False
         self._maps[INPUT] = StreamMap(self._maps[INPUT].name, *shape)
         return True
-
-
-def replace_view(view: _View, **changes: Any) -> _View:
-    """Return a view with other attributes."""
-    return _View(**{name: changes.get(name, getattr(view, name)) for name in _View.__struct_fields__})
 
 
 class _OpReader:
@@ -303,7 +299,7 @@ class _OpReader:
         order = [_ROWS] if flat else [_ROWS, _COLUMNS]
         order.insert(0 if view.channels_first else len(order), _CHANNELS)
         over = {order[axis] for axis in self._kernel.tables["axes"]}
-        plain = self._builder.plain(replace_view(view, channels_first=False))
+        plain = self._builder.plain(msgspec.structs.replace(view, channels_first=False))
         if not plain.is_plain or _CHANNELS in over:
             raise _NotStreamedError("there is no streaming kernel for a mean over channels")
         rows, columns, channels = plain.shape
@@ -320,7 +316,7 @@ class _OpReader:
         shape = (math.prod(found.shape[:2]), 1, channels)
         first = view.channels_first and shape[0] > 1
         keeps = len(self._builder.graph.tensors[self._op.outputs[0]].shape or ()) == 4
-        return replace_view(found, channels_first=first) if keeps else _View(found.map, shape, channels_first=first)
+        return _View(found.map, found.shape if keeps else shape, channels_first=first)
 
     def table(self) -> _View:
         """Return a function of each value."""
@@ -361,7 +357,7 @@ class _OpReader:
         if rows * columns == given.pixels:
             return _View(view.map, (rows, columns, channels))
         if rows * columns == 1:
-            return replace_view(view, flat=True)
+            return msgspec.structs.replace(view, flat=True)
         if view.map == INPUT and self._builder.reshape_input(self._shape):
             return _View(INPUT, self._shape)
         raise _NotStreamedError("it gives a map another shape")
@@ -408,7 +404,7 @@ class _OpReader:
         view = self._given()
         if order != (0, 3, 1, 2) or view.flat or view.channels_first:
             raise _NotStreamedError("it transposes in a way that no streaming kernel has")
-        return replace_view(view, channels_first=True)
+        return msgspec.structs.replace(view, channels_first=True)
 
     def _joined(self) -> _View:
         """Return a concatenation along channels, two at a time."""
@@ -477,4 +473,4 @@ def _window(rule: Rule, length: int) -> StreamWindow:
 
 def _earlier(window: StreamWindow, pad: int) -> StreamWindow:
     """Return a window over a padded map, as one over the map itself."""
-    return StreamWindow(window.kernel, window.stride, window.dilation, window.before + pad, window.divide)
+    return msgspec.structs.replace(window, before=window.before + pad)

@@ -11,7 +11,7 @@ __all__ = ["without_unread"]
 
 
 def without_unread(network: StreamNetwork) -> StreamNetwork:
-    """Return the network without layers that no output needs, and and say which wait for a sibling."""
+    """Return the network without layers that no output needs, and with what waits for a sibling saying so."""
     needed = set(network.outputs)
     for number in reversed(range(len(network.layers))):
         if number + 1 in needed:
