@@ -14,7 +14,7 @@ from memsched.graph.model import Graph
 from memsched.report.border import border_section
 from memsched.search.run import Run
 
-__all__ = ["BorderRewrite"]
+__all__ = ["BorderRewrite", "BorderWays"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class BorderRewrite:
     def candidates(self, base: RewriteBase, run: Run) -> Proposals:
         """Propose all changes, and once more those that can be written."""
         del run
-        ways = _BorderWays(base)
+        ways = BorderWays(base)
         yield Candidate(ways)
         while ways.left.found:
             refused = dict((yield Candidate(ways, ways.left.found, base.peak)) or {})
@@ -49,7 +49,7 @@ def _idle(borders: Borders, left: Sequence[Border]) -> Borders:
     return replace(borders, refusals=(*borders.refusals, *idle))
 
 
-class _BorderWays(Ways):
+class BorderWays(Ways):
     """Inputs and outputs in another form; a part of a way is one of them. It does no work; it saves some.
 
     Attributes:

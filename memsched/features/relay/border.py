@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 
 from memsched.base.frozen import FrozenValue
-from memsched.commands.calls import Hooks
-from memsched.commands.optimize.optimize import optimize
-from memsched.commands.options import Options, RelayOptions
-from memsched.formats.capabilities import BorderRewrites
-from memsched.formats.files import load_module
-from memsched.formats.known import capability
+from memsched.commands.optimize.border import BorderWays
+from memsched.commands.optimize.place import Request, place
+from memsched.commands.optimize.placing import UnwritableError, stored
+from memsched.commands.optimize.rewrite import Candidate, RewriteBase
+from memsched.commands.optimize.worth import LEAST_GAIN
+from memsched.commands.options import RelayOptions
 from memsched.formats.module import Module
 from memsched.formats.stated_sizes import stated
 from memsched.graph.border import Border
-from memsched.plan.rewrite import restated
+from memsched.plan.values import TargetModule
+from memsched.report.border import border_section
 from memsched.report.values.border import BorderSection
 from memsched.search.run import Run
 
-__all__ = ["CutModel", "as_cut"]
+__all__ = ["CutModel", "bordered"]
+
+_LITTLE = "in another form it would save less than 1% of what the model requires"
 
 
 class CutModel(FrozenValue, frozen=True):
@@ -36,33 +40,33 @@ class CutModel(FrozenValue, frozen=True):
     io: BorderSection | None = None
 
 
-def as_cut(module: Module, data: bytes, options: RelayOptions, run: Run) -> CutModel:
-    """Return what is to be cut: where it is permitted, with inputs and outputs that save something in one file.
+def bordered(
+    model: CutModel, prepared: TargetModule, requires: Callable[[bytes], int], options: RelayOptions, run: Run
+) -> CutModel:
+    """Return a model with inputs and outputs in the form that its layers have, if they become smaller so.
+
+    What a whole file saves decides nothing: the first stage holds the input beside one layer, not beside the largest.
 
     Args:
-        module: The model as given.
-        data: Its file.
+        requires: Returns the bytes that a file requires as a whole.
     """
-    if "io" not in options.allow:
-        return CutModel(module, data)
-    in_one_file = Options(
-        target=options.target or "tflm",
-        time_limit=None if run.limits.time_limit is None else run.remaining(),
-        effort=run.effort(),
-        input_shapes=options.input_shapes,
-        dims=options.dims,
-        tflm_plan=False,
-        allow=[name for name in options.allow if name in {"inplace", "io"}],
-        verify=False,
-        seed=options.seed,
-    )
-    result = optimize(data, in_one_file, Hooks(stop=run.stop))
-    run.spend(result.work)
-    section = result.report.values.sections.border
-    if section is None or not section.applied:
-        return CutModel(module, data, io=section)
-    changed = {(row.side, row.index) for row in section.changed}
-    known = capability(module, BorderRewrites).borders(module).found
-    borders = [one for one in known if (one.side, one.place) in changed]
-    sizes = restated(stated(options.input_shapes, options.dims), borders)
-    return CutModel(load_module(result.model, module.path, sizes), result.model, borders, section)
+    request, required = Request(run, "file"), requires(model.data)
+    sizes = stated(options.input_shapes, options.dims)
+    base = RewriteBase(model.module, prepared, place(model.module, prepared, request), sizes)
+    ways = BorderWays(base)
+    while _saved(ways.left.found) >= LEAST_GAIN * required:
+        candidate = Candidate(ways, ways.left.found, base.peak)
+        try:
+            made = stored(base, candidate, request)
+        except UnwritableError as error:
+            ways.drop(error.reasons)
+            continue
+        io = border_section(ways.left, candidate.way, required, requires(made.data))
+        return CutModel(made.module, made.data, candidate.way, io)
+    rows = tuple((one.given.name, _LITTLE) for one in ways.left.found)
+    kept = dataclasses.replace(ways.left, refusals=(*ways.left.refusals, *rows))
+    return dataclasses.replace(model, io=border_section(kept, (), required, required))
+
+
+def _saved(way: Sequence[Border]) -> int:
+    return sum(max(0, one.given.size - one.written.size) for one in way)

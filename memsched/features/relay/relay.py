@@ -16,7 +16,7 @@ from memsched.commands.failures import Failures
 from memsched.commands.levels import BY_DEFAULT
 from memsched.commands.optimize.place import prepare
 from memsched.commands.options import RelayOptions
-from memsched.features.relay.border import CutModel, as_cut
+from memsched.features.relay.border import CutModel, bordered
 from memsched.features.relay.cuts import RelayCuts
 from memsched.features.relay.layout import RelayLayout, lay_out
 from memsched.features.relay.search import RelaySplit, search
@@ -242,11 +242,18 @@ def _task_of(source: str | bytes, options: RelayOptions, run: Run) -> _RelayTask
     rules.check(module)
     if options.verify:
         check_runner(module, target)
-    cut = as_cut(module, data, options, run)
+    in_place, cut = "inplace" in options.allow, CutModel(module, data)
+    prepared = prepare(module, target, in_place=in_place)
+
+    def requires(file: bytes) -> int:
+        return rules.needs(file).total(rules.bits)
+
+    given = requires(data)
+    if "io" in options.allow:
+        cut = bordered(cut, prepared, requires, options, run)
+        prepared = prepare(cut.module, target, in_place=in_place) if cut.borders else prepared
     if not cut.module.graphs[0].ops:
         raise ModelError(f"'{cut.module.path}' has no operators: there is nothing to cut", code="no-operators")
-    prepared = prepare(cut.module, target, in_place="inplace" in options.allow)
-    given = rules.needs(data).total(rules.bits)
     budget = asked.of(given) if isinstance(asked, Percentage) else asked
     return _RelayTask(data, module, target, rules, cut, prepared, given, budget)
 
