@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from memsched.base.units import counted
-from memsched.report.text import print_line
+from memsched.report.text import SAME_OUTPUTS, print_line
 from memsched.report.values.emit import EmitReport
 from memsched.report.values.stream import StreamReport
 
@@ -63,8 +63,11 @@ def print_streamed(console: Console, report: StreamReport, *, report_path: str |
         report_path: Where the report was written, if anywhere.
         verbose: A line for each segment.
     """
-    result = report.result
-    print_line(console, f"C without an interpreter: {result.ram_bytes:,} B of RAM beside the stack", style="bold")
+    result, run = report.result, report.run
+    time = "" if run is None or run.time_ratio is None else f", time {run.time_ratio:.2f}x the interpreter's"
+    equal = ", outputs bit-equal" if run is not None and run.outputs == "bit_equal" else ""
+    verdict = f"C without an interpreter: {result.ram_bytes:,} B of RAM beside the stack{time}{equal}"
+    print_line(console, verdict, style="bold")
     print_line(
         console,
         f"arena: {result.arena_bytes:,} B, {_INPUTS[result.input].format(result.input_bytes)}; state: "
@@ -74,6 +77,14 @@ def print_streamed(console: Console, report: StreamReport, *, report_path: str |
     if verbose:
         for one in report.segments:
             print_line(console, f"  {one.first} .. {one.last}: {counted(one.layers, 'layer')}, {one.bytes:,} B")
+    if run is not None and run.outputs == "bit_equal":
+        print_line(
+            console, f"run beside {run.runtime} on this machine, on {counted(run.runs, 'input')} and both extremes"
+        )
+        if not run.outputs_vary:
+            print_line(console, SAME_OUTPUTS, style="yellow")
+    for note in report.notes:
+        print_line(console, f"note: {note}", style="dim")
     print_line(console, f"written: {result.folder}: {', '.join(result.files)}", whole=True)
     if report_path is not None:
         print_line(console, f"report: {report_path}", whole=True)

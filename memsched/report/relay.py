@@ -106,8 +106,9 @@ def _verdict(verification: RelayVerification) -> list[tuple[str, str | None]]:
     if verification.outputs_equal is None:
         return [(f"not run in {runtime}: {verification.reason}", "yellow")]
     runs = counted(verification.runs, "input")
+    time = "" if verification.time_ratio is None else f", time {verification.time_ratio:.2f}x"
     lines: list[tuple[str, str | None]] = [
-        (f"run one after the other in {runtime}: outputs bit-equal to the whole model's on {runs}", "green")
+        (f"run one after the other in {runtime}: outputs bit-equal to the whole model's on {runs}{time}", "green")
     ]
     if verification.outputs_vary is False:
         lines.append((SAME_OUTPUTS, "yellow"))

@@ -20,6 +20,7 @@ from memsched.targets.model import BudgetFor, Target
 __all__ = [
     "AS_TOLD",
     "ArenaNeeds",
+    "CompiledRun",
     "MemoryPlans",
     "Opening",
     "OrderChoice",
@@ -154,11 +155,33 @@ class RelayRun(FrozenValue, frozen=True):
         twice_equal: Each input gave the same outputs a second time; None where nothing could be run.
         arenas: Per stage the measured head, and whether head and the rest are what they should be, to the byte; empty
             where nothing could be run.
+        time_ratio: Time of the invocations of all stages, without their allocation, to that of the whole model.
     """
 
     verification: Verification
     twice_equal: bool | None = None
     arenas: tuple[tuple[int, bool], ...] = ()
+    time_ratio: float | None = None
+
+
+class CompiledRun(FrozenValue, frozen=True):
+    """What running a model as C showed.
+
+    Attributes:
+        runtime: What it was compared with.
+        runs: On so many random inputs, each twice, and on both ends of the range.
+        equal: Outputs are bit-equal; None if nothing could be compared.
+        vary: The model's outputs vary from input to input.
+        time_ratio: Processor time of a call to that of the interpreter's.
+        reason: Why nothing could be compared.
+    """
+
+    runtime: str
+    runs: int = 0
+    equal: bool | None = None
+    vary: bool = False
+    time_ratio: float | None = None
+    reason: str = ""
 
 
 class RuntimeTraits(FrozenValue, frozen=True):

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 from pathlib import Path
 
 import jsonschema
 import pytest
 
 from memsched.base.errors import ModelError
+from memsched.codegen.streaming.emit import StreamCode, stream_code
+from memsched.codegen.streaming.plan import StreamPlan
+from memsched.commands.optimize import emit
 from memsched.report.schema import json_schema
 from tests.cli.conftest import Run
+from tests.codegen.harness import COMPILER
 from tests.codegen.networks import quantised_net
 from tests.rewrites.tile.random_nets import onnx_net, tflite_net
+from tests.runtimes.tflm.interpreter import needs_tflm
+
+HELLO = Path(__file__).resolve().parents[2] / "models" / "hello_world_int8.tflite"
 
 CHIP = 'extends = "diannao"\nname = "mychip"\non_chip_bytes = "4KB"\n'
 
@@ -57,6 +66,50 @@ def test_without_memory_on_chip_the_c_streams(tmp_path: Path, run: Run) -> None:
         assert f"MODEL_RAM_BYTES {result['ram_bytes']}u" in (folder / "model.h").read_text()
         ram[place] = result["ram_bytes"]
     assert ram["elsewhere"] < ram["held"]
+
+
+@needs_tflm
+@pytest.mark.skipif(COMPILER is None, reason="no C compiler")
+@pytest.mark.parametrize("place", ["held", "elsewhere", "rows"])
+def test_the_c_is_run_beside_the_interpreter(place: str, tmp_path: Path, run: Run) -> None:
+    done = run("optimize", HELLO, "--emit", "c", "--input", place, "-o", tmp_path / "made")
+    assert done.code == 0, done.err
+    report = json.loads((tmp_path / "made" / "report.json").read_text())
+    assert report["run"]["outputs"] == "bit_equal"
+    assert report["run"]["outputs_vary"]
+    assert 0 < report["run"]["time_ratio"] < 1
+    assert report["notes"] == []
+
+
+@needs_tflm
+@pytest.mark.skipif(COMPILER is None, reason="no C compiler")
+def test_c_that_computes_something_else_is_not_written(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(plan: StreamPlan, model: str) -> StreamCode:
+        code = stream_code(plan, model)
+        files = dict(code.files)
+        changed = re.sub(rb"(bias0_\d+\[\d+\] = \{)(-?\d+)", lambda one: one[1] + b"9999", files["model.c"])
+        assert changed != files["model.c"]
+        return dataclasses.replace(code, files={**files, "model.c": changed})
+
+    monkeypatch.setattr(emit, "stream_code", wrong)
+    done = run("optimize", HELLO, "--emit", "c", "-o", tmp_path / "made")
+    done.failed("outputs-differ", "tflite-micro")
+    assert not (tmp_path / "made").exists()
+
+
+@needs_tflm
+def test_without_a_compiler_a_note_says_that_nothing_was_run(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    done = run("optimize", HELLO, "--emit", "c", "-o", tmp_path / "made")
+    assert done.code == 0, done.err
+    report = json.loads((tmp_path / "made" / "report.json").read_text())
+    assert report["run"] is None
+    assert any("compiler" in note for note in report["notes"])
 
 
 def test_the_place_of_an_input_is_of_c(tmp_path: Path, run: Run) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 
 from memsched import __version__
-from memsched.base.errors import UsageError
+from memsched.base.errors import RuntimeUnavailableError, UsageError, VerificationError
 from memsched.base.frozen import FrozenValue
 from memsched.codegen.code import c_files, chip_bytes
 from memsched.codegen.layers import layer_codes
@@ -16,6 +16,7 @@ from memsched.codegen.onchip.network import OnChipNetwork
 from memsched.codegen.program import Program, program_of
 from memsched.codegen.streaming.check import check_stream
 from memsched.codegen.streaming.emit import StreamCode, ram_bytes, stream_code
+from memsched.codegen.streaming.host import host_program
 from memsched.codegen.streaming.layers import INPUT
 from memsched.codegen.streaming.network import stream_network
 from memsched.codegen.streaming.plan import InputPlace, StreamPlan, plan_stream
@@ -35,7 +36,9 @@ from memsched.formats.stated_sizes import stated
 from memsched.lowering.apply import apply_target
 from memsched.report.values.base import SCHEMA_VERSION
 from memsched.report.values.emit import EmitReport, EmitResult, EmitTarget
-from memsched.report.values.stream import StreamReport, StreamResult, StreamSegmentRow
+from memsched.report.values.stream import StreamReport, StreamResult, StreamRunSection, StreamSegmentRow
+from memsched.runtimes.known import run_compiled
+from memsched.runtimes.runtime import CompiledRun
 from memsched.targets.model import Target
 
 __all__ = ["EmittedModel", "StreamedModel", "emit", "emit_report", "save_emitted", "stream_report"]
@@ -61,11 +64,15 @@ class StreamedModel(FrozenValue, frozen=True):
 
     Attributes:
         code: The contents of the folder, and what they need.
+        run: What it computes beside the model's own runtime; None if it was not run.
+        notes: Why it was not.
     """
 
     module: Module
     plan: StreamPlan
     code: StreamCode
+    run: CompiledRun | None
+    notes: tuple[str, ...]
     seed: int
     seconds: float
 
@@ -99,8 +106,9 @@ def emit(source: str | bytes, options: Options, place: InputPlace | None = None)
     if not target.on_chip_bytes:
         streamed = plan_stream(stream_network(module.graph, kernels), place or "held")
         check_stream(streamed)
-        seconds = time.monotonic() - started
-        return StreamedModel(module, streamed, stream_code(streamed, name), options.seed, seconds)
+        code = stream_code(streamed, name)
+        run, notes = _run(data, streamed, code, options) if options.verify else (None, ())
+        return StreamedModel(module, streamed, code, run, notes, options.seed, time.monotonic() - started)
     if place is not None:
         raise UsageError(
             f"target '{target.name}' has memory on chip, where inputs are moved piece by piece",
@@ -112,6 +120,27 @@ def emit(source: str | bytes, options: Options, place: InputPlace | None = None)
     program = program_of(network, found, layer_codes(network, kernels))
     files = c_files(program, name, target.name)
     return EmittedModel(module, target, program, files, options.seed, time.monotonic() - started)
+
+
+def _run(
+    data: bytes, plan: StreamPlan, code: StreamCode, options: Options
+) -> tuple[CompiledRun | None, tuple[str, ...]]:
+    """Return what the C computes beside the model, and why that is not known.
+
+    Raises:
+        VerificationError: It computes something else.
+    """
+    network = plan.network
+    scales, files = network.scales, {**code.files, "host.c": host_program(plan).encode()}
+    try:
+        run = run_compiled(data, files, scales.get(INPUT), [scales.get(one) for one in network.outputs], options.seed)
+    except RuntimeUnavailableError as error:
+        return None, (f"the C was not run: {error}",)
+    if run.equal is False:
+        raise VerificationError(
+            f"the C computes other outputs than {run.runtime}: nothing is written; please report it"
+        )
+    return run, (f"the C was not compared with {run.runtime}: {run.reason}",) if run.reason else ()
 
 
 def stream_report(model: StreamedModel, folder: str) -> Report[StreamReport]:
@@ -135,6 +164,7 @@ def stream_report(model: StreamedModel, folder: str) -> Report[StreamReport]:
                 macs=plan.network.macs,
                 files=tuple(sorted(code.files)),
             ),
+            run=None if model.run is None else _run_section(model.run),
             segments=tuple(
                 StreamSegmentRow(
                     first=layers[one.segment.layers[0]].name,
@@ -144,9 +174,20 @@ def stream_report(model: StreamedModel, folder: str) -> Report[StreamReport]:
                 )
                 for one in plan.segments
             ),
+            notes=model.notes,
             seed=model.seed,
             seconds=round(model.seconds, 3),
         )
+    )
+
+
+def _run_section(run: CompiledRun) -> StreamRunSection:
+    return StreamRunSection(
+        runtime=run.runtime,
+        runs=run.runs,
+        outputs="bit_equal" if run.equal else "not_run",
+        outputs_vary=run.vary,
+        time_ratio=run.time_ratio,
     )
 
 

@@ -219,9 +219,8 @@ def _verification(model: RelayModel) -> RelayVerification | None:
     run = model.verification
     if run is None:
         return None
-    return RelayVerification(
-        **msgspec.structs.asdict(verification_section(run.verification)), twice_equal=run.twice_equal
-    )
+    seen = msgspec.structs.asdict(verification_section(run.verification)) | {"time_ratio": run.time_ratio}
+    return RelayVerification(**seen, twice_equal=run.twice_equal)
 
 
 def _notes(model: RelayModel) -> tuple[str, ...]:

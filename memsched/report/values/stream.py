@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from memsched.report.values.base import Count, Section
+from memsched.report.values.base import Amount, Count, Section
 from memsched.report.values.shared import ModelSection
 
-__all__ = ["StreamReport", "StreamResult", "StreamSegmentRow"]
+__all__ = ["StreamReport", "StreamResult", "StreamRunSection", "StreamSegmentRow"]
 
 
 class StreamResult(Section, frozen=True, kw_only=True):
@@ -52,14 +52,37 @@ class StreamSegmentRow(Section, frozen=True, kw_only=True):
     bytes: Count
 
 
+class StreamRunSection(Section, frozen=True, kw_only=True):
+    """What the C computed on the machine that made it, beside the model's own runtime.
+
+    Attributes:
+        runtime: Name and version.
+        runs: Random inputs, each run twice; both ends of the range come on top.
+        outputs_vary: The model's outputs vary from input to input.
+        time_ratio: Processor time of a call to that of the interpreter's; null if it was not measured.
+    """
+
+    runtime: str
+    runs: Count
+    outputs: Literal["bit_equal", "not_run"]
+    outputs_vary: bool
+    time_ratio: Amount | None
+
+
 class StreamReport(Section, frozen=True, kw_only=True):
-    """A model as C that streams pixel by pixel."""
+    """A model as C that streams pixel by pixel.
+
+    Attributes:
+        run: null if it was not run; the notes then say why.
+    """
 
     schema_version: Literal[2]
     memsched_version: str
     command: Literal["optimize --emit c"]
     model: ModelSection
     result: StreamResult
+    run: StreamRunSection | None
     segments: tuple[StreamSegmentRow, ...]
+    notes: tuple[str, ...]
     seed: int
     seconds: float

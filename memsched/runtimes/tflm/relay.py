@@ -177,7 +177,7 @@ def _judged(runtime: str, found: Mapping[str, Any], files: Sequence[FileModel]) 
     for model, (head, tail) in zip(files, found["arenas"][1:], strict=True):
         expected = predict(model, kernel_scratch(model)).head, tail_in_wheel(model)
         arenas.append((head, (head, tail) == expected))
-    return RelayRun(verification, bool(found["twice_equal"]), tuple(arenas))
+    return RelayRun(verification, bool(found["twice_equal"]), tuple(arenas), found["time_ratio"])
 
 
 def _native(module: Module) -> FileModel:

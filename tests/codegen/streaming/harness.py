@@ -11,6 +11,7 @@ import numpy as np
 
 from memsched.codegen.streaming.check import check_stream
 from memsched.codegen.streaming.emit import StreamCode, stream_code
+from memsched.codegen.streaming.host import host_program
 from memsched.codegen.streaming.network import stream_network
 from memsched.codegen.streaming.plan import InputPlace, StreamPlan, plan_stream
 from memsched.commands.optimize.optimize import load
@@ -27,29 +28,6 @@ PLACES: tuple[InputPlace, ...] = ("held", "elsewhere", "rows")
 FLAGS = ("-std=c99", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
 SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
-_HOST = """
-#include <stdio.h>
-#include "model.h"
-
-static int8_t given[MODEL_INPUT_BYTES], made[MODEL_OUTPUT_BYTES];
-
-int main(void)
-{
-    while (fread(given, 1, sizeof given, stdin) == sizeof given) {
-#if defined(ROWS)
-        unsigned row;
-        model_begin(made);
-        for (row = 0; row < MODEL_INPUT_ROWS; row++) model_push_row(given + row * MODEL_ROW_BYTES);
-        model_end();
-#else
-        model_invoke(given, made);
-#endif
-        fwrite(made, 1, sizeof made, stdout);
-    }
-    return 0;
-}
-"""
-
 
 def streamed(model: bytes, place: InputPlace) -> tuple[StreamPlan, StreamCode]:
     """Return a model's plan, which is checked, and its files."""
@@ -60,17 +38,14 @@ def streamed(model: bytes, place: InputPlace) -> tuple[StreamPlan, StreamCode]:
     return plan, stream_code(plan, "model.tflite")
 
 
-def run_streamed(
-    code: StreamCode, place: InputPlace, inputs: Sequence[Array], folder: Path, *flags: str
-) -> list[Array]:
+def run_streamed(plan: StreamPlan, code: StreamCode, inputs: Sequence[Array], folder: Path, *flags: str) -> list[Array]:
     """Compile the files, and return the outputs of one run per input, in one process."""
     assert COMPILER is not None
-    for name, data in {**code.files, "host.c": _HOST.encode()}.items():
+    for name, data in {**code.files, "host.c": host_program(plan).encode()}.items():
         (folder / name).write_bytes(data)
     program = folder / "program"
-    macros = ("-DROWS",) if place == "rows" else ()
     sources = (str(folder / "model.c"), str(folder / "host.c"))
-    subprocess.run([COMPILER, *FLAGS, *flags, *macros, *sources, "-o", str(program)], check=True)
+    subprocess.run([COMPILER, *FLAGS, *flags, *sources, "-o", str(program)], check=True)
     given = b"".join(one.astype(np.int8).tobytes() for one in inputs)
     done = subprocess.run([str(program)], input=given, stdout=subprocess.PIPE, check=True)
     return list(np.frombuffer(done.stdout, np.int8).reshape(len(inputs), -1))

@@ -51,7 +51,7 @@ def _hold(
     plan, code = streamed(model, place)
     inputs = extremes(plan.network.maps[0].size, count, seed)
     wanted = in_tflm(model, inputs)
-    found = run_streamed(code, place, [one for one in inputs for _ in range(2)], folder, *flags)
+    found = run_streamed(plan, code, [one for one in inputs for _ in range(2)], folder, *flags)
     assert [one.tolist() for one in found] == [one.tolist() for one in wanted for _ in range(2)]
     return plan, any(not np.array_equal(wanted[0], one) for one in wanted)
 
