@@ -30,7 +30,9 @@ from memsched.commands.options import Options
 from memsched.commands.without_effect import refuse_for_c
 
 if TYPE_CHECKING:
+    from memsched.commands.calls import Hooks
     from memsched.commands.results import OptimizeResult
+    from memsched.features.ladder.climb import Climb
     from memsched.search.progress import Progress
 
 __all__ = ["command"]
@@ -172,10 +174,10 @@ def _beside(source: Path, suffix: str) -> Path:
 def _optimize(
     model: str, asked: Options, dask: str | None, display: Display, outputs: _Outputs, words: tuple[str, ...]
 ) -> int:
+    from memsched.cli.several import write_several
     from memsched.commands.calls import Hooks
-    from memsched.commands.optimize.optimize import optimize
     from memsched.commands.optimize.reserve import KEPT
-    from memsched.commands.results import OutputsDifferError, save_outputs
+    from memsched.commands.results import OptimizeResult, OutputsDifferError, save_outputs
     from memsched.search.dask import executor_at
 
     progress = display.progress()
@@ -190,12 +192,15 @@ def _optimize(
 
         try:
             hooks = Hooks(on_progress=tell, stop=end.stop, executor=executor, output=outputs.model, words=words)
-            result = optimize(model, asked, hooks)
+            climbed = _climbed(model, asked, hooks, outputs)
         except OutputsDifferError as error:
             if outputs.report_asked and outputs.report is not None:
                 error.report.save(outputs.report)
             raise
         end.passed()
+        result = climbed.best
+        if not isinstance(result, OptimizeResult):
+            return write_several(climbed, model, outputs.model, outputs.report, display, as_json=outputs.print_report)
         if not result.withheld:
             save_outputs(
                 result,
@@ -209,6 +214,19 @@ def _optimize(
     _print(result, display, outputs)
     limited = end.by_memory(display)
     return _exit_code(result, display.quiet, interrupted=result.interrupted and not limited)
+
+
+def _climbed(model: str, asked: Options, hooks: Hooks, outputs: _Outputs) -> Climb:
+    """Return the result, which with a budget may be other than one file."""
+    from memsched.commands.optimize.optimize import optimize
+    from memsched.features.ladder.climb import Climb, climb
+
+    files = outputs.files
+    if asked.budget is None or model == _STANDARD:
+        return Climb(optimize(model, asked, hooks))
+    # A header, an array or a page are of one file, and standard output takes one.
+    one = outputs.model == _STANDARD or any(path is not None for path in (files.header, files.c_array, files.html))
+    return climb(model, asked, hooks, several=not one)
 
 
 def _exit_code(result: OptimizeResult, quiet: bool, *, interrupted: bool) -> int:
@@ -236,6 +254,7 @@ def _exit_code(result: OptimizeResult, quiet: bool, *, interrupted: bool) -> int
 def _print(result: OptimizeResult, display: Display, outputs: _Outputs) -> None:
     from memsched.cli.terminal import write_standard_output
     from memsched.report.firmware import print_firmware
+    from memsched.report.ladder import print_ladder
     from memsched.report.summary import print_summary
 
     if outputs.model == _STANDARD:
@@ -252,5 +271,6 @@ def _print(result: OptimizeResult, display: Display, outputs: _Outputs) -> None:
         withheld=result.withheld,
         verbose=detailed,
     )
+    print_ladder(console, report.sections.ladder)
     if detailed:
         print_firmware(console, report)

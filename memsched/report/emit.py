@@ -68,6 +68,9 @@ def print_streamed(console: Console, report: StreamReport, *, report_path: str |
     equal = ", outputs bit-equal" if run is not None and run.outputs == "bit_equal" else ""
     verdict = f"C without an interpreter: {result.ram_bytes:,} B of RAM beside the stack{time}{equal}"
     print_line(console, verdict, style="bold")
+    if report.budget is not None:
+        available, spare = report.budget.budget_bytes, report.budget.budget_bytes - report.budget.required_bytes
+        print_line(console, f"budget of {available:,} B met, {spare:,} B to spare", style="green")
     print_line(
         console,
         f"arena: {result.arena_bytes:,} B, {_INPUTS[result.input].format(result.input_bytes)}; state: "

@@ -149,7 +149,7 @@ def test_outputs_that_differ_are_not_written(run: Run, tmp_path: Path, monkeypat
         return ChildResult(
             "ok",
             {"runs": 3, "equal": False, "twice_equal": True, "max_abs_error": 3.0, "relative_error": 1.0, "vary": True}
-            | {"arenas": [(1, 1), (1, 1), (1, 1)]},
+            | {"arenas": [(1, 1), (1, 1), (1, 1)], "time_ratio": 1.0},
         )
 
     monkeypatch.setattr(rules, "run_in_child", wrong)

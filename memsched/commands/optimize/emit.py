@@ -44,6 +44,9 @@ from memsched.targets.model import Target
 __all__ = ["EmittedModel", "StreamedModel", "emit", "emit_report", "save_emitted", "stream_report"]
 
 
+_NOT_CHECKED: tuple[str, ...] = ("it needs more RAM than there is",)
+
+
 class EmittedModel(FrozenValue, frozen=True):
     """A model as C for an accelerator.
 
@@ -82,11 +85,14 @@ class StreamedModel(FrozenValue, frozen=True):
         return self.code.files
 
 
-def emit(source: str | bytes, options: Options, place: InputPlace | None = None) -> EmittedModel | StreamedModel:
+def emit(
+    source: str | bytes, options: Options, place: InputPlace | None = None, most: int | None = None
+) -> EmittedModel | StreamedModel:
     """Return a model as C: for a target with on-chip memory moved in pieces, for any other streamed.
 
     Args:
         place: Where the input of a model that streams lies; None: in the arena.
+        most: What streams and needs more RAM than so many bytes is neither checked nor run: it must not be written.
 
     Raises:
         MemschedError: The subclass and its message say which file, op or option is at fault.
@@ -105,9 +111,11 @@ def emit(source: str | bytes, options: Options, place: InputPlace | None = None)
     name = PurePath(path).name
     if not target.on_chip_bytes:
         streamed = plan_stream(stream_network(module.graph, kernels), place or "held")
-        check_stream(streamed)
         code = stream_code(streamed, name)
-        run, notes = _run(data, streamed, code, options) if options.verify else (None, ())
+        run, notes = None, _NOT_CHECKED
+        if most is None or ram_bytes(streamed.arena, code.state) <= most:
+            check_stream(streamed)
+            run, notes = _run(data, streamed, code, options) if options.verify else (None, ())
         return StreamedModel(module, streamed, code, run, notes, options.seed, time.monotonic() - started)
     if place is not None:
         raise UsageError(

@@ -44,7 +44,7 @@ from memsched.runtimes.known import runtime_of
 from memsched.search.limits import QUICK, Limits
 from memsched.targets.model import Target
 
-__all__ = ["RunOutcome", "Suggestion", "TrialRequest", "suggestions"]
+__all__ = ["RunOutcome", "Suggestion", "TrialRequest", "suggestions", "without_options"]
 
 _MOST_NAMED = 3
 
@@ -108,15 +108,15 @@ class TrialRequest(FrozenValue, frozen=True):
         """Return a command line that permits ``add``, too, and is otherwise the same but for a limit that suffices."""
         name, *words = self.words
         options = (*options, *self._limit)
-        words = _without(words, "--allow", *(option for option in options if option.startswith("--")))
+        words = without_options(words, "--allow", *(option for option in options if option.startswith("--")))
         if self.permitted.free and add and "tile" not in add:
             # The list takes the place of what is permitted by default.
             add = (*add, "tile")
             options = options if "remat" in add else (*options, "--max-extra-macs", "0")
         if name != "optimize":
-            words = [word for word in _without(words, *_NEEDLESS) if word not in {"-q", "--quiet", "--json"}]
+            words = [word for word in without_options(words, *_NEEDLESS) if word not in {"-q", "--quiet", "--json"}]
         if add or set(self.allow) != {"reorder", "inplace"}:
-            words = _without(words, "-O", "--may-change")
+            words = without_options(words, "-O", "--may-change")
             known = ("reorder", "inplace", "tile", "remat", *BY_NAME)
             options = ("--allow", ",".join(one for one in known if one in {*self.allow, *add}), *options)
         end = words.index("--") if "--" in words else len(words)
@@ -127,14 +127,14 @@ class TrialRequest(FrozenValue, frozen=True):
         if not self.permitted.free:
             return self.command(add=CHANGES[change])
         accepted = [name for name, names in CHANGES.items() if name == change or set(names) <= set(self.allow)]
-        words = _without(self.words, "--may-change", *(self._limit[:1]))
+        words = without_options(self.words, "--may-change", *(self._limit[:1]))
         end = words.index("--") if "--" in words else len(words)
         options = ("--may-change", ",".join(accepted), *self._limit)
         return shlex.join(["memsched", *words[:end], *options, *words[end:]])
 
     def slower(self, percent: int) -> str:
         """Return a command line that permits so much more time, and is otherwise the same."""
-        words = _without(self.words, "--max-slowdown")
+        words = without_options(self.words, "--max-slowdown")
         end = words.index("--") if "--" in words else len(words)
         return shlex.join(["memsched", *words[:end], "--max-slowdown", f"{percent}", *words[end:]])
 
@@ -387,7 +387,7 @@ def _reordered(plan: GraphPlan) -> GraphPlan | None:
     return dataclasses.replace(plan, schedule=schedule, checked=check_schedule(plan.graph, schedule))
 
 
-def _without(words: Sequence[str], *names: str) -> list[str]:
+def without_options(words: Sequence[str], *names: str) -> list[str]:
     """Return the words without these options and their values."""
     kept: list[str] = []
     skip = False

@@ -9,6 +9,7 @@ from memsched.report.values.blocks import BlocksSection, CurveSection
 from memsched.report.values.border import BorderSection
 from memsched.report.values.graphs import OriginalSection, WrittenSection
 from memsched.report.values.interpreter import InterpreterSection
+from memsched.report.values.ladder import LadderRow
 from memsched.report.values.layers import LayerRow
 from memsched.report.values.rewrites import (
     AlgebraSection,
@@ -232,6 +233,7 @@ class Sections(Section, frozen=True, kw_only=True):
             time that they save. null elsewhere.
         pools: Where the buffers lie when the target has several memories, and what accessing them costs: bytes x cost,
             summed.
+        ladder: What was tried to meet a budget that one file missed, that file first; empty where it met it.
     """
 
     requirement: RequirementSection
@@ -257,6 +259,7 @@ class Sections(Section, frozen=True, kw_only=True):
     frontier: tuple[FrontierRow, ...] | None = None
     on_chip: OnChipSection | None = None
     pools: PoolsSection | None = None
+    ladder: tuple[LadderRow, ...] = ()
 
 
 class OptimizeReport(Section, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from memsched.report.values.base import Amount, Count, Positive, Section, Sha256
 from memsched.report.values.border import BorderSection
+from memsched.report.values.ladder import LadderRow
 from memsched.report.values.runtime import ByPointer
 from memsched.report.values.shared import ModelSection, VerificationSection
 from memsched.report.values.verdict import BudgetSection
@@ -189,6 +190,7 @@ class RelayReport(Section, frozen=True, kw_only=True):
             and what the first stages read and the last make are those of the model with them.
         hand_overs: What lies at the block's end, and when.
         verification: null when it was not asked for or no runtime is installed; the notes then say which.
+        ladder: What memsched optimize tried to meet the budget, one file first; empty for memsched relay.
     """
 
     schema_version: Literal[2]
@@ -207,3 +209,4 @@ class RelayReport(Section, frozen=True, kw_only=True):
     seed: int
     seconds: Amount
     io: BorderSection | None = None
+    ladder: tuple[LadderRow, ...] = ()

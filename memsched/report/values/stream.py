@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from memsched.report.values.base import Amount, Count, Section
+from memsched.report.values.ladder import LadderRow
 from memsched.report.values.shared import ModelSection
+from memsched.report.values.verdict import BudgetSection
 
 __all__ = ["StreamReport", "StreamResult", "StreamRunSection", "StreamSegmentRow"]
 
@@ -74,6 +76,8 @@ class StreamReport(Section, frozen=True, kw_only=True):
 
     Attributes:
         run: null if it was not run; the notes then say why.
+        budget: null without one.
+        ladder: What memsched optimize tried to meet the budget, one file first; empty for --emit c.
     """
 
     schema_version: Literal[2]
@@ -86,3 +90,5 @@ class StreamReport(Section, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     seed: int
     seconds: float
+    budget: BudgetSection | None = None
+    ladder: tuple[LadderRow, ...] = ()

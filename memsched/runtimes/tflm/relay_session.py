@@ -82,9 +82,8 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _time_ratio(whole: Any, values: Sequence[Any], request: Mapping[str, Any]) -> float:
     stages = [opened(model, request["arena"]) for model in request["stages"]]
-    return race(
-        lambda: _whole(whole, values, request), lambda: _handed_on(values, stages, request, None), _TURNS
-    ).processor
+    _handed_on(values, stages, request, None)
+    return race(whole.invoke, lambda: [stage.invoke() for stage in stages], _TURNS).processor
 
 
 def special(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,170 @@
+"""What may meet a budget beyond one file that takes no more time: each way as a rung, with what it costs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final, Literal
+
+import msgspec
+
+from memsched.base.errors import MemschedError
+from memsched.base.frozen import FrozenValue
+from memsched.codegen.streaming.emit import ram_bytes
+from memsched.codegen.streaming.plan import InputPlace
+from memsched.commands.calls import Hooks
+from memsched.commands.levels import BY_CALLERS, FREE
+from memsched.commands.optimize.emit import StreamedModel, emit
+from memsched.commands.optimize.optimize import optimize
+from memsched.commands.options import Options, RelayOptions
+from memsched.commands.results import OptimizeResult
+from memsched.features.relay.relay import RelayModel, relay
+from memsched.report.values.ladder import LadderRow
+from memsched.report.values.verdict import CallerChange
+
+__all__ = ["CHANGES_OF_CALLERS", "LadderTask", "Rung", "RungKind", "file_rung", "tried"]
+
+RungKind = Literal["file", "stages", "c", "c by rows"]
+
+CHANGES_OF_CALLERS: Final[tuple[CallerChange, ...]] = ("rounding", "inputs", "opening")
+
+
+class LadderTask(FrozenValue, frozen=True):
+    """What every rung is to do.
+
+    Attributes:
+        target: Its name, or its file.
+        budget: Bytes.
+        options: As the user gave them.
+        bordered: Inputs or outputs could have another form.
+    """
+
+    source: str
+    target: str
+    budget: int
+    options: Options
+    hooks: Hooks
+    bordered: bool
+
+
+class Rung(FrozenValue, frozen=True):
+    """What became of one way.
+
+    Attributes:
+        made: None if it was refused.
+    """
+
+    row: LadderRow
+    made: OptimizeResult | RelayModel | StreamedModel | None = None
+
+
+def file_rung(found: OptimizeResult, budget: int) -> Rung:
+    """Return the rung of one file."""
+    verdict = found.report.values.verdict
+    section = found.report.values.sections.border
+    changes: tuple[CallerChange, ...] = ("inputs",) if section is not None and section.applied else ()
+    row = LadderRow(
+        what="file",
+        bytes=verdict.bytes,
+        flash_bytes=len(found.model),
+        time_ratio=1.0 if verdict.bytes == verdict.original_bytes else verdict.time_ratio,
+        extra_macs_percent=verdict.extra_macs_percent,
+        changes=changes,
+        outputs=verdict.outputs,
+        fits=verdict.bytes <= budget,
+    )
+    return Rung(row, found)
+
+
+def tried(
+    task: LadderTask, kind: RungKind, changes: frozenset[CallerChange], seconds: float | None, *, permitted: bool = True
+) -> Rung:
+    """Return what a way gives with these changes.
+
+    Args:
+        seconds: That are left; None for the limit of each search.
+        permitted: The user accepts the changes.
+    """
+    named = tuple(one for one in CHANGES_OF_CALLERS if one in changes)
+    try:
+        if kind == "file":
+            rung = _slow_file(task, seconds)
+        elif kind == "stages":
+            rung = _stages(task, changes, seconds)
+        else:
+            rung = _streamed(task, "rows" if kind == "c by rows" else "held")
+    except MemschedError as error:
+        what: Literal["file", "stages", "c"] = "c" if kind == "c by rows" else kind
+        return Rung(LadderRow(what=what, bytes=None, changes=named, permitted=permitted, reason=str(error)))
+    # C takes what the layers read, whatever was permitted.
+    within = permitted and set(rung.row.changes) <= changes
+    return dataclasses.replace(rung, row=msgspec.structs.replace(rung.row, permitted=within))
+
+
+def _slow_file(task: LadderTask, seconds: float | None) -> Rung:
+    """Return one file that may take any time."""
+    options = task.options
+    names = (*FREE, *(BY_CALLERS if "inputs" in options.may_change else ()))
+    asked = dataclasses.replace(
+        options,
+        target=task.target,
+        budget=task.budget,
+        allow=names,
+        may_change=(),
+        max_slowdown=None,
+        time_limit=options.time_limit if seconds is None else seconds,
+        keep_best=True,
+    )
+    return file_rung(optimize(task.source, asked, dataclasses.replace(task.hooks, words=None)), task.budget)
+
+
+def _stages(task: LadderTask, changes: frozenset[CallerChange], seconds: float | None) -> Rung:
+    options = task.options
+    asked = RelayOptions(
+        target=task.target,
+        budget=task.budget,
+        allow=("reorder", "inplace", "tile", *(BY_CALLERS if "inputs" in changes else ())),
+        input_shapes=options.input_shapes,
+        dims={name: size for name, size in options.dims.items() if isinstance(size, int)},
+        max_extra_macs=options.max_extra_macs,
+        time_limit=options.time_limit if seconds is None else seconds,
+        effort=options.effort,
+        tflm_plan=options.tflm_plan,
+        verify=options.verify,
+        seed=options.seed,
+    )
+    made = relay(task.source, asked, task.hooks)
+    macs = sum(one.macs for one in made.module.graphs[0].ops)
+    used: tuple[CallerChange, ...] = ("inputs",) if made.io is not None and made.io.applied else ()
+    run = made.verification
+    equal = None if run is None else run.verification.outputs_equal
+    row = LadderRow(
+        what="stages",
+        bytes=made.needed,
+        flash_bytes=sum(len(one.data) for one in made.stages),
+        time_ratio=None if run is None else run.time_ratio,
+        extra_macs_percent=100 * max(0, sum(one.extra_macs for one in made.stages)) / max(1, macs),
+        changes=(*used, "opening"),
+        outputs="not_run" if equal is None else "bit_equal" if equal else "close",
+        fits=made.needed <= task.budget,
+    )
+    return Rung(row, made)
+
+
+def _streamed(task: LadderTask, place: InputPlace) -> Rung:
+    options = dataclasses.replace(task.options, target=task.target, budget=None, may_change=())
+    most = None if task.options.keep_best else task.budget
+    made = emit(task.source, options, place, most)
+    if not isinstance(made, StreamedModel):
+        raise TypeError("a target with memory on chip has no interpreter")
+    ram = ram_bytes(made.plan.arena, made.code.state)
+    borders: tuple[CallerChange, ...] = ("inputs",) if place == "rows" or made.plan.network.scales else ()
+    row = LadderRow(
+        what="c",
+        bytes=ram,
+        flash_bytes=made.code.flash,
+        time_ratio=None if made.run is None else made.run.time_ratio,
+        changes=(*borders, "opening"),
+        outputs="bit_equal" if made.run is not None and made.run.equal else "not_run",
+        fits=ram <= task.budget,
+    )
+    return Rung(row, made)
