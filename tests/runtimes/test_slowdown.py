@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import memsched
-from memsched.commands.optimize.ranged_trials import most_at_sizes
+from memsched.commands.optimize.time_at_sizes import SlowFile, most_at_sizes
 from memsched.runtimes.race import most_times
 
 
@@ -17,6 +17,14 @@ from memsched.runtimes.race import most_times
 def test_what_is_permitted_and_no_less_than_chance(slowdown: float | None, most: float) -> None:
     assert most_times(slowdown) == pytest.approx(most)
     assert most_at_sizes(slowdown)[0] == most_times(slowdown)
+
+
+@pytest.mark.parametrize("where", ["", " at a short one"])
+@pytest.mark.parametrize("ratio", [1.12, 1.3, 2.5])
+def test_what_is_named_for_a_slow_file_permits_it(ratio: float, where: str) -> None:
+    slow = SlowFile(1, ratio, where)
+    assert most_at_sizes(slow.slowdown)[bool(where)] > ratio
+    assert most_at_sizes(slow.slowdown - 10)[bool(where)] < ratio
 
 
 def test_the_rule_is_written_once() -> None:

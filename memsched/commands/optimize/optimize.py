@@ -208,7 +208,7 @@ def _over_sizes(file: _SourceFile, ranges: Mapping[str, Range], asked: _Optimize
     options = asked.options
     refuse_for_range({**options.named(), "allow": options.permitted})
     request = Request(search_of(asked.run), options.order_solver, options.partitions)
-    ranged = RangeRequest(ranges, options, asked.budget, asked.hooks.output)
+    ranged = RangeRequest(ranges, options, asked.budget, asked.hooks.output, tuple(asked.hooks.words or ()))
     return optimize_over_sizes(file.data, file.path, file.sizes, request, ranged)
 
 

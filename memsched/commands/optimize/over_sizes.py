@@ -25,12 +25,14 @@ from memsched.commands.optimize.ranged_trials import (
     GivenFile,
     RangedTrials,
     distance,
-    most_at_sizes,
     try_order,
     try_points,
 )
 from memsched.commands.optimize.record import Record
 from memsched.commands.optimize.report import result_of
+from memsched.commands.optimize.time_at_sizes import most_at_sizes, slower_alternative
+from memsched.commands.optimize.trials import with_slowdown
+from memsched.commands.optimize.worth import LEAST_GAIN
 from memsched.commands.options import Options
 from memsched.commands.results import OptimizeResult
 from memsched.formats.blocks import BlockPoint, BlockRow, OpenModel, Range
@@ -42,6 +44,7 @@ from memsched.formats.staging import STANDARD_STREAM
 from memsched.plan.orders import plan_allocation
 from memsched.plan.values import TargetModule
 from memsched.report.values.blocks import BlockKernelRow, BlockLoopRow, BlocksSection, RangeRow, SizeRow
+from memsched.report.values.verdict import AlternativeRow
 from memsched.runtimes.child import ChildEndedError, children_until
 from memsched.runtimes.known import runtime_of
 from memsched.runtimes.measure import Measured
@@ -74,12 +77,14 @@ class RangeRequest(FrozenValue, frozen=True):
         command: The user's options.
         budget: Of the process, at the largest size that is measured; None for none.
         output: Path that the report names.
+        words: The command line; empty if it is not known.
     """
 
     ranges: Mapping[str, Range]
     command: Options
     budget: int | Percentage | None
     output: str | None
+    words: tuple[str, ...] = ()
 
     @property
     def is_limited(self) -> bool:
@@ -146,6 +151,7 @@ def optimize_over_sizes(
         failures=tuple(request.failures.found),
         interrupted=request.stopped(),
         open_loops=_section(opened, measured, orders),
+        alternatives=_slower(measured, asked, needed),
     )
     return result_of(record, written, run)
 
@@ -242,6 +248,18 @@ def _points(opened: OpenModel, asked: RangeRequest, failures: Failures) -> tuple
         notes.append(f"less memory is possible for multiples of {coarser} alone: {told}")
     notes += [f"not tried {one.name}: --max-slowdown permits less" for one in every if one.work > most]
     return points, tuple(notes)
+
+
+def _slower(measured: RangedTrials, asked: RangeRequest, needed: tuple[int, int]) -> tuple[AlternativeRow, ...]:
+    """Return the command of a file that needs less and takes more time than is permitted, if there is one.
+
+    Args:
+        needed: Bytes of the process of the original, and of the file written.
+    """
+    if measured.slow is None or not asked.words or measured.slow[1].peak > (1 - LEAST_GAIN) * needed[1]:
+        return ()
+    name, slow = measured.slow
+    return (slower_alternative(slow, name, with_slowdown(asked.words, slow.slowdown), needed[0]),)
 
 
 def _beyond(opened: OpenModel, large: Mapping[str, int]) -> tuple[str, ...]:

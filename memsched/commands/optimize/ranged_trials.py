@@ -19,6 +19,7 @@ from memsched.base.errors import UsageError
 from memsched.base.frozen import FrozenValue
 from memsched.commands.failures import Failures
 from memsched.commands.optimize.measured_sizes import RangedSizes, seconds_to_judge
+from memsched.commands.optimize.time_at_sizes import SlowFile, most_at_sizes
 from memsched.formats.blocks import BlockPoint, OpenModel
 from memsched.formats.capabilities import WeightPlacement
 from memsched.formats.format import Format
@@ -27,7 +28,6 @@ from memsched.report.outputs import TOLERANCE
 from memsched.runtimes.child import ChildEndedError, children_until
 from memsched.runtimes.known import ranged
 from memsched.runtimes.measure import LEAST_RUNS, PROCESSES, Measured, middle
-from memsched.runtimes.race import most_times
 from memsched.runtimes.ranged import AtSize, TimeRatio
 from memsched.runtimes.special import judged
 from memsched.search.run import Run
@@ -38,7 +38,6 @@ __all__ = [
     "GivenFile",
     "RangedTrials",
     "distance",
-    "most_at_sizes",
     "try_order",
     "try_points",
 ]
@@ -54,7 +53,6 @@ _BUSY: Final = 1.1
 """A thread that takes so many times as long as it computes shares its processor with others."""
 
 _MOST_MEMORY: Final = 1.15
-_MOST_TIME: Final = 1.1
 """What a file may take at a small size, as a multiple of what the one given takes."""
 
 _SPARE_BYTES: Final = 4 << 20
@@ -105,6 +103,7 @@ class RangedTrials(FrozenValue, frozen=True):
     Attributes:
         notes: Why others are not written.
         ended: A limit or a user ended the trials before they were through.
+        slow: The least of the files that take more time than is permitted, with its name; None if there is none.
     """
 
     sizes: RangedSizes
@@ -113,6 +112,7 @@ class RangedTrials(FrozenValue, frozen=True):
     best: BlockFile | None
     notes: tuple[str, ...] = ()
     ended: bool = False
+    slow: tuple[str, SlowFile] | None = None
 
 
 class _PointFile(FrozenValue, frozen=True):
@@ -163,18 +163,6 @@ def distance(one: AtSize) -> float:
     return (one.error or 0.0) if one.apart is None else one.apart
 
 
-def most_at_sizes(slowdown: float | None) -> tuple[float, float]:
-    """Return how many times as long a file may take at the large and at the small size.
-
-    Where much is permitted, short runs may take longer: loops compute again there as well, and gain nothing.
-
-    Args:
-        slowdown: Time that may be added, in percent; None for any.
-    """
-    most = most_times(slowdown)
-    return most, max(2 * most - _MOST_TIME, _MOST_TIME)
-
-
 def try_points(
     opened: OpenModel,
     given: GivenFile,
@@ -193,6 +181,7 @@ def try_points(
     """
     notes: list[str] = []
     best: BlockFile | None = None
+    slow: tuple[str, SlowFile] | None = None
     with tempfile.TemporaryDirectory(prefix="memsched-") as held:
         folder = Path(held)
         trial = _trial(opened, given, sizes, seed, slowdown, folder)
@@ -204,15 +193,18 @@ def try_points(
                     raise ChildEndedError
                 with failures.left_out(point.name), children_until(judging.over):
                     found = _tried(trial, _lightest(trial, file))
-                    if not isinstance(found, str):
+                    if isinstance(found, BlockFile):
                         best = found
                         break
+                    if isinstance(found, SlowFile) and (slow is None or found.peak < slow[1].peak):
+                        slow = point.name, found
                     notes.append(f"not written {point.name}: {found}")
         except ChildEndedError:
             notes.append(ENDED)
             ended = True
     notes += [BUSY_NOTE] if trial.busy else []
-    return RangedTrials(sizes, max(trial.large, trial.mixed, key=_peak), trial.short[0], best, tuple(notes), ended)
+    large = max(trial.large, trial.mixed, key=_peak)
+    return RangedTrials(sizes, large, trial.short[0], best, tuple(notes), ended, slow)
 
 
 def try_order(
@@ -235,7 +227,8 @@ def try_order(
             return run
         if run.peak > least.peak + _SPARE_BYTES:
             return f"{run.peak / 1e6:,.0f} MB, and {least.peak / 1e6:,.0f} MB in the order of the file"
-        return _tried(trial, _PointFile(None if best is None else best.point, path, run))
+        found = _tried(trial, _PointFile(None if best is None else best.point, path, run))
+        return str(found) if isinstance(found, SlowFile) else found
 
 
 def _trial(
@@ -319,7 +312,7 @@ def _lightest(trial: _PointTrial, file: _PointFile) -> _PointFile:
     return _PointFile(file.point, path, large) if is_less and not worse else file
 
 
-def _tried(trial: _PointTrial, file: _PointFile) -> BlockFile | str:
+def _tried(trial: _PointTrial, file: _PointFile) -> BlockFile | SlowFile | str:
     """Return what a file takes, where it is as it should be; else why it is not written."""
     large = _steady(trial, file)
     if isinstance(large, str):
@@ -341,7 +334,7 @@ def _tried(trial: _PointTrial, file: _PointFile) -> BlockFile | str:
         if isinstance(found, str):
             return found
         if found.ratio > most:
-            return f"{took} at {found.ratio:.2f} x the time{where}, which is more than --max-slowdown permits"
+            return SlowFile(large.peak, found.ratio, where)
         times.append(found)
     runtime, outputs = _compared(trial, file.path)
     if not all(one is None or _is_right(one, _LEEWAY if trial.accurate is None else 1.0) for one in outputs):

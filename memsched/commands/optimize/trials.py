@@ -44,7 +44,7 @@ from memsched.runtimes.known import runtime_of
 from memsched.search.limits import QUICK, Limits
 from memsched.targets.model import Target
 
-__all__ = ["RunOutcome", "Suggestion", "TrialRequest", "suggestions", "without_options"]
+__all__ = ["RunOutcome", "Suggestion", "TrialRequest", "suggestions", "with_slowdown", "without_options"]
 
 _MOST_NAMED = 3
 
@@ -134,9 +134,7 @@ class TrialRequest(FrozenValue, frozen=True):
 
     def slower(self, percent: int) -> str:
         """Return a command line that permits so much more time, and is otherwise the same."""
-        words = without_options(self.words, "--max-slowdown")
-        end = words.index("--") if "--" in words else len(words)
-        return shlex.join(["memsched", *words[:end], "--max-slowdown", f"{percent}", *words[end:]])
+        return with_slowdown(self.words, percent)
 
 
 class Suggestion(FrozenValue, frozen=True):
@@ -385,6 +383,13 @@ def _reordered(plan: GraphPlan) -> GraphPlan | None:
         plan.schedule, order=best, in_place=profile.in_place(storage, best), peak=profile.peak, status="feasible"
     )
     return dataclasses.replace(plan, schedule=schedule, checked=check_schedule(plan.graph, schedule))
+
+
+def with_slowdown(words: Sequence[str], percent: int) -> str:
+    """Return a command line that permits so much more time, and is otherwise the same."""
+    words = without_options(words, "--max-slowdown")
+    end = words.index("--") if "--" in words else len(words)
+    return shlex.join(["memsched", *words[:end], "--max-slowdown", f"{percent}", *words[end:]])
 
 
 def without_options(words: Sequence[str], *names: str) -> list[str]:
