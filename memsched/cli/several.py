@@ -1,4 +1,4 @@
-"""Several files that ``memsched optimize`` writes in place of one, as a budget needs them."""
+"""Output of ``memsched optimize`` if a budget requires several files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["write_several"]
 def write_several(
     climbed: Climb, source: str, output: str, report_path: str | None, display: Display, *, as_json: bool
 ) -> int:
-    """Write files into the folder that is named as ``output`` without its suffix, and print what they need.
+    """Write the files into a folder named like ``output`` without its suffix, and print a summary.
 
     Args:
-        report_path: Where the report goes; None for no file.
-        as_json: The report goes to standard output, too.
+        report_path: Path of the report. None to write no report.
+        as_json: Also write the report to standard output.
 
     Returns:
         The exit code.

@@ -1,4 +1,4 @@
-"""The table of what was tried to meet a budget."""
+"""The table of results that memsched tried for a budget."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["print_ladder"]
 
 _NAMES: Final = {"file": "one file", "stages": "files in one arena", "c": "C, no interpreter"}
 _MOST: Final = 60
-"""Characters of a reason in the table."""
+"""Maximum length of a reason in characters."""
 
 
 def print_ladder(console: Console, rows: Sequence[LadderRow]) -> None:
-    """Print a row for each result: its memory, time, flash, and what callers have to change; nothing for one alone."""
+    """Print memory, time, flash, and changes of each result. Print no table for a single result."""
     if len(rows) < 2:
         return
     console.print()

@@ -1,9 +1,9 @@
-"""Budgets of TensorFlow Lite Micro's whole arena, from the original down: what meets them, and at what price.
+"""Measure which budgets `optimize` meets in TensorFlow Lite Micro, and the cost of each result.
 
-First each command tries alone what it can: one file by default, with -O3 and any time, with inputs and outputs in
-another form; files in one arena; C with the input held and by rows. Then `optimize --budget --may-change
-inputs,opening` gets budgets from what the original requires down to the least of these, and one below it. A budget that
-one of the commands meets must be met; a larger one may not lead to more changes than a smaller one.
+First, the benchmark runs each command separately: the default, -O3 without a time limit, other inputs and outputs,
+`relay`, and C. The lowest requirement defines the range of budgets for `optimize --budget --may-change inputs,opening`;
+the last budget is one byte below it. The run fails if `optimize` misses a budget that another command meets, or if a
+larger budget leads to more changes than a smaller budget.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RANKS: Final[Mapping[type[Any], int]] = {OptimizeResult: 0, RelayModel: 1, Stre
 
 
 def _commands(path: str, work: float) -> Mapping[str, Callable[[], int]]:
-    """Return what each command requires at least, by its name."""
+    """Return a function for each command that runs it and returns the required bytes."""
 
     def file(**named: Any) -> int:
         return optimize(path, Options(target="tflm", effort=work, **named)).report.values.verdict.bytes
@@ -59,7 +59,7 @@ def _least(command: Callable[[], int]) -> int | None:
 
 
 def _price(found: Climb, budget: int) -> tuple[bool, str, int]:
-    """Return whether the budget is met, by what, and how much that changes."""
+    """Return whether the budget is met, the kind of result, and a rank of its changes."""
     row = next((row for row in found.rows if row.written), None)
     if row is None:
         best = found.best

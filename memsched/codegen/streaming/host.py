@@ -1,4 +1,4 @@
-"""A program around C that streams, which runs it on the machine that made it: inputs come in, outputs go out."""
+"""A C program that runs streaming C on the host: it reads inputs and writes outputs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["host_program"]
 
 
 def host_program(plan: StreamPlan) -> str:
-    """Return C99 that reads inputs of bytes from standard input, and writes what the model makes of each.
+    """Return a C99 program that reads 8-bit inputs from standard input and writes the outputs to standard output.
 
-    With a number as its argument it calls the model as often once more, and writes the processor time of one call,
-    seconds, to standard error.
+    Its optional argument is a number of calls: the program then also measures the processor time of a call and writes
+    it to standard error in seconds.
     """
     names = [f"made{number}" for number in range(len(plan.network.outputs))]
     sizes = [f"MODEL_OUTPUT{number or ''}_BYTES" for number in range(len(names))]

@@ -1,4 +1,4 @@
-"""How much longer a file for a range of sizes may take, and the files that take more."""
+"""Time limits for files with open dimensions, and the files that exceed them."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from memsched.runtimes.race import most_times
 __all__ = ["SlowFile", "most_at_sizes", "slower_alternative"]
 
 _MOST_TIME: Final = 1.1
-"""What a file may take at a small size, as a multiple of what the one given takes."""
+"""Permitted time at a small size, relative to the original."""
 
 _MARGIN: Final = 5
-"""Percent of time by which another measurement may be off."""
+"""Percentage by which two measurements may differ."""
 
 
 def most_at_sizes(slowdown: float | None) -> tuple[float, float]:
-    """Return how many times as long a file may take at the large and at the small size.
+    """Return the permitted time at the large and at the small size, relative to the original.
 
-    Where much is permitted, short runs may take longer: loops compute again there as well, and gain nothing.
+    Short runs may take longer if the limit is high: loops repeat work there without a gain.
 
     Args:
-        slowdown: Time that may be added, in percent; None for any.
+        slowdown: Permitted additional time in percent. None for no limit.
     """
     most = most_times(slowdown)
     return most, max(2 * most - _MOST_TIME, _MOST_TIME)
 
 
 class SlowFile(FrozenValue, frozen=True):
-    """A file that needs less memory, and takes more time than is permitted.
+    """A file that saves memory but exceeds the permitted time.
 
     Attributes:
-        peak: Bytes of the process at the large size.
-        ratio: Time to that of the original.
-        where: At which size, in words; empty for the large one.
+        peak: Process memory in bytes at the large size.
+        ratio: Time relative to the original.
+        where: Description of the size. Empty for the large size.
     """
 
     peak: int
@@ -44,24 +44,24 @@ class SlowFile(FrozenValue, frozen=True):
     where: str
 
     def __str__(self) -> str:
-        """Say so in words."""
+        """Return a description for notes."""
         took = f"{self.peak / 1e6:,.0f} MB at {self.ratio:.2f} x the time{self.where}"
         return f"{took}, which is more than --max-slowdown permits"
 
     @property
     def slowdown(self) -> int:
-        """Return percent of time that permit it, if another measurement is a little off."""
+        """Return the `--max-slowdown` that permits this file, with a margin for noise."""
         most = (self.ratio + _MOST_TIME) / 2 if self.where else self.ratio
         return math.ceil(100 * (most - 1)) + _MARGIN
 
 
 def slower_alternative(slow: SlowFile, name: str, command: str, original: int) -> AlternativeRow:
-    """Return the row of a file that is not written as it takes more time.
+    """Return an alternative for a file that was rejected because of its time.
 
     Args:
-        name: What was done.
-        command: Permits the time.
-        original: Bytes of the process of the original.
+        name: Name of the rewrite.
+        command: Command line that permits the time.
+        original: Process memory of the original in bytes.
     """
     return AlternativeRow(
         command=command,

@@ -1,1 +1,1 @@
-"""From a missed budget on: several files in one arena, C without an interpreter, and files that take more time."""
+"""The steps to a budget that one file misses: a slower file, several files in one arena, C without an interpreter."""

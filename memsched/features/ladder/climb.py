@@ -1,7 +1,7 @@
-"""The way to a budget that one file misses: rung by rung, what changes least first, until one fits.
+"""Climb to a budget that one file misses: try the smallest change first, until a result fits.
 
-Files that run one after the other keep the interpreter and its kernels, so they come before C without one; what takes
-more time than is permitted comes last. If nothing that is permitted fits, further changes are tried, to name them.
+Files in one arena keep the interpreter and its kernels, so they come before C without an interpreter. Results that
+exceed the permitted time come last. If no permitted change suffices, memsched tries others, so that it can name them.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ from memsched.targets.load import load_target
 __all__ = ["Climb", "climb"]
 
 _LEAST_SECONDS: Final = 2.0
-"""With less left of a limit of time no rung is begun."""
+"""A rung starts only if the time limit leaves this much."""
 
 _PART: Final = 0.5
-"""Of the time that is left, so that further rungs are tried, too."""
+"""A rung gets this share of the remaining time, so that later rungs also get some."""
 
 _NAMES: Final = {"file": "one file", "stages": "files in one arena", "c": "C without an interpreter"}
 
 
 class Climb(FrozenValue, frozen=True):
-    """Where a climb ended.
+    """The result of a climb.
 
     Attributes:
-        best: What is to be written, or what misses the budget.
-        rows: Every rung, from the first file on; empty if there was no reason to climb.
-        budget: Bytes; None if there was no reason to climb.
+        best: The result to write. If every result misses the budget, the first file, or the smallest with `keep_best`.
+        rows: Every rung, starting with the first file. Empty if the climb was unnecessary.
+        budget: Available memory in bytes. None if the climb was unnecessary.
     """
 
     best: OptimizeResult | RelayModel | StreamedModel
@@ -62,7 +62,7 @@ class Climb(FrozenValue, frozen=True):
     budget: int | None = None
 
     def budget_of(self, required: int) -> BudgetSection | None:
-        """Return what a report says of the budget for a result that requires so many bytes."""
+        """Return the budget section for a result that requires ``required`` bytes. None without a budget."""
         if self.budget is None:
             return None
         exceeded = max(0, required - self.budget)
@@ -72,13 +72,13 @@ class Climb(FrozenValue, frozen=True):
 
 
 def climb(source: str, options: Options, hooks: Hooks = NO_HOOKS, *, several: bool = True) -> Climb:
-    """Optimize a model; if the file misses its budget, climb on if its runtime gets one block of memory.
+    """Optimize a model. If the file misses its budget and the runtime uses one memory block, try further changes.
 
     Args:
-        several: Whether several files may take the place of one.
+        several: Whether several files may replace the model.
 
     Raises:
-        MemschedError: As `memsched.optimize`.
+        MemschedError: The same errors as in `memsched.optimize`.
     """
     started = time.monotonic()
     found = optimize(source, options, hooks)
@@ -88,7 +88,7 @@ def climb(source: str, options: Options, hooks: Hooks = NO_HOOKS, *, several: bo
 
     def left() -> float | None:
         limit = options.time_limit
-        # A limit that was not named is that of each search.
+        # The default limit applies to each search.
         unnamed = SEARCH if limit == AUTO and options.effort is None else None
         return limit - (time.monotonic() - started) if isinstance(limit, (int, float)) else unnamed
 
@@ -102,7 +102,7 @@ def climb(source: str, options: Options, hooks: Hooks = NO_HOOKS, *, several: bo
 
 
 def _task_of(source: str, found: OptimizeResult, options: Options, hooks: Hooks) -> LadderTask | None:
-    """Return what is to be done about a missed budget; None if nothing can be."""
+    """Return the task for a missed budget. None if the budget is met or the runtime does not support the climb."""
     report = found.report.values
     missed = report.budget is not None and not report.budget.met
     if not missed or report.budget is None or found.interrupted or report.sections.open_loops is not None:
@@ -120,12 +120,12 @@ def _task_of(source: str, found: OptimizeResult, options: Options, hooks: Hooks)
 
 @dataclass(frozen=True, slots=True)
 class _Climber:
-    """Climbs from rung to rung.
+    """The state of a climb.
 
     Attributes:
         accepted: Changes that the user accepts.
-        left: Returns the seconds that are left; None for no limit.
-        rungs: What was tried so far.
+        left: Returns the remaining seconds. None without a limit.
+        rungs: The rungs tried so far.
     """
 
     task: LadderTask
@@ -134,7 +134,7 @@ class _Climber:
     rungs: list[Rung]
 
     def first_fit(self, *, several: bool) -> Rung | None:
-        """Return the first accepted rung that fits in the time that is permitted, or else the quickest that fits."""
+        """Return the first accepted rung that fits within the permitted time, otherwise the fastest rung that fits."""
         slowdown = self.task.options.max_slowdown
         for rung in self._tried(self._accepted_kinds(several), self.accepted, permitted=True):
             if _fits(rung) and (rung.row.time_ratio or 0.0) <= most_times(slowdown):
@@ -150,7 +150,7 @@ class _Climber:
             yield "file"
 
     def name_what_fits(self) -> None:
-        """Try changes that are not accepted, fewer ones first, until something fits."""
+        """Try changes that the user has not accepted, fewest first, until a result fits."""
         if any(rung.row.fits for rung in self.rungs):
             return
         for changes, kinds in self._further_kinds():
@@ -176,13 +176,13 @@ class _Climber:
             yield self.rungs[-1]
 
     def least(self) -> Rung:
-        """Return what requires least of what is permitted."""
+        """Return the permitted rung with the lowest memory requirement."""
         made = [one for one in self.rungs if one.made is not None and one.row.permitted and one.row.bytes is not None]
         return min(made, key=lambda one: one.row.bytes or 0)
 
 
 def _rows_miss(rung: Rung, budget: int) -> bool:
-    """Whether C that takes rows misses a budget, too, as this shows: with the input held it needs no more than both."""
+    """Whether C with input rows must also miss the budget: holding the input adds at most its size."""
     if rung.row.what != "c":
         return False
     made = rung.made
@@ -194,7 +194,7 @@ def _fits(rung: Rung) -> bool:
 
 
 def _ended(best: Rung, rungs: Sequence[Rung], task: LadderTask) -> Climb:
-    """Return where the climb ended, with its rows in the report of a file."""
+    """Return the result, and store the rows in its report if it is one file."""
     met = best.row.fits
     first = rungs[0]
     rungs = [one for one in rungs if one is first or one is best or one.row.what != "file" or _is_less(one, first)]
@@ -217,7 +217,7 @@ def _is_less(one: Rung, first: Rung) -> bool:
 
 
 def _alternatives(rows: Sequence[LadderRow], bytes_now: int, task: LadderTask) -> Iterator[AlternativeRow]:
-    """Yield the command of what fits with further changes."""
+    """Yield the command for each rung that fits with further changes."""
     for row in rows:
         if row.permitted or not row.fits or row.bytes is None:
             continue
@@ -233,7 +233,7 @@ def _alternatives(rows: Sequence[LadderRow], bytes_now: int, task: LadderTask) -
 
 
 def _command(task: LadderTask, changes: Sequence[CallerChange]) -> str:
-    """Return the command line with these changes permitted as well."""
+    """Return the command line that also permits these changes."""
     words = without_options(task.hooks.words or ("optimize", task.source), "--may-change")
     end = words.index("--") if "--" in words else len(words)
     accepted = [one for one in CHANGES_OF_CALLERS if one in {*task.options.may_change, *changes}]

@@ -1,4 +1,4 @@
-"""What may meet a budget beyond one file that takes no more time: each way as a rung, with what it costs."""
+"""The rungs of the ladder: each builds one kind of result for a budget and reports its cost."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ CHANGES_OF_CALLERS: Final[tuple[CallerChange, ...]] = ("rounding", "inputs", "op
 
 
 class LadderTask(FrozenValue, frozen=True):
-    """What every rung is to do.
+    """The task of every rung.
 
     Attributes:
-        target: Its name, or its file.
-        budget: Bytes.
-        options: As the user gave them.
-        bordered: Inputs or outputs could have another form.
+        target: Name or file.
+        budget: Available memory in bytes.
+        options: The user's options.
+        bordered: Whether inputs or outputs could have another form.
     """
 
     source: str
@@ -47,10 +47,10 @@ class LadderTask(FrozenValue, frozen=True):
 
 
 class Rung(FrozenValue, frozen=True):
-    """What became of one way.
+    """The outcome of one rung.
 
     Attributes:
-        made: None if it was refused.
+        made: The result. None if memsched or the runtime refused the model.
     """
 
     row: LadderRow
@@ -58,7 +58,7 @@ class Rung(FrozenValue, frozen=True):
 
 
 def file_rung(found: OptimizeResult, budget: int) -> Rung:
-    """Return the rung of one file."""
+    """Return the rung for one optimized file."""
     verdict = found.report.values.verdict
     section = found.report.values.sections.border
     changes: tuple[CallerChange, ...] = ("inputs",) if section is not None and section.applied else ()
@@ -78,11 +78,11 @@ def file_rung(found: OptimizeResult, budget: int) -> Rung:
 def tried(
     task: LadderTask, kind: RungKind, changes: frozenset[CallerChange], seconds: float | None, *, permitted: bool = True
 ) -> Rung:
-    """Return what a way gives with these changes.
+    """Build one kind of result with these changes, and return its rung.
 
     Args:
-        seconds: That are left; None for the limit of each search.
-        permitted: The user accepts the changes.
+        seconds: Time limit. None for the default limit of each search.
+        permitted: Whether the user accepts the changes.
     """
     named = tuple(one for one in CHANGES_OF_CALLERS if one in changes)
     try:
@@ -95,13 +95,13 @@ def tried(
     except MemschedError as error:
         what: Literal["file", "stages", "c"] = "c" if kind == "c by rows" else kind
         return Rung(LadderRow(what=what, bytes=None, changes=named, permitted=permitted, reason=str(error)))
-    # C takes what the layers read, whatever was permitted.
+    # C reads quantized inputs even if the user did not permit that change.
     within = permitted and set(rung.row.changes) <= changes
     return dataclasses.replace(rung, row=msgspec.structs.replace(rung.row, permitted=within))
 
 
 def _slow_file(task: LadderTask, seconds: float | None) -> Rung:
-    """Return one file that may take any time."""
+    """Return the smallest single file, without a limit on its run time."""
     options = task.options
     names = (*FREE, *(BY_CALLERS if "inputs" in options.may_change else ()))
     asked = dataclasses.replace(

@@ -1,4 +1,4 @@
-"""What a climb ended at that is several files: written, with its report."""
+"""Write a result that consists of several files, and its report."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["save_several"]
 def save_several(
     climbed: Climb, source: str, folder: str, report_path: str | None
 ) -> Report[RelayReport] | Report[StreamReport]:
-    """Write the files of stages, or of C, into a folder, and the report; return the report.
+    """Write stages or C into a folder, write the report, and return it.
 
     Raises:
-        OutputError: One of them cannot be written.
+        OutputError: A file cannot be written.
     """
     best = climbed.best
     if isinstance(best, RelayModel):

@@ -1,4 +1,4 @@
-"""What was tried to meet a budget, one row after the other."""
+"""The results that memsched tried for a budget."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ class LadderRow(Section, frozen=True, kw_only=True):
     """One result that might meet the budget.
 
     Attributes:
-        what: A file; files that run one after the other in one arena (`memsched relay`); or C without an interpreter
-            (`--emit c`).
-        bytes: RAM that it requires; null if there is no result.
-        flash_bytes: Of the files, or of the weights and tables of C without its code.
-        time_ratio: Time of an inference to that of the original, measured on this machine with reference kernels; null
-            if it was not measured.
-        extra_macs_percent: Work beside that of the original.
-        changes: What a caller of the original has to change.
-        outputs: Compared with those of the original.
-        fits: The budget is met.
-        permitted: The changes are permitted.
-        written: It is what was written.
-        reason: Why there is no result; empty if there is one.
+        what: One file, several files in one arena (`memsched relay`), or C without an interpreter (`--emit c`).
+        bytes: Required RAM. Null if the model was refused.
+        flash_bytes: Size of the files. For C, size of weights and tables without the code.
+        time_ratio: Inference time relative to the original, measured on this machine with reference kernels. Null if
+            memsched did not measure it.
+        extra_macs_percent: Additional multiply-accumulates relative to the original.
+        changes: Changes that affect callers.
+        outputs: Comparison with the outputs of the original.
+        fits: Whether the result meets the budget.
+        permitted: Whether the user permits the changes.
+        written: Whether memsched wrote this result.
+        reason: Why the model was refused. Empty for a result.
     """
 
     what: Literal["file", "stages", "c"]

@@ -1,4 +1,4 @@
-"""What a model as C computes, and how quickly, beside TensorFlow Lite Micro on this machine."""
+"""Compare generated C with TensorFlow Lite Micro on this machine: outputs and time."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def run_compiled(
     output_scales: Sequence[tuple[float, int] | None],
     seed: int,
 ) -> CompiledRun:
-    """Compile C with the compiler of this machine, and run it and the model on the same inputs.
+    """Compile C with the local compiler, and run the program and the model on the same inputs.
 
     Args:
-        files: All sources, among them a program that reads inputs and writes outputs.
-        input_scale: Scale and zero of an input that the model has as floats and C as bytes.
-        output_scales: The same of each output.
+        files: All sources, including a program that reads inputs and writes outputs.
+        input_scale: Scale and zero point of an input that is float in the model and 8-bit in C.
+        output_scales: Scale and zero point of each output.
 
     Raises:
         RuntimeUnavailableError: The runtime is not installed, or there is no compiler.

@@ -1,4 +1,4 @@
-"""A model as C beside TensorFlow Lite Micro, on the same inputs and in turns: the child process's side."""
+"""Compare generated C with TensorFlow Lite Micro in a child process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["run"]
 
 _TURNS: Final = 5
 _SECONDS: Final = 0.05
-"""Of a turn at least: a hundred times the steps in which C's clock is read."""
+"""Minimum duration of a measurement: a hundred times the resolution of the clock in C."""
 
 _MOST_CALLS: Final = 2_000
 _FLAGS: Final = ("-std=c99", "-O2")
@@ -29,17 +29,17 @@ Scale = tuple[float, int] | None
 
 
 def run(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Compile "files" with "compiler", and compare what they make with "model" on "runs" inputs, each twice in a row.
+    """Compile "files" with "compiler", and compare the outputs with those of "model" on "runs" inputs, each run twice.
 
     Args:
-        request: Also "arena": bytes for the interpreter; "seed"; "input_scale" and "output_scales": scale and zero of
-            what the model has as floats and C as bytes; None for others.
+        request: Also contains "arena" (bytes for the interpreter), "seed", "input_scale", and "output_scales" (scale
+            and zero point of tensors that are floats in the model and bytes in C; None for other tensors).
 
     Returns:
-        "equal", "vary" (the model's outputs vary from input to input) and "time_ratio" (of C to the interpreter).
+        "equal", "vary" (whether outputs differ between inputs), and "time_ratio" (C relative to the interpreter).
 
     Raises:
-        ValueError: The files do not compile, or their program does not run.
+        ValueError: The files do not compile, or the program fails.
     """
     program = _compiled(request["compiler"], request["files"])
     interpreter = opened(request["model"], request["arena"])
@@ -76,7 +76,7 @@ def _compiled(compiler: str, files: Mapping[str, bytes]) -> str:
 
 
 def _answer(command: Sequence[str], given: bytes) -> tuple[bytes, bytes]:
-    """Return what a program writes to standard output and standard error."""
+    """Run a program, and return its standard output and standard error."""
     done = subprocess.run(command, input=given, capture_output=True, check=False)
     if done.returncode:
         said = " ".join(done.stderr.decode("utf-8", "replace").split())[:300]
@@ -85,7 +85,7 @@ def _answer(command: Sequence[str], given: bytes) -> tuple[bytes, bytes]:
 
 
 def _inputs(size: int, count: int, seed: int) -> list[Array]:
-    """Return both ends of the range, and noise."""
+    """Return the smallest and the largest values, and random inputs."""
     noise = [
         np.random.default_rng(np.random.SeedSequence([seed, number])).integers(-128, 128, size, dtype=np.int8)
         for number in range(count)
@@ -100,7 +100,7 @@ def _as_floats(values: Array, scale: Scale) -> Array:
 
 
 def _made(program: str, inputs: Sequence[Array], like: Sequence[Array]) -> list[list[Array]]:
-    """Return the outputs that C makes of each input, in the shapes of ``like``."""
+    """Return the outputs of C for each input, in the shapes of ``like``."""
     written, _ = _answer([program], b"".join(one.tobytes() for one in inputs))
     flat = np.frombuffer(written, np.int8).reshape(len(inputs), -1)
     ends = np.cumsum([one.size for one in like])[:-1]
@@ -108,7 +108,7 @@ def _made(program: str, inputs: Sequence[Array], like: Sequence[Array]) -> list[
 
 
 def _ratio(invoke: Callable[[], object], program: str, values: Array) -> float:
-    """Return the median ratio of the processor times of turns, C's to the interpreter's."""
+    """Return the median of the processor time of C relative to the interpreter."""
     calls = max(1, min(_MOST_CALLS, math.ceil(_SECONDS / max(_seconds(invoke, 1), 1e-9))))
     ratios = []
     for _ in range(_TURNS):
