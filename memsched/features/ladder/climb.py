@@ -26,7 +26,14 @@ from memsched.commands.optimize.optimize import optimize
 from memsched.commands.optimize.trials import without_options
 from memsched.commands.options import Options
 from memsched.commands.results import OptimizeResult, Report
-from memsched.features.ladder.rungs import CHANGES_OF_CALLERS, LadderTask, Rung, RungKind, file_rung, tried
+from memsched.features.ladder.rungs import (
+    CHANGES_OF_CALLERS,
+    LadderTask,
+    Rung,
+    RungKind,
+    file_rung,
+    tried,
+)
 from memsched.features.relay.relay import RelayModel
 from memsched.formats.capabilities import BorderRewrites
 from memsched.formats.known import capability
@@ -63,12 +70,7 @@ class Climb(FrozenValue, frozen=True):
 
     def budget_of(self, required: int) -> BudgetSection | None:
         """Return the budget section for a result that requires ``required`` bytes. None without a budget."""
-        if self.budget is None:
-            return None
-        exceeded = max(0, required - self.budget)
-        return BudgetSection(
-            budget_bytes=self.budget, required_bytes=required, exceeded_bytes=exceeded, met=not exceeded
-        )
+        return None if self.budget is None else BudgetSection.of(self.budget, required)
 
 
 def climb(source: str, options: Options, hooks: Hooks = NO_HOOKS, *, several: bool = True) -> Climb:
@@ -142,12 +144,14 @@ class _Climber:
         return min(filter(_fits, self.rungs), key=lambda one: one.row.time_ratio or 0.0, default=None)
 
     def _accepted_kinds(self, several: bool) -> Iterator[RungKind]:
+        if self.task.options.free:
+            yield "file"
         if "opening" in self.accepted and several:
             yield from ("stages", "c")
             if "inputs" in self.accepted:
                 yield "c by rows"
         if self.task.options.free:
-            yield "file"
+            yield "slow file"
 
     def name_what_fits(self) -> None:
         """Try changes that the user has not accepted, fewest first, until a result fits."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -16,14 +17,23 @@ from memsched.commands.levels import BY_CALLERS, FREE
 from memsched.commands.optimize.emit import StreamedModel, emit
 from memsched.commands.optimize.optimize import optimize
 from memsched.commands.options import Options, RelayOptions
-from memsched.commands.results import OptimizeResult
+from memsched.commands.results import OptimizeResult, Report
 from memsched.features.relay.relay import RelayModel, relay
 from memsched.report.values.ladder import LadderRow
-from memsched.report.values.verdict import CallerChange
+from memsched.report.values.verdict import BudgetSection, CallerChange
 
 __all__ = ["CHANGES_OF_CALLERS", "LadderTask", "Rung", "RungKind", "file_rung", "tried"]
 
-RungKind = Literal["file", "stages", "c", "c by rows"]
+RungKind = Literal["file", "slow file", "stages", "c", "c by rows"]
+"""A file is the smallest that costs no time; a budget alone prefers the file with the least extra work."""
+
+_ROWS: Final[Mapping[RungKind, Literal["file", "stages", "c"]]] = {
+    "file": "file",
+    "slow file": "file",
+    "stages": "stages",
+    "c": "c",
+    "c by rows": "c",
+}
 
 CHANGES_OF_CALLERS: Final[tuple[CallerChange, ...]] = ("rounding", "inputs", "opening")
 
@@ -87,17 +97,33 @@ def tried(
     named = tuple(one for one in CHANGES_OF_CALLERS if one in changes)
     try:
         if kind == "file":
+            rung = _free_file(task, seconds)
+        elif kind == "slow file":
             rung = _slow_file(task, seconds)
         elif kind == "stages":
             rung = _stages(task, changes, seconds)
         else:
             rung = _streamed(task, "rows" if kind == "c by rows" else "held")
     except MemschedError as error:
-        what: Literal["file", "stages", "c"] = "c" if kind == "c by rows" else kind
-        return Rung(LadderRow(what=what, bytes=None, changes=named, permitted=permitted, reason=str(error)))
+        return Rung(LadderRow(what=_ROWS[kind], bytes=None, changes=named, permitted=permitted, reason=str(error)))
     # C reads quantized inputs even if the user did not permit that change.
     within = permitted and set(rung.row.changes) <= changes
     return dataclasses.replace(rung, row=msgspec.structs.replace(rung.row, permitted=within))
+
+
+def _free_file(task: LadderTask, seconds: float | None) -> Rung:
+    """Return the smallest single file that costs nothing."""
+    asked = dataclasses.replace(
+        task.options,
+        target=task.target,
+        budget=None,
+        time_limit=task.options.time_limit if seconds is None else seconds,
+    )
+    found = optimize(task.source, asked, dataclasses.replace(task.hooks, words=None))
+    values = found.report.values
+    budget = BudgetSection.of(task.budget, values.verdict.bytes)
+    report = Report(msgspec.structs.replace(values, budget=budget))
+    return file_rung(dataclasses.replace(found, report=report, budget_met=budget.met), task.budget)
 
 
 def _slow_file(task: LadderTask, seconds: float | None) -> Rung:

@@ -146,14 +146,7 @@ def _result(model: RelayModel) -> RelayResult:
 def _budget(model: RelayModel) -> BudgetSection | None:
     if model.budget is None:
         return None
-    exceeded = max(0, model.needed - model.budget)
-    return BudgetSection(
-        budget_bytes=model.budget,
-        required_bytes=model.needed,
-        exceeded_bytes=exceeded,
-        met=not exceeded,
-        withheld=model.withheld,
-    )
+    return BudgetSection.of(model.budget, model.needed, withheld=model.withheld)
 
 
 def _stage(model: RelayModel, index: int, stage: StageFile, path: str) -> RelayStageRow:

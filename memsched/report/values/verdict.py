@@ -96,6 +96,18 @@ class BudgetSection(Section, frozen=True, kw_only=True):
     met: bool
     withheld: bool = False
 
+    @classmethod
+    def of(cls, budget: int, required: int, *, withheld: bool = False) -> BudgetSection:
+        """Return the section for a budget and a requirement in bytes, if the runtime accepts the model."""
+        exceeded = max(0, required - budget)
+        return cls(
+            budget_bytes=budget,
+            required_bytes=required,
+            exceeded_bytes=exceeded,
+            met=not exceeded,
+            withheld=withheld,
+        )
+
 
 class LedgerRow(Section, frozen=True, kw_only=True):
     """One rewrite of one model, or one solver: what it was given, what it found, and what became of that.
