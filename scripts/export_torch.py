@@ -26,7 +26,7 @@ _SEED: Final = 0
 _OPSET: Final = 18
 
 
-class Residual(nn.Module):
+class Residual(nn.Module):  # type: ignore[misc]  # the package may be missing
     """Two convolutions, and what they read."""
 
     def __init__(self, channels: int) -> None:
@@ -39,7 +39,7 @@ class Residual(nn.Module):
         return torch.relu(x + self.second(torch.relu(self.first(x))))
 
 
-class Classifier(nn.Module):
+class Classifier(nn.Module):  # type: ignore[misc]  # the package may be missing
     """Convolutions with residual blocks, for images."""
 
     def __init__(self, channels: int = 32) -> None:
@@ -54,7 +54,7 @@ class Classifier(nn.Module):
         return self.head(self.more(self.body(self.stem(x))))
 
 
-class Separable(nn.Module):
+class Separable(nn.Module):  # type: ignore[misc]  # the package may be missing
     """Inverted bottlenecks of depthwise convolutions."""
 
     def __init__(self, width: int = 24, blocks: int = 4) -> None:
@@ -78,7 +78,7 @@ class Separable(nn.Module):
         return self.head(x.mean((2, 3)))
 
 
-class Encoder(nn.Module):
+class Encoder(nn.Module):  # type: ignore[misc]  # the package may be missing
     """A transformer's encoder over tokens."""
 
     def __init__(self, width: int = 256, layers: int = 2, tokens: int = 1000) -> None:
@@ -93,7 +93,7 @@ class Encoder(nn.Module):
         return self.layers(self.embed(tokens) + self.places[:, : tokens.shape[1]])
 
 
-class Audio(nn.Module):
+class Audio(nn.Module):  # type: ignore[misc]  # the package may be missing
     """Dilated convolutions over a waveform."""
 
     def __init__(self, channels: int = 48) -> None:
@@ -112,7 +112,7 @@ class Audio(nn.Module):
         return self.last(x)
 
 
-class Segmenter(nn.Module):
+class Segmenter(nn.Module):  # type: ignore[misc]  # the package may be missing
     """An encoder and a decoder with skip connections, for images."""
 
     def __init__(self, channels: int = 24) -> None:
