@@ -7,14 +7,14 @@ map crosses says whether it is enough, and bisection finds the smallest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from memsched.base.errors import ModelError
 from memsched.codegen.streaming.arrange import Arrangement, arrangements
 from memsched.codegen.streaming.layers import INPUT, StreamNetwork
-from memsched.codegen.streaming.schedule import StreamEvents, run_segment
+from memsched.codegen.streaming.schedule import PlanningStoppedError, StreamEvents, run_segment
 from memsched.codegen.streaming.segment import StreamSegment
 
 __all__ = ["InputPlace", "PlannedSegment", "StreamPlan", "plan_stream"]
@@ -64,23 +64,24 @@ class StreamPlan:
 _Path = tuple[PlannedSegment, ...]
 
 
-def plan_stream(network: StreamNetwork, given: InputPlace) -> StreamPlan:
+def plan_stream(network: StreamNetwork, given: InputPlace, stop: Callable[[], bool] = lambda: False) -> StreamPlan:
     """Return the plan with the smallest arena that is found.
 
     Args:
         given: Where the model's input lies.
+        stop: Checked between steps of the search. If it returns True, the best plan so far is the result.
 
     Raises:
         ModelError: No plan is found.
     """
-    return _Planner(network, given).plan()
+    return _Planner(network, given, stop).plan()
 
 
 class _Planner:
     """The search: segments by first and last layer, as they are asked for."""
 
-    def __init__(self, network: StreamNetwork, given: InputPlace) -> None:
-        self._network, self._given = network, given
+    def __init__(self, network: StreamNetwork, given: InputPlace, stop: Callable[[], bool]) -> None:
+        self._network, self._given, self._stop = network, given, stop
         self._cuts = tuple(_cuts(network))
         self._runs: dict[int, StreamEvents] = {}
         self._segments: dict[tuple[int, int], StreamSegment] = {}
@@ -92,13 +93,14 @@ class _Planner:
         """
         refused, step = -1, 1
         found = None
-        while found is None and step <= 2 * self._largest():
+        while found is None and step <= 2 * self._largest() and not self._stop():
             found = self._fit(refused + step)
             refused, step = (refused, step) if found is not None else (refused + step, 2 * step)
         if found is None:
-            raise ModelError("the model cannot be streamed: no plan was found", code="not-streamable")
+            why = "the time limit is too short for a plan" if self._stop() else "no plan was found"
+            raise ModelError(f"the model cannot be streamed: {why}", code="not-streamable")
         arena = _used(found)
-        while arena - refused > 1:
+        while arena - refused > 1 and not self._stop():
             tried = self._fit((arena + refused) // 2)
             if tried is None:
                 refused = (arena + refused) // 2
@@ -109,7 +111,7 @@ class _Planner:
     def _shortest(self, arena: int, found: _Path) -> _Path:
         """Return segments of the fewest layers that fit an arena: each layer of the longest one has a state in RAM."""
         refused, longest = 0, max(len(one.segment.layers) for one in found)
-        while longest - refused > 1:
+        while longest - refused > 1 and not self._stop():
             tried = self._fit(arena, (longest + refused) // 2)
             if tried is None:
                 refused = (longest + refused) // 2
@@ -123,7 +125,13 @@ class _Planner:
         return max(1, sum(one.size for one in self._network.maps) + sums)
 
     def _fit(self, arena: int, longest: int | None = None) -> _Path | None:
-        """Return segments of at most so many layers that fit an arena, or None if none are found."""
+        """Return segments of at most ``longest`` layers that fit an arena. None if the search fails or ends early."""
+        try:
+            return self._searched(arena, longest)
+        except PlanningStoppedError:
+            return None
+
+    def _searched(self, arena: int, longest: int | None) -> _Path | None:
         begin: int | None = None
         if self._given == "held":
             begin = arena - self._network.maps[INPUT].size
@@ -131,6 +139,8 @@ class _Planner:
                 return None
         states: dict[int, dict[int | None, _Path]] = {0: {begin: ()}}
         for cut in self._cuts[:-1]:
+            if self._stop():
+                raise PlanningStoppedError
             for place, path in _spread(states.get(cut, {})):
                 for end, planned in self._next(cut, place, arena, longest):
                     if end == self._cuts[-1]:
@@ -166,7 +176,7 @@ class _Planner:
             pushed = begin == 0 and self._given == "rows"
             if begin not in self._runs:
                 layers = range(begin, len(self._network.layers))
-                self._runs[begin] = run_segment(self._network, layers, pushed=pushed)
+                self._runs[begin] = run_segment(self._network, layers, pushed=pushed, stop=self._stop)
             external = frozenset(self._network.outputs)
             self._segments[key] = StreamSegment(
                 self._network, self._runs[begin], range(begin, end), pushed, self._leaving(end), external

@@ -6,15 +6,16 @@ and how far the input of the segment is dead when a buffer grows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from memsched.base.errors import InternalError
 from memsched.codegen.streaming.layers import StreamLayer, StreamNetwork
 
-__all__ = ["StreamEvents", "needs", "run_segment"]
+__all__ = ["PlanningStoppedError", "StreamEvents", "needs", "run_segment"]
 
 Array = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -66,10 +67,23 @@ def _axis(layer: StreamLayer, axis: int) -> tuple[Array, Array]:
     return np.clip(first, 0, length - 1), np.clip(last, 0, length - 1)
 
 
-def run_segment(network: StreamNetwork, layers: range, *, pushed: bool) -> StreamEvents:
+class PlanningStoppedError(Exception):
+    """The search was asked to end."""
+
+
+_STEPS_PER_CHECK: Final = 1 << 14
+"""Steps of a run between two calls of ``stop``."""
+
+
+def run_segment(
+    network: StreamNetwork, layers: range, *, pushed: bool, stop: Callable[[], bool] = lambda: False
+) -> StreamEvents:
     """Run the layers of a segment, whose input is complete before, or pushed pixel by pixel.
 
     What a layer does when is the same whatever layers follow: the events of a shorter segment are among these.
+
+    Raises:
+        PlanningStoppedError: ``stop`` returned True.
     """
     outside = network.layers[layers[0]].sources[0]
     first: dict[tuple[int, int], Array] = {}
@@ -86,7 +100,7 @@ def run_segment(network: StreamNetwork, layers: range, *, pushed: bool) -> Strea
         if one.after is not None and one.after in layers:
             waits[layer].append((one.after, list(range(one.count))))
     pushes = network.maps[outside].pixels if pushed else 0
-    order = _SegmentSteps(network, layers, waits, outside - 1).order(pushes)
+    order = _SegmentSteps(network, layers, waits, outside - 1).order(pushes, stop)
     events = np.array(order, np.int64)
     times = {layer: np.flatnonzero(events == layer) for layer in (*layers, -1)}
     return StreamEvents(layers, events, times, first)
@@ -106,12 +120,14 @@ class _SegmentSteps:
             for source, _ in waits[layer]:
                 self._readers.setdefault(source, []).append(layer)
 
-    def order(self, pushes: int) -> list[int]:
+    def order(self, pushes: int, stop: Callable[[], bool]) -> list[int]:
         """Return the layer of each event, and -1 for each pixel that is pushed."""
         done, ready, begin = self._done, self._is_ready, self._layers[-1]
         order: list[int] = []
         rest = sum(self._counts.values()) + pushes
         while len(order) < rest:
+            if len(order) % _STEPS_PER_CHECK == 0 and stop():
+                raise PlanningStoppedError
             # Layers behind the one that ran were not ready, and only what reads its new pixel can be now.
             layer = begin
             while layer >= self._layers[0] and not ready(layer):

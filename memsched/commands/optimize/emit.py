@@ -21,6 +21,7 @@ from memsched.codegen.streaming.layers import INPUT
 from memsched.codegen.streaming.network import stream_network
 from memsched.codegen.streaming.plan import InputPlace, StreamPlan, plan_stream
 from memsched.commands.calls import limits_of
+from memsched.commands.declared import AUTO
 from memsched.commands.optimize.on_chip_report import on_chip_section
 from memsched.commands.optimize.place import target_named
 from memsched.commands.optimize.reading import load_options, read_model, split_ranges
@@ -39,6 +40,8 @@ from memsched.report.values.emit import EmitReport, EmitResult, EmitTarget
 from memsched.report.values.stream import StreamReport, StreamResult, StreamRunSection, StreamSegmentRow
 from memsched.runtimes.known import run_compiled
 from memsched.runtimes.runtime import CompiledRun
+from memsched.search.limits import Limits
+from memsched.search.run import Run
 from memsched.targets.model import Target
 
 __all__ = ["EmittedModel", "StreamedModel", "emit", "emit_report", "save_emitted", "stream_report"]
@@ -110,7 +113,9 @@ def emit(
     kernels = capability(module, KernelContents).layer_kernels(module)
     name = PurePath(path).name
     if not target.on_chip_bytes:
-        streamed = plan_stream(stream_network(module.graph, kernels), place or "held")
+        # The default limit is for searches among many plans; this search ends by itself.
+        planning = Run.of(Limits(None) if options.time_limit == AUTO else limits_of(options))
+        streamed = plan_stream(stream_network(module.graph, kernels), place or "held", planning.late)
         code = stream_code(streamed, name)
         run, notes = None, _NOT_CHECKED
         if most is None or ram_bytes(streamed.arena, code.state) <= most:

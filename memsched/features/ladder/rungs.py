@@ -103,7 +103,7 @@ def tried(
         elif kind == "stages":
             rung = _stages(task, changes, seconds)
         else:
-            rung = _streamed(task, "rows" if kind == "c by rows" else "held")
+            rung = _streamed(task, "rows" if kind == "c by rows" else "held", seconds)
     except MemschedError as error:
         return Rung(LadderRow(what=_ROWS[kind], bytes=None, changes=named, permitted=permitted, reason=str(error)))
     # C reads quantized inputs even if the user did not permit that change.
@@ -176,8 +176,9 @@ def _stages(task: LadderTask, changes: frozenset[CallerChange], seconds: float |
     return Rung(row, made)
 
 
-def _streamed(task: LadderTask, place: InputPlace) -> Rung:
-    options = dataclasses.replace(task.options, target=task.target, budget=None, may_change=())
+def _streamed(task: LadderTask, place: InputPlace, seconds: float | None) -> Rung:
+    limit = task.options.time_limit if seconds is None else seconds
+    options = dataclasses.replace(task.options, target=task.target, budget=None, may_change=(), time_limit=limit)
     most = None if task.options.keep_best else task.budget
     made = emit(task.source, options, place, most)
     if not isinstance(made, StreamedModel):

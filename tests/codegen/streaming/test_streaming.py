@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from memsched.codegen.streaming.check import check_stream
 from memsched.codegen.streaming.emit import ram_bytes
 from memsched.codegen.streaming.layers import StreamNetwork
 from memsched.codegen.streaming.network import stream_network
-from memsched.codegen.streaming.plan import InputPlace, StreamPlan
+from memsched.codegen.streaming.plan import InputPlace, StreamPlan, plan_stream
 from memsched.codegen.streaming.schedule import run_segment
 from memsched.commands.optimize.optimize import load
 from memsched.formats.capabilities import KernelContents
@@ -172,3 +173,19 @@ def test_what_does_not_stream_is_named() -> None:
     with fails("not-streamable", "float32") as found:
         streamed(tflite_net(7, 4), "held")
     assert isinstance(found.value, ModelError)
+
+
+def test_a_search_that_ends_early_keeps_its_best_plan() -> None:
+    module = load(quantised_net(8, 4))
+    network = stream_network(module.graph, capability(module, KernelContents).layer_kernels(module))
+    with fails("not-streamable"):
+        plan_stream(network, "held", lambda: True)
+    whole, arenas = plan_stream(network, "held").arena, []
+    for calls in (20, 60, 10_000):
+        left = iter(range(calls))
+        with contextlib.suppress(ModelError):
+            plan = plan_stream(network, "held", lambda left=left: next(left, None) is None)  # type: ignore[misc]
+            check_stream(plan)
+            arenas.append(plan.arena)
+    assert arenas == sorted(arenas, reverse=True)
+    assert arenas[-1] == whole
