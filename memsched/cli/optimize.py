@@ -109,7 +109,8 @@ def command(**options: Any) -> int:
 
     -O2 and -O3 permit what costs work: more pieces, which help plain CNNs that no order helps, and values computed
     again instead of kept, which help networks with long skip connections. With --budget an order alone comes first,
-    then pieces, then repetitions: the first that fits is taken.
+    then pieces, then repetitions: the first that fits is taken. If one file is too large for TensorFlow Lite Micro,
+    --may-change opening permits several files in one arena, or C, in a folder named like OUT.
 
     --allow says the same by name. It may name io: inputs and outputs may become what the layers read and make, before
     there are pieces; the caller has to change, and is told how. And fuse: activations of ONNX models that were exported

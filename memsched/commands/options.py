@@ -96,7 +96,7 @@ class BatchOptions(_ModelOptions):
     may_change: Collection[str] = option(
         (),
         "What callers accept, separated by commas: rounding (floats within 1e-5, or as other LiteRT kernels round), "
-        "inputs (other types or layouts), opening (session options, a kind of processor, one runtime's operators).",
+        "inputs (other types or layouts), opening (session options, a processor type, one runtime, several files, C).",
         "changes",
         metavar="LIST",
     )
