@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from memsched.base.errors import OutputError
 from memsched.base.frozen import FrozenValue
-from memsched.base.shown import LONGEST_TEXT
+from memsched.base.shown import LONGEST_REASON, LONGEST_TEXT
 from memsched.search.limits import POLL_SECONDS
 from memsched.search.messages import Channel, LostError
 from memsched.search.processes import Death, start_process
@@ -86,6 +86,11 @@ class ChildResult(FrozenValue, frozen=True):
     def ok(self) -> bool:
         """Whether the function returned a value."""
         return self.status == "ok"
+
+    def explained(self) -> str:
+        """Return the reason, followed by the last words that the child wrote."""
+        said = " ".join(self.stderr.split())[-LONGEST_REASON:]
+        return f"{self.reason}{': ' if said else ''}{said}"
 
 
 def run_in_child(function_path: str, payload: Any, timeout_seconds: float | None = None) -> ChildResult:

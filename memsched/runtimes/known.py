@@ -22,7 +22,7 @@ from memsched.runtimes.onnxruntime.runner import OnnxRuntimeRunner
 from memsched.runtimes.onnxruntime.runtime import OnnxRuntime
 from memsched.runtimes.onnxruntime.session_maker import SessionMaker
 from memsched.runtimes.runner import RowRunner, Runner
-from memsched.runtimes.runtime import AS_TOLD, CompiledRun, Opening, Runtime
+from memsched.runtimes.runtime import AS_TOLD, CompiledModel, CompiledRun, Opening, Runtime
 from memsched.runtimes.tflm.runner import TflmRunner
 from memsched.runtimes.tflm.runtime import TensorFlowLiteMicro
 from memsched.runtimes.values import RunnerName
@@ -134,21 +134,15 @@ def relay_rules_of(module: Module, target: Target) -> RelayRules | None:
     return RelayRules(target.pointer_bits, target.kernels)
 
 
-def run_compiled(
-    model: bytes,
-    files: Mapping[str, bytes],
-    input_scale: tuple[float, int] | None,
-    output_scales: Sequence[tuple[float, int] | None],
-    seed: int,
-) -> CompiledRun:
+def run_compiled(compiled: CompiledModel, seed: int) -> CompiledRun:
     """Run a model as C beside the interpreter that firmware runs its file in; see `runtimes/tflm/compiled`.
 
     Raises:
         RuntimeUnavailableError: The interpreter is not installed, or there is no compiler.
     """
-    from memsched.runtimes.tflm import compiled  # as above
+    from memsched.runtimes.tflm.compiled import run_beside  # as above
 
-    return compiled.run_compiled(model, files, input_scale, output_scales, seed)
+    return run_beside(compiled, seed)
 
 
 def row_runner_of(name: FormatName) -> RowRunner:

@@ -20,6 +20,7 @@ from memsched.targets.model import BudgetFor, Target
 __all__ = [
     "AS_TOLD",
     "ArenaNeeds",
+    "CompiledModel",
     "CompiledRun",
     "MemoryPlans",
     "Opening",
@@ -162,6 +163,22 @@ class RelayRun(FrozenValue, frozen=True):
     twice_equal: bool | None = None
     arenas: tuple[tuple[int, bool], ...] = ()
     time_ratio: float | None = None
+
+
+class CompiledModel(FrozenValue, frozen=True):
+    """A model as C.
+
+    Attributes:
+        model: The model's file.
+        files: All sources, including a program that reads inputs and writes outputs.
+        input_scale: Scale and zero point of an input that is float in the model and 8-bit in C; None for other inputs.
+        output_scales: Scale and zero point of each output, in the same way.
+    """
+
+    model: bytes
+    files: Mapping[str, bytes]
+    input_scale: tuple[float, int] | None
+    output_scales: tuple[tuple[float, int] | None, ...]
 
 
 class CompiledRun(FrozenValue, frozen=True):

@@ -39,7 +39,7 @@ from memsched.report.values.base import SCHEMA_VERSION
 from memsched.report.values.emit import EmitReport, EmitResult, EmitTarget
 from memsched.report.values.stream import StreamReport, StreamResult, StreamRunSection, StreamSegmentRow
 from memsched.runtimes.known import run_compiled
-from memsched.runtimes.runtime import CompiledRun
+from memsched.runtimes.runtime import CompiledModel, CompiledRun
 from memsched.search.limits import Limits
 from memsched.search.run import Run
 from memsched.targets.model import Target
@@ -146,7 +146,8 @@ def _run(
     network = plan.network
     scales, files = network.scales, {**code.files, "host.c": host_program(plan).encode()}
     try:
-        run = run_compiled(data, files, scales.get(INPUT), [scales.get(one) for one in network.outputs], options.seed)
+        outputs = tuple(scales.get(one) for one in network.outputs)
+        run = run_compiled(CompiledModel(data, files, scales.get(INPUT), outputs), options.seed)
     except RuntimeUnavailableError as error:
         return None, (f"the C was not run: {error}",)
     if run.equal is False:

@@ -16,6 +16,7 @@ from memsched.base.frozen import FrozenValue
 from memsched.base.units import Percentage
 from memsched.commands.declared import AUTO
 from memsched.commands.failures import Failures
+from memsched.commands.optimize.command_lines import with_options, without_options
 from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.measured_sizes import measured_sizes
 from memsched.commands.optimize.place import Request, place, prepare, target_named
@@ -31,7 +32,6 @@ from memsched.commands.optimize.ranged_trials import (
 from memsched.commands.optimize.record import Record
 from memsched.commands.optimize.report import result_of
 from memsched.commands.optimize.time_at_sizes import most_at_sizes, slower_alternative
-from memsched.commands.optimize.trials import with_slowdown
 from memsched.commands.optimize.worth import LEAST_GAIN
 from memsched.commands.options import Options
 from memsched.commands.results import OptimizeResult
@@ -259,7 +259,8 @@ def _slower(measured: RangedTrials, asked: RangeRequest, needed: tuple[int, int]
     if measured.slow is None or not asked.words or measured.slow[1].peak > (1 - LEAST_GAIN) * needed[1]:
         return ()
     name, slow = measured.slow
-    return (slower_alternative(slow, name, with_slowdown(asked.words, slow.slowdown), needed[0]),)
+    command = with_options(without_options(asked.words, "--max-slowdown"), "--max-slowdown", f"{slow.slowdown}")
+    return (slower_alternative(slow, name, command, needed[0]),)
 
 
 def _beyond(opened: OpenModel, large: Mapping[str, int]) -> tuple[str, ...]:

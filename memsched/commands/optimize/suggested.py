@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import Final
-
+from memsched.commands.optimize.command_lines import slowdown_for, with_options, without_options
 from memsched.commands.optimize.executed import SessionSource
 from memsched.commands.optimize.finished import FinishedModel
 from memsched.commands.optimize.judged_sessions import given_model, opened_alone
@@ -20,9 +18,6 @@ from memsched.runtimes.known import has_sessions, session_maker_of
 from memsched.runtimes.sessions import DEFAULT
 
 __all__ = ["suggested"]
-
-_MARGIN: Final = 5
-"""Percent of time by which another measurement may be off."""
 
 
 def suggested(
@@ -114,8 +109,9 @@ def _slower(outcome: RunOutcome, done: FinishedModel | None) -> AlternativeRow |
     private = (section.written or section.given).private_bytes, best.memory.private_bytes
     if private[1] > (1 - LEAST_GAIN) * private[0]:
         return None
+    words = without_options(outcome.asked.words, "--max-slowdown")
     return AlternativeRow(
-        command=outcome.asked.slower(math.ceil(100 * (best.time_ratio - 1)) + _MARGIN),
+        command=with_options(words, "--max-slowdown", f"{slowdown_for(best.time_ratio)}"),
         what="the file found first",
         bytes=best.required_bytes,
         saving_bytes=0,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 from memsched.base.frozen import FrozenValue
+from memsched.commands.optimize.command_lines import slowdown_for
 from memsched.report.values.verdict import AlternativeRow
 from memsched.runtimes.race import most_times
 
@@ -13,9 +13,6 @@ __all__ = ["SlowFile", "most_at_sizes", "slower_alternative"]
 
 _MOST_TIME: Final = 1.1
 """Permitted time at a small size, relative to the original."""
-
-_MARGIN: Final = 5
-"""Percentage by which two measurements may differ."""
 
 
 def most_at_sizes(slowdown: float | None) -> tuple[float, float]:
@@ -52,7 +49,7 @@ class SlowFile(FrozenValue, frozen=True):
     def slowdown(self) -> int:
         """Return the `--max-slowdown` that permits this file, with a margin for noise."""
         most = (self.ratio + _MOST_TIME) / 2 if self.where else self.ratio
-        return math.ceil(100 * (most - 1)) + _MARGIN
+        return slowdown_for(most)
 
 
 def slower_alternative(slow: SlowFile, name: str, command: str, original: int) -> AlternativeRow:

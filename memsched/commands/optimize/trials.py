@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from memsched.base.errors import MemschedError
@@ -22,6 +21,7 @@ from memsched.commands.levels import BY_NAME, CHANGES
 from memsched.commands.optimize.border import BorderRewrite
 from memsched.commands.optimize.built_in import BuiltInRewrite
 from memsched.commands.optimize.choose import Permissions
+from memsched.commands.optimize.command_lines import with_options, without_options
 from memsched.commands.optimize.driver import Driver
 from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.fuse import ChainRewrite
@@ -44,7 +44,7 @@ from memsched.runtimes.known import runtime_of
 from memsched.search.limits import QUICK, Limits
 from memsched.targets.model import Target
 
-__all__ = ["RunOutcome", "Suggestion", "TrialRequest", "suggestions", "with_slowdown", "without_options"]
+__all__ = ["RunOutcome", "Suggestion", "TrialRequest", "suggestions"]
 
 _MOST_NAMED = 3
 
@@ -119,8 +119,7 @@ class TrialRequest(FrozenValue, frozen=True):
             words = without_options(words, "-O", "--may-change")
             known = ("reorder", "inplace", "tile", "remat", *BY_NAME)
             options = ("--allow", ",".join(one for one in known if one in {*self.allow, *add}), *options)
-        end = words.index("--") if "--" in words else len(words)
-        return shlex.join(["memsched", "optimize", *words[:end], *options, *words[end:]])
+        return with_options(("optimize", *words), *options)
 
     def changing(self, change: CallerChange) -> str:
         """Return a command line that lets the caller accept one more change, and is otherwise the same."""
@@ -128,13 +127,7 @@ class TrialRequest(FrozenValue, frozen=True):
             return self.command(add=CHANGES[change])
         accepted = [name for name, names in CHANGES.items() if name == change or set(names) <= set(self.allow)]
         words = without_options(self.words, "--may-change", *(self._limit[:1]))
-        end = words.index("--") if "--" in words else len(words)
-        options = ("--may-change", ",".join(accepted), *self._limit)
-        return shlex.join(["memsched", *words[:end], *options, *words[end:]])
-
-    def slower(self, percent: int) -> str:
-        """Return a command line that permits so much more time, and is otherwise the same."""
-        return with_slowdown(self.words, percent)
+        return with_options(words, "--may-change", ",".join(accepted), *self._limit)
 
 
 class Suggestion(FrozenValue, frozen=True):
@@ -383,24 +376,3 @@ def _reordered(plan: GraphPlan) -> GraphPlan | None:
         plan.schedule, order=best, in_place=profile.in_place(storage, best), peak=profile.peak, status="feasible"
     )
     return dataclasses.replace(plan, schedule=schedule, checked=check_schedule(plan.graph, schedule))
-
-
-def with_slowdown(words: Sequence[str], percent: int) -> str:
-    """Return a command line that permits so much more time, and is otherwise the same."""
-    words = without_options(words, "--max-slowdown")
-    end = words.index("--") if "--" in words else len(words)
-    return shlex.join(["memsched", *words[:end], "--max-slowdown", f"{percent}", *words[end:]])
-
-
-def without_options(words: Sequence[str], *names: str) -> list[str]:
-    """Return the words without these options and their values."""
-    kept: list[str] = []
-    skip = False
-    for word in words:
-        if skip:
-            skip = False
-        elif word in names:
-            skip = True
-        elif not any(word.startswith(f"{name}=") or (len(name) == 2 and word.startswith(name)) for name in names):
-            kept.append(word)
-    return kept

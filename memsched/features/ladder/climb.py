@@ -7,7 +7,6 @@ exceed the permitted time come last. If no permitted change suffices, memsched t
 from __future__ import annotations
 
 import dataclasses
-import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,9 +20,9 @@ from memsched.codegen.streaming.layers import INPUT
 from memsched.commands.calls import NO_HOOKS, Hooks
 from memsched.commands.declared import AUTO
 from memsched.commands.levels import SEARCH
+from memsched.commands.optimize.command_lines import with_options, without_options
 from memsched.commands.optimize.emit import StreamedModel
 from memsched.commands.optimize.optimize import optimize
-from memsched.commands.optimize.trials import without_options
 from memsched.commands.options import Options
 from memsched.commands.results import OptimizeResult, Report
 from memsched.features.ladder.rungs import (
@@ -239,6 +238,5 @@ def _alternatives(rows: Sequence[LadderRow], bytes_now: int, task: LadderTask) -
 def _command(task: LadderTask, changes: Sequence[CallerChange]) -> str:
     """Return the command line that also permits these changes."""
     words = without_options(task.hooks.words or ("optimize", task.source), "--may-change")
-    end = words.index("--") if "--" in words else len(words)
     accepted = [one for one in CHANGES_OF_CALLERS if one in {*task.options.may_change, *changes}]
-    return shlex.join(["memsched", *words[:end], "--may-change", ",".join(accepted), *words[end:]])
+    return with_options(words, "--may-change", ",".join(accepted))

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from memsched.base.errors import InternalError, ModelError
 from memsched.base.frozen import FrozenValue
-from memsched.base.shown import LONGEST_REASON
 from memsched.formats.module import Module
 from memsched.formats.segment import Segment
 from memsched.formats.staging import describe
@@ -130,9 +129,7 @@ class RelayRules(FrozenValue, frozen=True):
         result = run_in_child(_SESSION, request, TIMEOUT)
         took = time.monotonic() - started
         if not result.ok:
-            said = " ".join(result.stderr.split())[-LONGEST_REASON:]
-            reason = f"{result.reason}{': ' if said else ''}{said}"
-            return RelayRun(Verification(runtime, 0, None, None, None, None, None, reason))
+            return RelayRun(Verification(runtime, 0, None, None, None, None, None, result.explained()))
         found = _judged(runtime, result.value, [parse(data) for data in files])
         kinds = len(SPECIALS)
         if seconds is not None:

@@ -24,7 +24,7 @@ from memsched.runtimes.tflm.plan import kernel_scratch, predict
 from memsched.runtimes.tflm.resolver import resolver
 from memsched.runtimes.values import RUNS, MeasuredArena, Verification, short_reason
 
-__all__ = ["LEAST_ARENA", "predicted", "refusal_words", "verify"]
+__all__ = ["LEAST_ARENA", "arena_for", "predicted", "refusal_words", "verify"]
 
 _SESSION: Final = "memsched.runtimes.tflm.session:run"
 _TRIAL: Final = "memsched.runtimes.tflm.session:try_once"
@@ -74,7 +74,7 @@ def verify(
     request = {
         "before": before,
         "after": after,
-        "arenas": [_arena(told[name]) for name in models],
+        "arenas": [arena_for(told[name]) for name in models],
         "runs": runs,
         "seed": seed,
         "tolerance": tolerance,
@@ -94,7 +94,7 @@ def refusal_words(model: FileModel) -> str | None:
     """
     if not TFLM.found() or _lacks_custom_kernels(model):
         return None
-    result = run_in_child(_TRIAL, {"model": model.data, "arena": _arena(predicted(model))}, TIMEOUT)
+    result = run_in_child(_TRIAL, {"model": model.data, "arena": arena_for(predicted(model))}, TIMEOUT)
     return short_reason(result.value, LISTED_REASON) if result.ok and result.value is not None else None
 
 
@@ -116,7 +116,7 @@ def predicted(model: FileModel) -> tuple[int, int] | None:
         return None
 
 
-def _arena(told: tuple[int, int] | None) -> int:
+def arena_for(told: tuple[int, int] | None) -> int:
     """Return room for a model that needs twice what was predicted, and more.
 
     A multiple of 16, as the figures hold for: the tail grows down from the arena's end.
