@@ -28,7 +28,7 @@ SIDE = 24
 
 
 def network(dims: tuple[int | str, ...] = (1, 3, SIDE, SIDE)) -> onnx.ModelProto:
-    """Return a small network whose three branches run one after the other, or all at once; the order decides."""
+    """Return a small network of three branches; the one that is widest inside and keeps least must run first."""
     rng = np.random.default_rng(0)
     weights: list[onnx.TensorProto] = []
     nodes: list[onnx.NodeProto] = []
@@ -43,15 +43,16 @@ def network(dims: tuple[int | str, ...] = (1, 3, SIDE, SIDE)) -> onnx.ModelProto
         return made
 
     stem = conv("x", "stem", (3, 16))
-    wide = [conv(stem, f"wide{at}", (16, 48)) for at in range(3)]
-    small = [conv(one, f"small{at}", (48, 16), stride=2) for at, one in enumerate(wide)]
+    inside, kept = (8, 48, 8), (32, 4, 32)
+    wide = [conv(stem, f"wide{at}", (16, channels)) for at, channels in enumerate(inside)]
+    small = [conv(one, f"small{at}", (inside[at], kept[at]), stride=2) for at, one in enumerate(wide)]
     nodes.append(helper.make_node("Concat", small, ["joined"], "join", axis=1))
     nodes.append(helper.make_node("GlobalAveragePool", ["joined"], ["y"], "pool"))
     graph = helper.make_graph(
         nodes,
         "branches",
         [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, dims)],
-        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (dims[0], 48, 1, 1))],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (dims[0], 68, 1, 1))],
         weights,
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
