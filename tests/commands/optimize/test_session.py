@@ -27,8 +27,14 @@ from tests.outcomes import Run
 SIDE = 24
 
 
-def network(dims: tuple[int | str, ...] = (1, 3, SIDE, SIDE)) -> onnx.ModelProto:
-    """Return a small network of three branches; the one that is widest inside and keeps least must run first."""
+EVEN = ((48, 16), (48, 16), (48, 16))
+"""Channels of each branch inside and of what it leaves."""
+
+
+def network(
+    dims: tuple[int | str, ...] = (1, 3, SIDE, SIDE), branches: tuple[tuple[int, int], ...] = EVEN
+) -> onnx.ModelProto:
+    """Return a small network whose three branches run one after the other, or all at once; the order decides."""
     rng = np.random.default_rng(0)
     weights: list[onnx.TensorProto] = []
     nodes: list[onnx.NodeProto] = []
@@ -43,16 +49,16 @@ def network(dims: tuple[int | str, ...] = (1, 3, SIDE, SIDE)) -> onnx.ModelProto
         return made
 
     stem = conv("x", "stem", (3, 16))
-    inside, kept = (8, 48, 8), (32, 4, 32)
-    wide = [conv(stem, f"wide{at}", (16, channels)) for at, channels in enumerate(inside)]
-    small = [conv(one, f"small{at}", (inside[at], kept[at]), stride=2) for at, one in enumerate(wide)]
+    wide = [conv(stem, f"wide{at}", (16, inside)) for at, (inside, _) in enumerate(branches)]
+    small = [conv(one, f"small{at}", branches[at], stride=2) for at, one in enumerate(wide)]
     nodes.append(helper.make_node("Concat", small, ["joined"], "join", axis=1))
     nodes.append(helper.make_node("GlobalAveragePool", ["joined"], ["y"], "pool"))
+    joined = sum(left for _, left in branches)
     graph = helper.make_graph(
         nodes,
         "branches",
         [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, dims)],
-        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (dims[0], 68, 1, 1))],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (dims[0], joined, 1, 1))],
         weights,
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
@@ -60,9 +66,9 @@ def network(dims: tuple[int | str, ...] = (1, 3, SIDE, SIDE)) -> onnx.ModelProto
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the network as a file."""
+    """Return as a file a network whose branch that is widest inside, and leaves least, must run first."""
     file = tmp_path_factory.mktemp("session") / "net.onnx"
-    onnx.save_model(network(), file)
+    onnx.save_model(network(branches=((8, 32), (48, 4), (8, 32))), file)
     return file
 
 
