@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import math
 import statistics
@@ -20,19 +21,19 @@ from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.known import SessionMaker
-from memsched.runtimes.measure import Measured, Raced
+from memsched.runtimes.measure import PROCESSES, Measured, Raced
 from memsched.runtimes.sessions import DEFAULT, SessionPoint
 
 __all__ = [
     "ALIKE",
     "LEAST_SHOWN",
     "GivenModel",
+    "SessionBench",
     "SessionFile",
     "SessionFiles",
     "alike",
     "measured_sessions",
     "raced_sessions",
-    "session_files",
     "session_row",
 ]
 
@@ -95,131 +96,156 @@ class SessionFiles(FrozenValue, frozen=True):
 
 
 _Again = Callable[[Sequence[SessionRow], Sequence[Sequence[SessionRow]]], Collection[int]]
+_Doubted = Callable[[Sequence[SessionRow]], Collection[int]]
 _Told = Callable[[Sequence[int]], int]
 
 
-def measured_sessions(
-    maker: SessionMaker,
-    given: GivenModel,
-    written: bytes,
-    options: LoadOptions,
-    sessions: Sequence[SessionFile],
-    *,
-    seed: int,
-    again: _Again | None = None,
-    told: _Told = statistics.median_high,
-) -> tuple[SessionRow, ...]:
-    """Return a row per session that ran; each takes turns with one without options on the file as given.
+class SessionBench(FrozenValue, frozen=True):
+    """What sessions on a model are measured with; a process is not measured twice for the same figure.
 
-    Args:
+    Attributes:
         options: What is stated of the sizes of inputs.
         seed: Of the inputs.
-        again: Returns the places of the sessions to run in one more process, because memory and time are partly chance.
-            Its arguments are the rows so far, and for each session the rows of its processes. None: one process each.
-        told: What is told of the bytes of several processes.
+        processes: What was measured so far, by the digest of the file and the session.
+        drawn: The file of inputs, once it was drawn.
     """
-    with session_files(given, written) as files:
-        try:
-            maker.draw_feeds(given.data, given.folder, options, files.feeds, seed=seed)
-        except (ModelError, UsageError):
-            return ()
 
-        def measure(wanted: Sequence[int]) -> list[SessionRow | None]:
-            return [_measured(maker, files, sessions[place]) for place in wanted]
+    maker: SessionMaker
+    given: GivenModel
+    options: LoadOptions
+    seed: int
+    processes: dict[tuple[str, SessionPoint], list[Measured | str]] = msgspec.field(default_factory=dict)
+    drawn: list[bytes] = msgspec.field(default_factory=list)
 
-        return _rows(measure, len(sessions), again, told)
+    @contextlib.contextmanager
+    def files(self, written: bytes) -> Iterator[SessionFiles]:
+        """Give both models as files, and inputs of theirs; the one given is read where it lies if it lies in a file.
+
+        Raises:
+            ModelError: The runtime does not load the model.
+            UsageError: The model does not run on inputs that are drawn.
+        """
+        given = self.given
+        with tempfile.TemporaryDirectory(prefix="memsched-") as held:
+            folder = Path(held)
+            made, path, feeds = folder / "written.onnx", Path(given.path).absolute(), folder / "feeds.npz"
+            made.write_bytes(written)
+            if given.path == STANDARD_STREAM:
+                path = folder / "given.onnx"
+                path.write_bytes(given.data)
+            if not self.drawn:
+                self.maker.draw_feeds(given.data, given.folder, self.options, feeds, seed=self.seed)
+                self.drawn.append(feeds.read_bytes())
+            feeds.write_bytes(self.drawn[0])
+            yield SessionFiles(path, made, feeds, given.folder.absolute() if given.external else None)
+
+    def process(self, files: SessionFiles, one: SessionFile, number: int) -> SessionRow | None:
+        """Return what one of several processes of a session took; None if it does not run."""
+        path = files.path(one)
+        found = self.processes.setdefault((hashlib.sha256(path.read_bytes()).hexdigest(), one.point), [])
+        while len(found) <= number:
+            found.append(self.maker.measure(path, files.feeds, one.point, folder=files.folder))
+        seen = found[number]
+        return None if isinstance(seen, str) else session_row(one.file, one.point, seen, one.predicted)
+
+    def time_ratio(self, files: SessionFiles, one: SessionFile) -> float | None:
+        """Return the processor time of a session, as a multiple of that of one without options on the given file."""
+        if (one.file, one.point) == ("given", DEFAULT):
+            return None
+        pair = (files.given, DEFAULT), (files.path(one), one.point)
+        return self.maker.time_ratio(*pair, files.feeds, folder=files.folder)
+
+
+def measured_sessions(
+    bench: SessionBench,
+    written: bytes,
+    sessions: Sequence[SessionFile],
+    *,
+    again: _Again | None = None,
+    doubted: _Doubted | None = None,
+    told: _Told = statistics.median_high,
+    timed: bool = True,
+) -> tuple[SessionRow, ...]:
+    """Return a row per session that ran: the memory of its process, and its time beside the original's.
+
+    No session that ran once and then no more says anything.
+
+    Args:
+        again: Returns the places of the sessions to run in one more process, because memory is partly chance. Its
+            arguments are the rows so far, and for each session the rows of its processes. None: one process each.
+        doubted: Returns the places of the sessions to time once more. None: each is timed once.
+        told: What is told of the bytes of several processes.
+        timed: Times are measured.
+    """
+    with contextlib.suppress(ModelError, UsageError), bench.files(written) as files:
+        first = [bench.process(files, one, 0) for one in sessions]
+        rows = [row for row in first if row is not None]
+        if len(rows) < len(sessions):
+            return tuple(rows)
+        seen = [[row] for row in rows]
+        times = [[bench.time_ratio(files, one)] if timed else [] for one in sessions]
+        rows = [_together(*one, told) for one in zip(seen, times, strict=True)]
+        for _ in range(PROCESSES - 1):
+            for place in sorted(doubted(rows)) if timed and doubted is not None else ():
+                times[place].append(bench.time_ratio(files, sessions[place]))
+            rows = [_together(*one, told) for one in zip(seen, times, strict=True)]
+        while again is not None and (wanted := sorted(again(rows, seen))):
+            for place in wanted:
+                row = bench.process(files, sessions[place], len(seen[place]))
+                if row is None:
+                    return ()
+                seen[place].append(row)
+            rows = [_together(*one, told) for one in zip(seen, times, strict=True)]
+        return tuple(_together(*one, told) for one in zip(seen, times, strict=True))
+    return ()
 
 
 def raced_sessions(
-    maker: SessionMaker,
-    given: GivenModel,
-    written: bytes,
-    options: LoadOptions,
-    sessions: Sequence[SessionFile],
-    *,
-    seed: int,
-    again: _Again | None = None,
+    bench: SessionBench, written: bytes, sessions: Sequence[SessionFile], *, doubted: _Doubted | None = None
 ) -> tuple[SessionRow, ...]:
     """Return the same rows without the process, which says nothing of small models: all are run in a single one.
 
     Args:
         sessions: The first is one without options on the file as given.
+        doubted: Returns the places of the sessions to time once more. None: each is timed once.
     """
-    with session_files(given, written) as files:
-        try:
-            maker.draw_feeds(given.data, given.folder, options, files.feeds, seed=seed)
-        except (ModelError, UsageError):
-            return ()
+    with contextlib.suppress(ModelError, UsageError), bench.files(written) as files:
         pairs = [(files.path(one), one.point) for one in sessions]
 
-        def race(wanted: Sequence[int]) -> list[SessionRow | None]:
-            found = maker.race(pairs, files.feeds, rounds=_ROUNDS, folder=files.folder)
-            raced = [(sessions[place], found[place]) for place in wanted]
-            return [None if one is None else _raced_row(session, one) for session, one in raced]
+        def race() -> list[SessionRow]:
+            found = bench.maker.race(pairs, files.feeds, rounds=_ROUNDS, folder=files.folder)
+            return [_raced_row(*one) for one in zip(sessions, found, strict=True) if one[1] is not None]
 
-        return _rows(race, len(sessions), again)
-
-
-def _rows(
-    measure: Callable[[Sequence[int]], Sequence[SessionRow | None]],
-    count: int,
-    again: _Again | None,
-    told: _Told = statistics.median_high,
-) -> tuple[SessionRow, ...]:
-    """Return the rows of sessions that ran, each as all times that ``again`` had it measured show it together."""
-    first = measure(range(count))
-    rows = [row for row in first if row is not None]
-    if len(rows) < count:
-        return tuple(rows)
-    seen = [[row] for row in rows]
-    while again is not None and (wanted := sorted(again(rows, seen))):
-        for place, row in zip(wanted, measure(wanted), strict=True):
-            if row is None:
-                return tuple(rows)
-            seen[place].append(row)
-            rows[place] = _together(seen[place], told)
-    return tuple(rows)
+        rows = race()
+        if len(rows) < len(sessions) or doubted is None or not doubted(rows):
+            return tuple(rows)
+        more = race()
+        if len(more) < len(sessions):
+            return tuple(rows)
+        return tuple(_together(pair, [one.cpu_ratio for one in pair]) for pair in zip(rows, more, strict=True))
+    return ()
 
 
-@contextlib.contextmanager
-def session_files(given: GivenModel, written: bytes) -> Iterator[SessionFiles]:
-    """Give both models as files; the one given is read where it lies if it lies in a file."""
-    with tempfile.TemporaryDirectory(prefix="memsched-") as held:
-        folder = Path(held)
-        made, path = folder / "written.onnx", Path(given.path).absolute()
-        made.write_bytes(written)
-        if given.path == STANDARD_STREAM:
-            path = folder / "given.onnx"
-            path.write_bytes(given.data)
-        yield SessionFiles(path, made, folder / "feeds.npz", given.folder.absolute() if given.external else None)
-
-
-def _measured(maker: SessionMaker, files: SessionFiles, one: SessionFile) -> SessionRow | None:
-    beside = (files.given, DEFAULT) if (one.file, one.point) != ("given", DEFAULT) else None
-    found = maker.measure(files.path(one), files.feeds, one.point, beside, rounds=_ROUNDS, folder=files.folder)
-    return None if isinstance(found, str) else session_row(one.file, one.point, found, one.predicted)
-
-
-def _raced_row(one: SessionFile, found: Raced) -> SessionRow:
+def _raced_row(one: SessionFile, found: Raced | None) -> SessionRow:
     row = session_row(one.file, one.point, None, one.predicted)
+    if found is None:
+        return row
     return msgspec.structs.replace(row, measured_bytes=found.own.requested, cpu_ratio=rounded_ratio(found.ratio))
 
 
 def alike(seen: Sequence[SessionRow]) -> bool:
-    """Return whether two processes of a session agree, in bytes and in time."""
-    return any(_agree(*pair) for pair in itertools.combinations(seen, 2))
+    """Return whether two processes of a session agree in bytes."""
+    taken = [row.process_bytes or 0 for row in seen]
+    return any(math.isclose(*pair, rel_tol=ALIKE) for pair in itertools.combinations(taken, 2))
 
 
-def _agree(one: SessionRow, other: SessionRow) -> bool:
-    pairs = ((one.process_bytes, other.process_bytes), (one.cpu_ratio, other.cpu_ratio))
-    return all(math.isclose(first or 0, second or 0, rel_tol=ALIKE) for first, second in pairs)
-
-
-def _together(rows: Sequence[SessionRow], told: _Told) -> SessionRow:
+def _together(
+    rows: Sequence[SessionRow], times: Sequence[float | None] = (), told: _Told = statistics.median_high
+) -> SessionRow:
     """Return one row of several of a session: the most that was requested, and the median of the times."""
     processes = [row.process_bytes for row in rows if row.process_bytes is not None]
     requested = [row.measured_bytes for row in rows if row.measured_bytes is not None]
-    ratios = [row.cpu_ratio for row in rows if row.cpu_ratio is not None]
+    ratios = [one for one in times if one is not None]
     return msgspec.structs.replace(
         rows[0],
         measured_bytes=max(requested, default=None),

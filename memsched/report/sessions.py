@@ -111,6 +111,13 @@ def _parts(head: int | None, tail: int | None) -> str:
     return "nothing" if head is None or tail is None else f"head {head:,} + tail {tail:,} = {head + tail:,} B"
 
 
+def _process_shrinks(report: OptimizeReport) -> bool:
+    """Return whether the process of a session without options was measured to take less for the file written."""
+    plain = {row.file: row.process_bytes for row in report.sections.sessions if _is_plain(row)}
+    given, written = plain.get("given"), plain.get("written")
+    return given is not None and written is not None and written < given
+
+
 def default_session_line(report: OptimizeReport) -> tuple[Line | None, bool]:
     """Return what a session without options needs before and after, and whether that is a warning."""
     verification = report.sections.verification
@@ -126,6 +133,8 @@ def default_session_line(report: OptimizeReport) -> tuple[Line | None, bool]:
     figures = f"{before:,} -> {after:,} B"
     with_options = len(verification.measured_with) > 1
     promised = verification.measured_peak_after_bytes
+    if after > before and _process_shrinks(report):
+        return None, False
     if after > before:
         rest = "open this file with its options" if with_options else "keep the file as given for such sessions"
         if with_options and promised is not None and before <= promised:

@@ -18,7 +18,7 @@ from typing import Final
 
 import memsched
 from memsched.commands.optimize.mapped import MappingRequest, mapped_file
-from memsched.commands.session_rows import GivenModel
+from memsched.commands.session_rows import GivenModel, SessionBench
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.measure import LEAST_RUNS
@@ -60,7 +60,8 @@ def row(path: Path, folder: Path, library: Path | None, effort: float) -> tuple[
     feeds, data, maker = folder / "feeds.npz", path.read_bytes(), session_maker_of("onnx")
     maker.draw_feeds(data, path.parent, LoadOptions(), feeds, seed=0)
     own = measure_session(path, feeds, DEFAULT, rounds=1, least=LEAST_RUNS)
-    asked = MappingRequest(maker, GivenModel(data, str(path)), LoadOptions(), path.stem, 0, None)
+    bench = SessionBench(maker, GivenModel(data, str(path)), LoadOptions(), 0)
+    asked = MappingRequest(bench, path.stem, None)
     alone = mapped_file(data, DEFAULT, asked)
     result = memsched.optimize(path, may_change=("opening",), effort=effort)
     section = result.report.values.sections.mapped

@@ -16,15 +16,18 @@ from memsched.commands.optimize.record import Record
 from memsched.commands.optimize.report import _notes
 from memsched.commands.optimize.suggested import suggested
 from memsched.commands.optimize.trials import RunOutcome
+from memsched.commands.session_rows import session_row
 from memsched.report.console import findings
 from memsched.report.page_data import page_data
 from memsched.report.page_words import page_words
+from memsched.report.sessions import default_session_line
 from memsched.report.tiling import tiling_lines
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.rewrites import RefusalRow, TilingSection
 from memsched.report.values.runtime import RefusedOpRow
 from memsched.report.values.shared import VerificationSection
 from memsched.runtimes.arena_facts import ArenaFacts
+from memsched.runtimes.sessions import DEFAULT
 from tests import small_models
 from tests.formats import tflite_builder
 from tests.formats.tflite_builder import pack, unpack
@@ -134,6 +137,32 @@ def test_a_proof_says_for_which_operators_it_holds(found: OptimizeReport) -> Non
         assert ("operators" in _proof(said(report))) == told
         cards = page_words(report, page_data(report)).cards
         assert any("operators" in (card.more or "") for card in cards) == told
+
+
+@pytest.mark.parametrize(("process", "told"), [(None, True), (90, False), (110, True)])
+def test_no_session_needs_more_whose_process_was_measured_to_take_less(
+    found: OptimizeReport, process: int | None, told: bool
+) -> None:
+    shown = VerificationSection(
+        runtime="onnxruntime 1",
+        runs=3,
+        outputs_equal=True,
+        max_abs_error=0.0,
+        measured_peak_before_bytes=None,
+        measured_peak_after_bytes=None,
+        executed_order_matches=None,
+        reason=None,
+        predicted_peak_before_bytes=None,
+        predicted_peak_after_bytes=None,
+        notes=(),
+        default_peak_before_bytes=1_000,
+        default_peak_after_bytes=2_000,
+    )
+    given = changed(session_row("given", DEFAULT), process_bytes=100)
+    written = changed(session_row("written", DEFAULT), process_bytes=process)
+    report = amended(found, verification=shown, sessions=(given, written))
+    line, warns = default_session_line(report)
+    assert (line is not None) == warns == told
 
 
 def _proof(text: str) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
-from typing import Final, Literal
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -18,13 +18,12 @@ from memsched.base.units import format_size
 from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.finish import finish
 from memsched.commands.optimize.finished import FinishedModel, FinishRequest, refuted
-from memsched.commands.optimize.judged_sessions import given_model, opened_alone, opened_plainly
+from memsched.commands.optimize.judged_sessions import bench_of, opened_alone, opened_plainly
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.reserve import SESSIONS
 from memsched.commands.optimize.weight_order import in_best_order
-from memsched.commands.options import VerifyOptions
 from memsched.commands.session_rows import SessionFile, alike, measured_sessions
-from memsched.commands.verify import compare, verify_written
+from memsched.commands.verify import verify_written
 from memsched.formats.capabilities import WeightFiles, WeightPlacement
 from memsched.formats.known import capability, format_of
 from memsched.formats.module import Module, OrderGuarantee
@@ -32,10 +31,11 @@ from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.applied import IN_BRANCH
 from memsched.report.outputs import TOLERANCE
 from memsched.report.values.sessions import SessionRow
-from memsched.runtimes.known import has_sessions, session_maker_of
+from memsched.runtimes.known import has_sessions
 from memsched.runtimes.measure import PROCESSES
 from memsched.runtimes.race import most_times
 from memsched.runtimes.sessions import DEFAULT, PATTERNLESS
+from memsched.runtimes.values import Verification
 
 __all__ = ["finished", "guarantee_of"]
 
@@ -44,8 +44,8 @@ NO_BRANCH: Final = "large values stay where they are: no branch took less of the
 _GAIN: Final = 0.97
 """Share of the process that a file may take at most of what it takes without a branch."""
 
-_RUNS: Final = 3
-_FILES: Final = ("given", "written")
+_GIVEN: Final = (SessionFile("given", DEFAULT),)
+_PLAIN: Final = (SessionFile("written", DEFAULT),)
 
 _HINTED: Final = 1.2
 """What a session without options takes of the process, as a multiple of one with them, for a branch to be named."""
@@ -123,7 +123,7 @@ def _pattern_costs(found: FinishedModel, asked: FinishRequest) -> bool:
     without = [row.process_bytes for row in sessions if not row.mem_pattern and row.process_bytes is not None]
     if not plain or not without:
         points = [SessionFile("given", DEFAULT), SessionFile("given", PATTERNLESS)]
-        rows = _taken_by(found.written.model, asked, points)
+        rows = _memory_of(found.written.model, asked, points)
         plain, without = ([row.process_bytes or 0 for row in rows[place : place + 1]] for place in (0, 1))
     return bool(plain and without) and min(without) < _GAIN * min(plain)
 
@@ -163,19 +163,8 @@ def _in_branch(found: FinishedModel, asked: FinishRequest, slowdown: float | Non
     best = _least(files, most, most_times(slowdown), found, asked)
     if best is None:
         return _noted(dataclasses.replace(found, sessions=(given, plain)), NO_BRANCH)
-    model, row = best
+    model, row, verification = best
     written = dataclasses.replace(found.written, model=model, unchanged=False)
-    verification, _ = verify_written(
-        found.final.module,
-        asked.data,
-        written,
-        asked.options,
-        found.final.prepared.target,
-        seed=asked.seed,
-        tolerance=TOLERANCE if found.final.rewrites.inexact else 0.0,
-    )
-    if verification is None or verification.outputs_equal is None:
-        return _noted(found, "large values stay where they are: with a branch the model could not be run again")
     told = (
         f"{IN_BRANCH}, for which ONNX Runtime keeps no memory pattern: without it, this "
         f"file takes {format_size(plain.process_bytes)} of the process"
@@ -185,24 +174,27 @@ def _in_branch(found: FinishedModel, asked: FinishRequest, slowdown: float | Non
 
 def _least(
     files: Sequence[bytes], most: float, limit: float, found: FinishedModel, asked: FinishRequest
-) -> tuple[bytes, SessionRow] | None:
-    """Return the file whose sessions take least of the process, and what they take; None if none gains.
+) -> tuple[bytes, SessionRow, Verification] | None:
+    """Return the file whose sessions take least of the process, what they take, and its outputs; None if none gains.
 
     Args:
         most: Bytes below which a file gains.
         limit: Time that a file may take, as a multiple of the original's.
     """
+    bench = bench_of(asked)
     taken = [
         (row.process_bytes, data)
         for data in files
-        for row in _measured(data, asked, "written")
+        for row in measured_sessions(bench, data, _PLAIN, timed=False)
         if _within(row, most, limit)
     ]
     for _, data in sorted(taken, key=lambda one: one[0] or 0):
-        # The least of several is partly chance.
-        row = _confirmed(data, asked) if _same(found, data, asked) else None
-        if row is not None and _within(row, most, limit):
-            return data, row
+        # The least of several is partly chance: another process must agree before outputs and times are compared.
+        rows = measured_sessions(bench, data, _PLAIN, again=_again, timed=False)
+        seen = _verified(found, data, asked) if all(_within(row, most, limit) for row in rows) else None
+        for row in () if seen is None else measured_sessions(bench, data, _PLAIN, again=_again):
+            if seen is not None and _within(row, most, limit):
+                return data, row, seen
     return None
 
 
@@ -213,11 +205,12 @@ def _within(row: SessionRow, most: float, limit: float) -> bool:
 def _plain_rows(found: FinishedModel, asked: FinishRequest) -> tuple[SessionRow | None, SessionRow | None]:
     """Return what sessions without options take on the file as given and on the one found, measured if it was not."""
     if found.written.unchanged:
-        row = next(iter(_measured(found.written.model, asked, "given")), None)
+        row = next(iter(_memory_of(found.written.model, asked, _GIVEN)), None)
         return row, None if row is None else msgspec.structs.replace(row, file="written")
     known = {row.file: row for row in found.sessions if _is_plain(row)}
-    rows = known if len(known) > 1 else {row.file: row for row in _measured(found.written.model, asked, *_FILES)}
-    return rows.get("given"), rows.get("written")
+    if len(known) < len(_GIVEN + _PLAIN):
+        known = {row.file: row for row in _memory_of(found.written.model, asked, _GIVEN + _PLAIN)}
+    return known.get("given"), known.get("written")
 
 
 def _hinted(found: FinishedModel) -> FinishedModel:
@@ -232,21 +225,15 @@ def _hinted(found: FinishedModel) -> FinishedModel:
     return found
 
 
-def _measured(model: bytes, asked: FinishRequest, *files: Literal["given", "written"]) -> tuple[SessionRow, ...]:
-    """Return what sessions without options took: on the file as given, or on ``model``, in turns with that one."""
-    return _taken_by(model, asked, [SessionFile(file, DEFAULT) for file in files])
-
-
-def _confirmed(model: bytes, asked: FinishRequest) -> SessionRow | None:
-    """Return what sessions on ``model`` take, as two more processes agree."""
-    return next(iter(_taken_by(model, asked, [SessionFile("written", DEFAULT)], _again)), None)
+def _memory_of(model: bytes, asked: FinishRequest, sessions: Sequence[SessionFile]) -> tuple[SessionRow, ...]:
+    """Return what sessions on the file as given and on ``model`` take of the process."""
+    return measured_sessions(bench_of(asked), model, sessions, again=_given_again, timed=False)
 
 
 def _again(rows: Sequence[SessionRow], seen: Sequence[Sequence[SessionRow]]) -> set[int]:
     """Return the places of sessions until two processes agree in memory: some need a quarter less by chance."""
     del rows
-    untimed = [[msgspec.structs.replace(row, cpu_ratio=None) for row in found] for found in seen]
-    return {place for place, found in enumerate(untimed) if not alike(found) and len(found) < PROCESSES}
+    return {place for place, found in enumerate(seen) if not alike(found) and len(found) < PROCESSES}
 
 
 def _given_again(rows: Sequence[SessionRow], seen: Sequence[Sequence[SessionRow]]) -> set[int]:
@@ -254,31 +241,28 @@ def _given_again(rows: Sequence[SessionRow], seen: Sequence[Sequence[SessionRow]
     return {place for place in _again(rows, seen) if rows[place].file == "given"}
 
 
-def _taken_by(
-    model: bytes,
-    asked: FinishRequest,
-    sessions: Sequence[SessionFile],
-    again: Callable[[Sequence[SessionRow], Sequence[Sequence[SessionRow]]], set[int]] = _given_again,
-) -> tuple[SessionRow, ...]:
-    maker, given = session_maker_of(asked.module.format), given_model(asked.module, asked.data)
-    return measured_sessions(maker, given, model, asked.options, sessions, seed=asked.seed, again=again)
-
-
 def _is_plain(row: SessionRow) -> bool:
     return (row.execution_order, row.mem_pattern) == (DEFAULT.order, DEFAULT.pattern)
 
 
-def _same(found: FinishedModel, model: bytes, asked: FinishRequest) -> bool:
-    """Return whether a file has the bits of the one given if they must stay, or of the one without a branch.
+def _verified(found: FinishedModel, model: bytes, asked: FinishRequest) -> Verification | None:
+    """Return how a file compares with the one given; None if it does not run, or changes more than is permitted.
 
     Sessions without options decide, because the file is for them: they may use other kernels inside a branch.
     """
-    bit_by_bit = VerifyOptions(runs=_RUNS, seed=asked.seed)
-    kept = asked.data if asked.exact else found.written.model
-    seen = compare(kept, model, asked.options, bit_by_bit)
-    apart = seen.verification.default_apart
-    rounded = found.final.rewrites.inexact and not asked.exact
-    return seen.same is True and apart is not None and apart <= (TOLERANCE if rounded else 0.0)
+    tolerance = TOLERANCE if found.final.rewrites.inexact and not asked.exact else 0.0
+    seen, _ = verify_written(
+        found.final.module,
+        asked.data,
+        dataclasses.replace(found.written, model=model, unchanged=False),
+        asked.options,
+        found.final.prepared.target,
+        seed=asked.seed,
+        tolerance=tolerance,
+    )
+    if seen is None or seen.outputs_equal is None or seen.default_apart is None or seen.default_apart > tolerance:
+        return None
+    return None if refuted(seen, inexact=tolerance > 0) else seen
 
 
 def _noted(found: FinishedModel, text: str) -> FinishedModel:

@@ -10,6 +10,7 @@ from memsched.base.frozen import FrozenValue
 from memsched.commands.declared import AUTO
 from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.options import Options
+from memsched.commands.session_rows import SessionBench
 from memsched.formats.module import LoadOptions, Module
 from memsched.plan.values import TargetModule
 from memsched.report.outputs import NOT_ASKED, TOLERANCE
@@ -35,6 +36,7 @@ class FinishRequest(FrozenValue, frozen=True):
         budget: What is required was compared with so many bytes; None: with none.
         exact: Layers in pieces are written only where both models were seen to give the same bits.
         may_end: Ctrl-C ends the run of both alone.
+        bench: What sessions are measured with; None if the runtime has none.
     """
 
     module: Module
@@ -47,11 +49,17 @@ class FinishRequest(FrozenValue, frozen=True):
     budget: int | None
     exact: bool
     may_end: bool
+    bench: SessionBench | None = None
 
     @property
     def guarded(self) -> bool:
         """Whether the user named no session."""
         return self.command.order_guarantee is None
+
+    @property
+    def reopens(self) -> bool:
+        """Whether the file may need session options: callers accept that, or an expert or a budget asked for it."""
+        return not self.command.free or "opening" in self.command.permitted or self.budget is not None
 
     def unverified(self) -> FinishRequest:
         """Return the same without a run of both models."""

@@ -21,6 +21,7 @@ from memsched.commands.optimize.opening import (
     in_doubt,
     opened_file,
     takes_less,
+    times_in_doubt,
 )
 from memsched.commands.optimize.place import Request
 from memsched.commands.optimize.reserve import SESSIONS
@@ -28,6 +29,7 @@ from memsched.commands.optimize.worth import slight
 from memsched.commands.session_rows import (
     LEAST_SHOWN,
     GivenModel,
+    SessionBench,
     SessionFile,
     alike,
     measured_sessions,
@@ -35,7 +37,7 @@ from memsched.commands.session_rows import (
 )
 from memsched.formats.capabilities import WeightFiles
 from memsched.formats.known import capability
-from memsched.formats.module import Module
+from memsched.formats.module import LoadOptions, Module
 from memsched.formats.staging import STANDARD_STREAM
 from memsched.report.values.sessions import HeldBackSection, SessionRow
 from memsched.runtimes.known import session_maker_of
@@ -45,7 +47,8 @@ from memsched.runtimes.session_code import opening_lines
 from memsched.runtimes.sessions import DEFAULT, LISTED, PATTERNLESS, SessionPoint
 from memsched.runtimes.values import as_opened
 
-__all__ = ["given_model", "judged_sessions", "opened_alone", "opened_plainly"]
+__all__ = ["bench_of", "best_opening", "judged_sessions", "opened_alone", "opened_plainly"]
+__all__ += ["session_bench"]
 
 _NO_TIME: Final = "the time limit left no time to measure what processes take"
 
@@ -66,13 +69,13 @@ def judged_sessions(
     found = _with_sessions(found, asked, slowdown)
     if not asked.guarded or found.written.unchanged:
         return found, None
-    seen = opened_file(found.sessions, slowdown, promised=asked.budget is not None)
+    seen = opened_file(found.sessions, slowdown, promised=asked.budget is not None, reopens=asked.reopens)
     if seen is None or found.ended:
-        return _unmeasured(found, slowdown)
+        return _unmeasured(found, asked, slowdown)
     if seen.worse is not None:
         return found, _held(found)
     if found.written.guarantee.kind == "session" and seen.point != LISTED:
-        return _without_list(found, seen)
+        return _without_list(found, seen, asked, slowdown)
     return dataclasses.replace(found, sessions=_told(found.sessions, LISTED)), None
 
 
@@ -92,24 +95,27 @@ def _with_sessions(found: FinishedModel, asked: FinishRequest, slowdown: float |
     sessions = [SessionFile("given", DEFAULT), SessionFile("written", DEFAULT)]
     if asked.guarded:
         sessions.append(SessionFile("written", PATTERNLESS))
-    if listed:
+    if listed and (asked.reopens or not asked.guarded):
         sessions.append(SessionFile("written", LISTED, found.needed[1].total))
-    maker, given = session_maker_of(asked.module.format), given_model(asked.module, asked.data)
-
-    begun = asked.run.clock()
+    bench, begun = bench_of(asked), asked.run.clock()
 
     def again(rows: Sequence[SessionRow], seen: Sequence[Sequence[SessionRow]]) -> set[int]:
         large = (rows[0].process_bytes or 0) >= LITTLE_CHANCE
         printed = decisive(rows, slowdown) if asked.guarded else set(range(len(rows)))
-        doubted = in_doubt(rows, slowdown) if asked.guarded else set()
+        more = in_doubt(rows, slowdown) if asked.guarded else set()
         undecided = set() if large else {place for place in printed if not alike(seen[place])}
-        wanted = {place for place in undecided | doubted if len(seen[place]) < PROCESSES}
+        wanted = {place for place in undecided | more if len(seen[place]) < PROCESSES}
         each = (asked.run.clock() - begun) / sum(map(len, seen))
         return wanted if asked.has_time(len(wanted) * each) else set()
 
-    measured = raced_sessions if is_small else measured_sessions
+    def doubted(rows: Sequence[SessionRow]) -> set[int]:
+        return times_in_doubt(rows, slowdown) if asked.guarded and asked.has_time() else set()
+
     try:
-        rows = measured(maker, given, found.written.model, asked.options, sessions, seed=asked.seed, again=again)
+        if is_small:
+            rows = raced_sessions(bench, found.written.model, sessions, doubted=doubted)
+        else:
+            rows = measured_sessions(bench, found.written.model, sessions, again=again, doubted=doubted)
     except KeyboardInterrupt:
         if not asked.may_end:
             raise
@@ -122,9 +128,21 @@ def _time_is_left(found: FinishedModel, asked: FinishRequest) -> bool:
     return asked.has_time(SESSIONS * found.seconds)
 
 
-def given_model(module: Module, data: bytes) -> GivenModel:
-    """Return the model as given as sessions are opened on it."""
-    return GivenModel(data, module.path, external=bool(capability(module, WeightFiles).external_files(module)))
+def session_bench(module: Module, data: bytes, options: LoadOptions, seed: int) -> SessionBench:
+    """Return what sessions on a model and on others made of it are measured with.
+
+    Args:
+        data: Of the model's file.
+        options: What is stated of its sizes.
+        seed: Of its inputs.
+    """
+    external = bool(capability(module, WeightFiles).external_files(module))
+    return SessionBench(session_maker_of(module.format), GivenModel(data, module.path, external), options, seed)
+
+
+def bench_of(asked: FinishRequest) -> SessionBench:
+    """Return what sessions are measured with; where none was passed, a new one."""
+    return asked.bench or session_bench(asked.module, asked.data, asked.options, asked.seed)
 
 
 def opened_alone(found: FinishedModel, module: Module) -> bool:
@@ -139,7 +157,9 @@ def _judged(found: FinishedModel) -> bool:
     return seen is not None and seen.default_peak_after_bytes is not None
 
 
-def _unmeasured(found: FinishedModel, slowdown: float | None) -> tuple[FinishedModel, HeldBackSection | None]:
+def _unmeasured(
+    found: FinishedModel, asked: FinishRequest, slowdown: float | None
+) -> tuple[FinishedModel, HeldBackSection | None]:
     """Return a file none of whose sessions could be timed: options that nobody measured are not recommended.
 
     Where it was not run at all, or runs with these options alone, a note says that their time is not known.
@@ -147,12 +167,14 @@ def _unmeasured(found: FinishedModel, slowdown: float | None) -> tuple[FinishedM
     if found.written.guarantee.kind != "session" or any_time(slowdown):
         return found, None
     if _judged(found) and not found.ended:
-        return _without_list(found, None)
+        return _without_list(found, None, asked, slowdown)
     return dataclasses.replace(found, notes=(*found.notes, _UNMEASURED)), None
 
 
-def _without_list(found: FinishedModel, seen: OpenedFile | None) -> tuple[FinishedModel, HeldBackSection | None]:
-    """Return the same file for sessions that keep no order, as the options that keep it are not worth their time.
+def _without_list(
+    found: FinishedModel, seen: OpenedFile | None, asked: FinishRequest, slowdown: float | None
+) -> tuple[FinishedModel, HeldBackSection | None]:
+    """Return the same file for sessions that keep no order: the options for it take too long, or are not accepted.
 
     Args:
         seen: What sessions were seen to do; None if none could be measured.
@@ -180,8 +202,8 @@ def _without_list(found: FinishedModel, seen: OpenedFile | None) -> tuple[Finish
         verification=as_shown,
         needed=(Requirement(before), Requirement(after)),
         figures={**found.figures, "session": (before, after)},
-        sessions=_told(found.sessions, point),
-        notes=(*found.notes, _listed_text(found.sessions)),
+        sessions=_told(found.sessions, best_opening(found.sessions, slowdown)),
+        notes=(*found.notes, *([_listed_text(found.sessions)] if asked.reopens else [])),
     )
     return opened, None
 
@@ -202,6 +224,12 @@ def opened_plainly(found: FinishedModel) -> FinishedModel:
     )
 
 
+def best_opening(rows: Sequence[SessionRow], slowdown: float | None) -> SessionPoint:
+    """Return the session in which the written file was measured to need least, whether or not options are accepted."""
+    seen = opened_file(rows, slowdown)
+    return DEFAULT if seen is None else seen.point
+
+
 def _listed_text(rows: Sequence[SessionRow]) -> str:
     """Return what a session with the options that keep the order was measured to take, and to cost."""
     listed = _listed_row(rows)
@@ -220,11 +248,10 @@ def _listed_row(rows: Sequence[SessionRow]) -> SessionRow | None:
 
 def _listed_ratio(found: FinishedModel, asked: FinishRequest, slowdown: float | None) -> float | None:
     """Return the processor time of a file with the options that keep its order; None: unknown, or any is permitted."""
-    if any_time(slowdown) or not _time_is_left(found, asked):
+    if any_time(slowdown) or not asked.reopens or not _time_is_left(found, asked):
         return None
     files = [SessionFile("given", DEFAULT), SessionFile("written", LISTED)]
-    maker, given = session_maker_of(asked.module.format), given_model(asked.module, asked.data)
-    rows = raced_sessions(maker, given, found.written.model, asked.options, files, seed=asked.seed)
+    rows = raced_sessions(bench_of(asked), found.written.model, files)
     listed = _listed_row(rows)
     return None if listed is None else listed.cpu_ratio
 

@@ -15,15 +15,13 @@ from memsched.base.units import rounded_ratio
 from memsched.commands.optimize.interpreter_choice import memory_row
 from memsched.commands.optimize.opening import POINTS, any_time
 from memsched.commands.optimize.trials import TrialRequest
-from memsched.commands.optimize.worth import LEAST_GAIN
+from memsched.commands.optimize.worth import LEAST_GAIN, MOST_LEFT
 from memsched.commands.results import OptimizeResult, Report
-from memsched.commands.session_rows import ALIKE, LEAST_SHOWN, GivenModel, session_files
-from memsched.formats.module import LoadOptions
+from memsched.commands.session_rows import ALIKE, LEAST_SHOWN, SessionBench
 from memsched.report.measurements import mapped_rows
 from memsched.report.outputs import outputs_of, time_ratio
 from memsched.report.values.sessions import MappedSection
 from memsched.report.values.verdict import AlternativeRow
-from memsched.runtimes.known import SessionMaker
 from memsched.runtimes.process_memory import MappedComparison
 from memsched.runtimes.race import most_times
 from memsched.runtimes.session_code import opening_lines
@@ -39,9 +37,6 @@ __all__ = [
     "with_mapped_weights",
 ]
 
-_LESS: Final = 0.9
-"""Largest share of private memory that may remain for a suggestion: a second file must be worth its trouble."""
-
 _NOT_MAPPED: Final = "weights are not mapped: {}"
 
 
@@ -49,18 +44,13 @@ class MappingRequest(FrozenValue, frozen=True):
     """The original model and the conditions for mapping its weights.
 
     Attributes:
-        maker: Opens and measures sessions.
-        options: Sizes of the inputs.
+        bench: Measures sessions on the original.
         stem: Name of the model file without its suffix; the name of the weight file starts with it.
-        seed: Seed for random inputs.
         slowdown: Permitted extra time in percent of the original's time; None permits any time.
     """
 
-    maker: SessionMaker
-    given: GivenModel
-    options: LoadOptions
+    bench: SessionBench
     stem: str
-    seed: int
     slowdown: float | None
 
 
@@ -120,7 +110,7 @@ def mapped_in_less(
     if isinstance(found, str):
         return None
     given, written = found.section.given.private_bytes, found.section.written.private_bytes
-    if written > _LESS * found.section.unmapped.private_bytes:
+    if written > MOST_LEFT * found.section.unmapped.private_bytes:
         return None
     return AlternativeRow(
         command=trial.changing("opening"),
@@ -143,10 +133,10 @@ def mapped_file(model: bytes, point: SessionPoint, asked: MappingRequest) -> Map
         model: Bytes of the model to store; may be the original.
         point: Session options for this model.
     """
-    given, maker, same = asked.given, asked.maker, model == asked.given.data
-    with session_files(given, model) as files:
-        try:
-            maker.draw_feeds(given.data, given.folder, asked.options, files.feeds, seed=asked.seed)
+    bench = asked.bench
+    maker, same = bench.maker, model == bench.given.data
+    try:
+        with bench.files(model) as files:
             mapped = maker.mapped(files.written, files.folder, point, files.written.parent, asked.stem)
             if not mapped.weights.exists() or mapped.weights.stat().st_size < LEAST_SHOWN:
                 return "they are too small"
@@ -155,14 +145,14 @@ def mapped_file(model: bytes, point: SessionPoint, asked: MappingRequest) -> Map
             if isinstance(found, str):
                 return found
             objection = _objection(found, asked.slowdown) or maker.apart_at_other_sizes(
-                model, files.folder, mapped.model, asked.options, asked.seed
+                model, files.folder, mapped.model, bench.options, bench.seed
             )
-        except MemschedError as error:
-            return str(error)
-        if objection is not None:
-            return objection
-        weights = mapped.weights.name, mapped.weights.read_bytes()
-        return MappedFile(mapped.model.read_bytes(), weights, _section(mapped, found, original=same))
+            if objection is not None:
+                return objection
+            weights = mapped.weights.name, mapped.weights.read_bytes()
+            return MappedFile(mapped.model.read_bytes(), weights, _section(mapped, found, original=same))
+    except MemschedError as error:
+        return str(error)
 
 
 def _objection(found: MappedComparison, slowdown: float | None) -> str | None:

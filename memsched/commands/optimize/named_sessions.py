@@ -19,7 +19,7 @@ from memsched.commands.optimize.place import Request, required_as_given
 from memsched.commands.optimize.session import written_for_session
 from memsched.commands.optimize.trials import TrialRequest
 from memsched.commands.optimize.worth import LEAST_GAIN
-from memsched.commands.session_rows import GivenModel, SessionFile, measured_sessions, raced_sessions
+from memsched.commands.session_rows import SessionBench, SessionFile, measured_sessions, raced_sessions
 from memsched.report.values.sessions import HeldBackSection, SessionRow
 from memsched.report.values.verdict import AlternativeRow
 from memsched.runtimes.known import session_maker_of
@@ -50,6 +50,7 @@ def named_sessions(
     asked: TrialRequest,
     request: Request,
     source: SessionSource,
+    bench: SessionBench,
     *,
     trusted: bool = True,
 ) -> tuple[AlternativeRow, ...]:
@@ -58,6 +59,7 @@ def named_sessions(
     Args:
         given: Bytes that a session with the options of ``--order-guarantee session`` requires for the file as given.
         source: The model, and the session that is tried.
+        bench: What its sessions are measured with.
         trusted: Whether what was measured speaks for the figures predicted.
     """
     with_options = AlternativeRow(
@@ -72,12 +74,14 @@ def named_sessions(
     # A session without options may need less for the file as given, by what it rewrites itself.
     less = held.requirement_bytes < held.default_peak_before_bytes
     listed = [with_options] if trusted and less and is_quick(held.listed_cpu_ratio, request.slowdown) else []
-    rows = [*listed, *(row for row in (_executed(asked, request, source),) if row is not None)]
+    rows = [*listed, *(row for row in (_executed(asked, request, source, bench),) if row is not None)]
     worth = [row for row in rows if row.saving_bytes >= LEAST_GAIN * (row.bytes + row.saving_bytes) > 0]
     return tuple(sorted(worth, key=lambda row: row.bytes))
 
 
-def executed_in_less(asked: TrialRequest, request: Request, source: SessionSource) -> AlternativeRow | None:
+def executed_in_less(
+    asked: TrialRequest, request: Request, source: SessionSource, bench: SessionBench
+) -> AlternativeRow | None:
     """Return the command that writes what sessions without options execute, where that takes less of the process.
 
     What opening a session rewrites lies beside what it was rewritten from, so that a file of it takes less even where
@@ -109,11 +113,8 @@ def executed_in_less(asked: TrialRequest, request: Request, source: SessionSourc
         late = request.remaining() < _SECONDS
         return range(0 if late else len(rows))
 
-    given_file = GivenModel(source.data, source.path)
     # Two sessions are compared that execute the same: what their processes take beyond the least is noise.
-    rows = measured_sessions(
-        maker, given_file, written.model, source.options, files, seed=source.seed, again=again, told=min
-    )
+    rows = measured_sessions(bench, written.model, files, again=again, told=min)
     if late or len(rows) < len(files):
         return None
     given, less = rows[0].process_bytes, rows[1].process_bytes
@@ -129,7 +130,9 @@ def executed_in_less(asked: TrialRequest, request: Request, source: SessionSourc
     )
 
 
-def _executed(asked: TrialRequest, request: Request, source: SessionSource) -> AlternativeRow | None:
+def _executed(
+    asked: TrialRequest, request: Request, source: SessionSource, bench: SessionBench
+) -> AlternativeRow | None:
     """Return the graph that the session executes, ordered; None where that cannot be done, or takes too long."""
     found = _ordered(request, source)
     if found is None or any_time(request.slowdown):
@@ -140,8 +143,7 @@ def _executed(asked: TrialRequest, request: Request, source: SessionSource) -> A
     except MemschedError:
         return None
     files = [SessionFile("given", DEFAULT), SessionFile("written", EXECUTED)]
-    given = GivenModel(source.data, source.path)
-    rows = raced_sessions(maker, given, written.model, source.options, files, seed=source.seed)
+    rows = raced_sessions(bench, written.model, files)
     ratio = rows[-1].cpu_ratio if rows else None
     if not is_quick(ratio, request.slowdown):
         return None

@@ -1,8 +1,8 @@
 """How the file that is written is opened where the user named no session: what was measured decides.
 
-Sessions without options are what most files are opened with: what they take more of the process or of time for is not
-written. Options are recommended where they take less of the process at no more than the time that is permitted, and
-``enable_mem_pattern = False`` alone before a longer list that takes no less.
+Most files are opened without session options: a file that then needs more of the process, or more time than permitted,
+is not written. If callers accept another way of opening, options are recommended that need less of the process within
+the permitted time; ``enable_mem_pattern = False`` alone precedes a longer list that needs no less.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ __all__ = [
     "is_quick",
     "opened_file",
     "takes_less",
+    "times_in_doubt",
 ]
 
 POINTS: Final = (DEFAULT, PATTERNLESS, LISTED)
@@ -64,7 +65,9 @@ def is_quick(ratio: float | None, slowdown: float | None) -> bool:
     return any_time(slowdown) or (ratio is not None and ratio <= most_times(slowdown))
 
 
-def opened_file(rows: Sequence[SessionRow], slowdown: float | None, *, promised: bool = False) -> OpenedFile | None:
+def opened_file(
+    rows: Sequence[SessionRow], slowdown: float | None, *, promised: bool = False, reopens: bool = True
+) -> OpenedFile | None:
     """Return what rows say: that of the file as given, then those of `POINTS` or of the first of them; None: too few.
 
     What sessions take is their process, or what they request where a process does not show it.
@@ -73,6 +76,7 @@ def opened_file(rows: Sequence[SessionRow], slowdown: float | None, *, promised:
         slowdown: As `most_times` has it.
         promised: A budget was compared with what the longest list of options requires: it is recommended where it is
             quick enough, whatever a process takes without it.
+        reopens: Session options may be recommended.
     """
     if len(rows) < _FEWEST or any(_taken(row) is None for row in rows):
         return None
@@ -84,7 +88,7 @@ def opened_file(rows: Sequence[SessionRow], slowdown: float | None, *, promised:
     elif _times(plain) > most:
         worse = "time"
     best = plain
-    for row in rows[2:]:
+    for row in rows[2:] if reopens else ():
         asked = promised and _point_of(row) == LISTED
         if _times(row) <= most and (asked or takes_less(row, best)):
             best = row
@@ -92,13 +96,15 @@ def opened_file(rows: Sequence[SessionRow], slowdown: float | None, *, promised:
 
 
 def in_doubt(rows: Sequence[SessionRow], slowdown: float | None) -> set[int]:
-    """Return the places of rows for which chance may have spoken against the written file, or one of its sessions."""
+    """Return the places of rows whose memory may have spoken against the written file by chance."""
     found = opened_file(rows, slowdown)
-    if found is None:
-        return set()
+    return {0, 1} if found is not None and found.worse == "process" else set()
+
+
+def times_in_doubt(rows: Sequence[SessionRow], slowdown: float | None) -> set[int]:
+    """Return the places of rows whose time may have spoken against a session by chance."""
     most = most_times(slowdown)
-    near = {place for place, row in enumerate(rows) if place and most < _times(row) <= most + _DOUBT}
-    return near | ({0, 1} if found.worse == "process" else set())
+    return {place for place, row in enumerate(rows) if place and most < _times(row) <= most + _DOUBT}
 
 
 def decisive(rows: Sequence[SessionRow], slowdown: float | None) -> set[int]:

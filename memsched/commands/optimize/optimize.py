@@ -17,6 +17,7 @@ from memsched.commands.declared import AUTO
 from memsched.commands.failures import defects_end_the_run
 from memsched.commands.levels import BY_DEFAULT, permitted_by
 from memsched.commands.optimize.analysis import Source, budget_in_bytes, on_chip
+from memsched.commands.optimize.as_c import as_c
 from memsched.commands.optimize.branch import guarantee_of
 from memsched.commands.optimize.choose import Permissions, find
 from memsched.commands.optimize.executed import SessionSource
@@ -24,7 +25,7 @@ from memsched.commands.optimize.fallback import finish_best
 from memsched.commands.optimize.final_model import FinalModel
 from memsched.commands.optimize.finish import told_apart
 from memsched.commands.optimize.finished import FinishedModel, FinishRequest
-from memsched.commands.optimize.judged_sessions import given_model
+from memsched.commands.optimize.judged_sessions import session_bench
 from memsched.commands.optimize.mapped import MappingRequest, leaves_less, with_mapped_weights
 from memsched.commands.optimize.over_sizes import RangeRequest, optimize_over_sizes
 from memsched.commands.optimize.permissions import permissions_of
@@ -49,6 +50,7 @@ from memsched.commands.optimize.suggested import suggested
 from memsched.commands.optimize.trials import RunOutcome, TrialRequest
 from memsched.commands.options import Options, VerifyOptions
 from memsched.commands.results import OptimizeResult, OutputsDifferError, hold_to_budget
+from memsched.commands.session_rows import SessionBench
 from memsched.commands.verify import ModelComparison, compare
 from memsched.commands.without_effect import refuse_for_range, refuse_for_session
 from memsched.formats.blocks import Range
@@ -61,7 +63,7 @@ from memsched.plan.values import TargetModule
 from memsched.plan.write import check_request
 from memsched.report.assumed import assumed_text
 from memsched.report.values.verdict import AlternativeRow
-from memsched.runtimes.known import has_sessions, runtime_of, session_maker_of, usual_offer
+from memsched.runtimes.known import has_sessions, runtime_of, usual_offer
 from memsched.runtimes.runtime import Opening
 from memsched.search.run import Run
 from memsched.targets.model import Target
@@ -198,9 +200,8 @@ def _may_map(file: _SourceFile, found: OptimizeResult, asked: _OptimizeRun) -> b
 
 def _mapping(module: Module, file: _SourceFile, asked: _OptimizeRun) -> MappingRequest:
     name = asked.hooks.output or ("model" if file.path == STANDARD_STREAM else file.path)
-    given, options = given_model(module, file.data), asked.options
-    maker = session_maker_of(module.format)
-    return MappingRequest(maker, given, file.sizes, Path(name).stem, options.seed, options.max_slowdown)
+    bench = session_bench(module, file.data, file.sizes, asked.options.seed)
+    return MappingRequest(bench, Path(name).stem, asked.options.max_slowdown)
 
 
 def _over_sizes(file: _SourceFile, ranges: Mapping[str, Range], asked: _OptimizeRun) -> OptimizeResult:
@@ -289,7 +290,9 @@ def _for_file(module: Module, file: _SourceFile, asked: _OptimizeRun) -> Optimiz
     prepared = given.prepared
     within = search_of(run)
     if options.verify:
-        within = search_until_verification(run, module, file.data, file.sizes, prepared)
+        within = search_until_verification(
+            run, module, file.data, file.sizes, prepared, named=options.time_limit != AUTO
+        )
     request = _request(options, within, given.opening)
     source = _session_source(file, asked, given)
     opened = source if given.permitted.opening else None
@@ -306,6 +309,7 @@ def _for_file(module: Module, file: _SourceFile, asked: _OptimizeRun) -> Optimiz
         budget=given.budget,
         exact=given.permitted.exact,
         may_end=asked.hooks.stop is not None,
+        bench=session_bench(module, file.data, file.sizes, options.seed) if has_sessions(module.format) else None,
     )
     done = finish_best(sought.file, request, finishing)
     if opened is not None and sought.start is not None and sought.executed is not None and not done.ended:
@@ -314,7 +318,7 @@ def _for_file(module: Module, file: _SourceFile, asked: _OptimizeRun) -> Optimiz
             return other.result(request)
     found = _OptimizedFile(given, request, done.final, done, interrupted or done.ended)
     pools = plan_pools(done.final.placed.plans[0], prepared.target, run.quiet())
-    record = _record(file, asked, found, pools, _helpful(file, asked, found, source))
+    record = _record(file, asked, found, pools, _helpful(file, asked, found, source, finishing.bench))
     result = result_of(record, done.written, run)
     if done.verification is not None and done.wrong and defects_end_the_run():
         raise OutputsDifferError(told_apart(done.verification, done.final, done.facts), result.report)
@@ -332,7 +336,7 @@ def _session_request(asked: _OptimizeRun, given: _ReadModel) -> SessionRequest:
 
 
 def _helpful(
-    file: _SourceFile, asked: _OptimizeRun, found: _OptimizedFile, source: SessionSource
+    file: _SourceFile, asked: _OptimizeRun, found: _OptimizedFile, source: SessionSource, bench: SessionBench | None
 ) -> tuple[AlternativeRow, ...]:
     """Return commands that would help beyond the result, where the command is known that gave it."""
     options, words, given = asked.options, asked.hooks.words, found.given
@@ -351,7 +355,9 @@ def _helpful(
         given.module, given.rules, given.prepared, final.placed, file.sizes, found.request, trial, final.whole
     )
     session_named = options.order_guarantee is not None or "branch" in allow
-    return suggested(tried, found.done, source, facts=found.done.facts, named=session_named, unlimited=unlimited)
+    rows = suggested(tried, found.done, source, bench, facts=found.done.facts, named=session_named, unlimited=unlimited)
+    code = as_c(given.module, given.rules, found.done, options, found.request)
+    return rows if code is None else (code, *rows)
 
 
 def _record(

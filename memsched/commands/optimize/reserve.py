@@ -53,16 +53,22 @@ def search_of(run: Run) -> Run:
 
 
 def search_until_verification(
-    run: Run, module: Module, data: bytes, options: LoadOptions, prepared: TargetModule
+    run: Run, module: Module, data: bytes, options: LoadOptions, prepared: TargetModule, *, named: bool = True
 ) -> Run:
     """Return what `search_of` does, and leave the time that verification takes.
 
-    Where that may be long, the model as given is first run in its runtime; progress then says what is left.
+    If that may be long, the model as given is first run in its runtime; progress then says what is left.
+
+    Args:
+        named: The user named the limit, which verification keeps to as well. Otherwise the limit only divides the time
+            between the search and verification.
     """
     limit, within = run.limits.time_limit, search_of(run)
     foreseen = _RUNS * sum(op.macs for graph in module.graphs for op in graph.ops) / _MACS_PER_SECOND
     if not limit or foreseen <= _SHORT * limit:
         return within
+    if not named:
+        return _shorter(within, within.limits.time_limit or 0.0, _MOST_FOR_RUNS * limit)
     begun = run.clock()
     with contextlib.suppress(MemschedError):
         _compare(module, data, options, prepared.target, run.limits.seed, _SHORT * limit)

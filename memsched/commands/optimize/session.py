@@ -24,7 +24,7 @@ from memsched.commands.optimize.report import result_of
 from memsched.commands.optimize.worth import LEAST_GAIN, slight
 from memsched.commands.options import Options
 from memsched.commands.results import OptimizeResult, OutputsDifferError
-from memsched.commands.session_rows import ALIKE, GivenModel, SessionFile, measured_sessions
+from memsched.commands.session_rows import ALIKE, GivenModel, SessionBench, SessionFile, measured_sessions
 from memsched.formats.files import load_module
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module
@@ -371,8 +371,8 @@ def _run(maker: SessionMaker, source: SessionSource, chosen: FinalModel, asked: 
         return _SessionRun(written, verification)
     points = [SessionFile("given", SessionPoint()), SessionFile("given", SessionPoint(executed.level))]
     points += [SessionFile("written", EXECUTED, predicted)]
-    given = GivenModel(data, path)
-    rows = measured_sessions(maker, given, written.model, options, list(dict.fromkeys(points)), seed=asked.command.seed)
+    bench = SessionBench(maker, GivenModel(data, path), options, asked.command.seed)
+    rows = measured_sessions(bench, written.model, list(dict.fromkeys(points)))
     return _SessionRun(written, verification, rows)
 
 

@@ -51,8 +51,11 @@ _MOST_NAMED = 3
 _PIECES_EFFORT = 0.12
 """Effort of the search for pieces, as `Limits.effort` counts it."""
 
-_LOOPS_EFFORT, _LOOPS_OPS = 2.0, 150
-"""The same for loops, and the largest graphs in which they are tried: of firmware, for which a second is well spent."""
+_LOOPS_EFFORT = 2.0
+"""The same for loops: for firmware, a second is well spent."""
+
+MOST_OPS_OF_LOOPS = 150
+"""Operators of the largest graphs in which loops are tried."""
 
 _ENOUGH = 5.0
 """Limit of a command, as effort or in seconds, whose searches do all that trials do: loops get a quarter of it."""
@@ -121,11 +124,11 @@ class TrialRequest(FrozenValue, frozen=True):
             options = ("--allow", ",".join(one for one in known if one in {*self.allow, *add}), *options)
         return with_options(("optimize", *words), *options)
 
-    def changing(self, change: CallerChange) -> str:
-        """Return a command line that lets the caller accept one more change, and is otherwise the same."""
+    def changing(self, *changes: CallerChange) -> str:
+        """Return a command line that lets the caller accept further changes, and is otherwise the same."""
         if not self.permitted.free:
-            return self.command(add=CHANGES[change])
-        accepted = [name for name, names in CHANGES.items() if name == change or set(names) <= set(self.allow)]
+            return self.command(add=[name for change in changes for name in CHANGES[change]])
+        accepted = [name for name, names in CHANGES.items() if name in changes or set(names) <= set(self.allow)]
         words = without_options(self.words, "--may-change", *(self._limit[:1]))
         return with_options(words, "--may-change", ",".join(accepted), *self._limit)
 
@@ -209,7 +212,10 @@ class _Trials:
         """
         rewrites = [self._chains, self._built_in, self._pieces, self._border, self._again]
         trials: list[Callable[[], Iterator[Suggestion]]] = [self._plan, self._order, self._in_place, *rewrites]
-        if gained:
+        if self._given.asked.permitted.free and self._given.asked.budget is None:
+            # What costs nothing was searched, written, and measured: only callers can permit more.
+            trials = [self._chains, self._built_in, self._border]
+        elif gained:
             trials = rewrites if self._given.asked.permitted.free else [self._border]
         for trial in trials:
             if not self._given.request.stopped():
@@ -265,9 +271,9 @@ class _Trials:
         found = self._attempt(ChainRewrite())
         if found is not None:
             what = "activations in one operator each, for ONNX Runtime alone"
-            yield self._suggest(
-                given.asked.command(add=("fuse",)), found.placed.required, what, 0.0, "rounding", "opening"
-            )
+            changed = given.asked.changing("rounding", "opening") if given.asked.permitted.free else None
+            command = changed or given.asked.command(add=("fuse",))
+            yield self._suggest(command, found.placed.required, what, 0.0, "rounding", "opening")
 
     def _built_in(self) -> Iterator[Suggestion]:
         """Try to leave layers to built-in kernels."""
@@ -309,7 +315,7 @@ class _Trials:
         """Return the work for pieces: more where they may be loops, of firmware."""
         given = self._given
         loops = dialect_of(given.module, given.prepared.target).loop is not None
-        return _LOOPS_EFFORT if loops and len(given.module.graphs[0].ops) <= _LOOPS_OPS else _PIECES_EFFORT
+        return _LOOPS_EFFORT if loops and len(given.module.graphs[0].ops) <= MOST_OPS_OF_LOOPS else _PIECES_EFFORT
 
     @property
     def _only(self) -> str:

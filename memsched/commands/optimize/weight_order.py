@@ -12,14 +12,13 @@ from typing import Final
 
 from memsched.base.units import format_size
 from memsched.commands.optimize.finished import FinishedModel, FinishRequest
-from memsched.commands.optimize.judged_sessions import given_model
+from memsched.commands.optimize.judged_sessions import bench_of
 from memsched.commands.options import VerifyOptions
 from memsched.commands.session_rows import SessionFile, measured_sessions
 from memsched.commands.verify import compare
 from memsched.formats.capabilities import WeightPlacement
 from memsched.formats.known import capability
 from memsched.report.values.sessions import SessionRow
-from memsched.runtimes.known import session_maker_of
 from memsched.runtimes.sessions import DEFAULT, LISTED, PATTERNLESS, SessionPoint
 
 __all__ = ["in_best_order"]
@@ -64,8 +63,7 @@ def _by_point(rows: Sequence[SessionRow]) -> dict[SessionPoint, SessionRow]:
 def _measured(data: bytes, before: _RowsByPoint, asked: FinishRequest) -> tuple[SessionRow, ...]:
     """Return what the sessions that were measured on the file take on the same in another order."""
     files = [SessionFile("written", point, row.predicted_bytes) for point, row in before.items()]
-    maker = session_maker_of(asked.module.format)
-    return measured_sessions(maker, given_model(asked.module, asked.data), data, asked.options, files, seed=asked.seed)
+    return measured_sessions(bench_of(asked), data, files)
 
 
 def _gain(before: _RowsByPoint, after: _RowsByPoint) -> int | None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LEAST_GAIN", "slight"]
+__all__ = ["LEAST_GAIN", "MOST_LEFT", "slight"]
 
 LEAST_GAIN: Final = 0.01
 """Share of what is required: a smaller gain is not worth another file, or another run."""
+
+MOST_LEFT: Final = 0.9
+"""Largest share of the memory that an alternative may leave: another way of opening must be worth its trouble."""
 
 
 def slight(given: int, needed: int, budget: int | None) -> int | None:

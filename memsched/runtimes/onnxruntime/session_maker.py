@@ -8,7 +8,14 @@ from typing import Final
 
 from memsched.formats.module import FormatName, LoadOptions
 from memsched.runtimes.measure import Measured, Raced
-from memsched.runtimes.onnxruntime.session_memory import draw_feeds, measure_session, race_sessions, split_of
+from memsched.runtimes.onnxruntime.session_memory import (
+    draw_feeds,
+    measure_session,
+    race_pair,
+    race_sessions,
+    session_opener,
+    split_of,
+)
 from memsched.runtimes.package import ONNXRUNTIME
 from memsched.runtimes.process_memory import MappedComparison
 from memsched.runtimes.sessions import ExecutedModel, Level, MappedModel, MemorySplit, SessionPoint
@@ -117,6 +124,18 @@ class SessionMaker:
         from memsched.runtimes.onnxruntime.mapped import apart_at_other_sizes
 
         return apart_at_other_sizes(model, folder, mapped, options, seed=seed)
+
+    def time_ratio(
+        self,
+        first: tuple[Path, SessionPoint],
+        second: tuple[Path, SessionPoint],
+        feeds: Path,
+        *,
+        folder: Path | None = None,
+    ) -> float | None:
+        """Return the processor time of the second session as a multiple of the first one's; None if one fails."""
+        found = race_pair(*(session_opener(*one, feeds, folder) for one in (first, second)))
+        return None if isinstance(found, str) else found
 
     def race(
         self, sessions: Sequence[tuple[Path, SessionPoint]], feeds: Path, *, rounds: int, folder: Path | None = None

@@ -26,7 +26,8 @@ from memsched.runtimes.onnxruntime.session_opener import SessionOpener
 from memsched.runtimes.race import RaceRule
 from memsched.runtimes.sessions import MemorySplit, SessionPoint
 
-__all__ = ["draw_feeds", "least_runs", "measure_session", "race_pair", "race_sessions", "split_of"]
+__all__ = ["draw_feeds", "least_runs", "measure_session", "race_pair", "race_sessions", "session_opener"]
+__all__ += ["split_of"]
 
 _DRAW: Final = "memsched.runtimes.onnxruntime.session_inputs:draw"
 _ROUNDS: Final = 9
@@ -126,8 +127,8 @@ def measure_session(
         folder: Where the external data of both files lies; None where it lies beside each, or there is none.
         split: Whether `split_of` is asked for.
     """
-    opener = _opener(path, point, feeds, folder, "split" if split else "requested")
-    other = None if beside is None else _opener(*beside, feeds, folder)
+    opener = session_opener(path, point, feeds, folder, "split" if split else "requested")
+    other = None if beside is None else session_opener(*beside, feeds, folder)
     rule = SteadyRule(least_runs(path) if least is None else least, peak_from="second run")
     turns = _turns(rounds, _TURN, _MOST_ROUNDS)
     found = measure(opener, rule, beside=other, turns=turns, timeout=TIMEOUT)
@@ -145,7 +146,7 @@ def race_sessions(
     Args:
         feeds: As `measure_session` has them, and ``rounds`` and ``folder``.
     """
-    openers = [_opener(*one, feeds, folder, "requested") for one in sessions]
+    openers = [session_opener(*one, feeds, folder, "requested") for one in sessions]
     turns = _turns(rounds, _SHORT_TURN, _ROUNDS)
     found = _undisturbed(race_models(openers, turns, timeout=TIMEOUT), openers, turns)
     return tuple(None if isinstance(one, str) else one for one in found)
@@ -200,12 +201,13 @@ def least_runs(path: Path) -> int:
     return LEAST_RUNS if len(graphs_of(graph)) == 1 else LEAST_RUNS_OF_BODIES
 
 
-def _opener(
+def session_opener(
     path: Path,
     point: SessionPoint,
     feeds: Path,
     folder: Path | None,
     asked: Literal["nothing", "requested", "split"] = "nothing",
 ) -> SessionOpener:
+    """Return how a session on a file is opened, with inputs that `draw_feeds` stored."""
     told = None if folder is None else str(folder)
     return SessionOpener(str(path.absolute()), (str(feeds.absolute()),), point, told, asked=asked)

@@ -15,12 +15,15 @@ import pytest
 import memsched
 from memsched.commands import session_rows
 from memsched.commands.optimize import branch
+from memsched.commands.optimize.judged_sessions import session_bench
 from memsched.commands.results import OptimizeResult
 from memsched.commands.session_rows import measured_sessions
-from memsched.commands.verify import ModelComparison, compare
+from memsched.commands.verify import verify_written
+from memsched.formats.module import LoadOptions
 from memsched.formats.onnx.capabilities import OnnxWeightPlacement
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.sessions import DEFAULT
+from memsched.runtimes.values import Verification
 from tests.failures import fails
 from tests.formats.onnx.test_patternless import LENGTH, WIDTH, layers
 from tests.small_models import branches
@@ -80,14 +83,14 @@ def test_what_does_not_compute_the_same_is_not_written(given: Path, monkeypatch:
 
 
 def test_no_branch_changes_bits_in_sessions_without_options(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def apart(*asked: Any) -> ModelComparison:
-        # In sessions that keep the order, outputs are equal all the same.
-        seen = compare(*asked)
-        return msgspec.structs.replace(
-            seen, verification=dataclasses.replace(seen.verification, default_apart=7e-5, outputs_equal=True)
-        )
+    known = verify_written
 
-    monkeypatch.setattr(branch, "compare", apart)
+    def apart(*asked: Any, **more: Any) -> tuple[Verification | None, tuple[str, ...]]:
+        # In sessions that keep the order, outputs are equal all the same.
+        seen, notes = known(*asked, **more)
+        return None if seen is None else dataclasses.replace(seen, default_apart=7e-5, outputs_equal=True), notes
+
+    monkeypatch.setattr(branch, "verify_written", apart)
     assert optimized(given).model == given.read_bytes()
 
 
@@ -165,10 +168,10 @@ def test_a_process_that_took_less_by_chance_decides_nothing(given: Path, monkeyp
     """The original's process takes 268 or 242 MB, and so does a file of hrnet_w32 that saves nothing."""
     taken = iter((50,))
 
-    def told(_maker: Any, _files: Any, one: session_rows.SessionFile) -> SessionRow:
+    def told(_: session_rows.SessionBench, __: object, one: session_rows.SessionFile, ___: int) -> SessionRow:
         return row_of(one.file, next(taken, 100) if one.file == "written" else 100)
 
-    monkeypatch.setattr(session_rows, "_measured", told)
+    monkeypatch.setattr(session_rows.SessionBench, "process", told)
     assert optimized(given).model == given.read_bytes()
 
 
@@ -178,24 +181,33 @@ def row_of(file: Literal["given", "written"], megabytes: int, time: float = 1.0)
 
 
 @pytest.mark.parametrize(
-    ("first", "again", "chosen"),
+    ("taken", "chosen"),
     [
-        ((50, 60), (100, 60), b"b"),
-        ((50, 60), (51, 60), b"a"),
-        ((50, 95), (90, 60), None),
-        ((50, 60), (None, 95), None),
+        ({b"a": (50, 100, 100), b"b": (60, 60)}, b"b"),
+        ({b"a": (50, 51), b"b": (60, 60)}, b"a"),
+        ({b"a": (50, 90, 91), b"b": (95, 60)}, None),
+        ({b"a": (50,), b"b": (60, 95, 95)}, None),
     ],
 )
-def test_the_least_file_is_the_one_that_two_more_processes_agree_on(
-    first: tuple[int, int], again: tuple[int | None, int], chosen: bytes | None, monkeypatch: pytest.MonkeyPatch
+def test_the_least_file_is_one_that_another_process_confirms(
+    taken: dict[bytes, tuple[int, ...]], chosen: bytes | None, given: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = (b"a", b"b")
-    rows = {data: row_of("written", size) for data, size in zip(files, first, strict=True)}
-    later = {data: None if size is None else row_of("written", size) for data, size in zip(files, again, strict=True)}
-    monkeypatch.setattr(branch, "_measured", lambda data, *_: (rows[data],))
-    monkeypatch.setattr(branch, "_confirmed", lambda data, _: later[data])
-    monkeypatch.setattr(branch, "_same", lambda *_: True)
-    found = branch._least(files, 90 << 20, 1.1, cast(Any, None), cast(Any, None))
+    def process(
+        _: session_rows.SessionBench, files: session_rows.SessionFiles, one: session_rows.SessionFile, number: int
+    ) -> SessionRow | None:
+        sizes = taken[files.path(one).read_bytes()]
+        return row_of("written", sizes[number]) if number < len(sizes) else None
+
+    monkeypatch.setattr(session_rows.SessionBench, "process", process)
+    monkeypatch.setattr(session_rows.SessionBench, "time_ratio", lambda *_: 1.0)
+    monkeypatch.setattr(branch, "_verified", lambda *_: _RIGHT)
+    bench = session_bench(memsched.load(given), given.read_bytes(), LoadOptions(), 0)
+    monkeypatch.setattr(branch, "bench_of", lambda _: bench)
+    found = branch._least(tuple(taken), 90 << 20, 1.1, cast(Any, None), cast(Any, None))
     assert (None if found is None else found[0]) == chosen
-    if found is not None:
-        assert found[1] is later[found[0]]
+    if chosen is not None and found is not None:
+        assert found[1].process_bytes == max(taken[chosen]) << 20
+        assert found[1].cpu_ratio == 1.0
+
+
+_RIGHT = cast(Any, object())

@@ -306,11 +306,11 @@ def test_the_least_of_several_processes_says_what_is_gained(
     left = {True: list(given), False: list(written)}
 
     def told(_: object, path: Path, *asked: object, **__: object) -> Measured:
-        beside = asked[2] if len(asked) > 2 else None
         size = left[path.name == file.name].pop(0) * 1_000_000
-        return took(size, 0.01, None if beside is None else ratio, requested=1_000)
+        return took(size, 0.01, requested=1_000)
 
     monkeypatch.setattr(SessionMaker, "measure", told)
+    monkeypatch.setattr(SessionMaker, "time_ratio", lambda *_, **__: ratio)
     monkeypatch.setattr(branch, "_pattern_costs", lambda *_: False)
     rows = memsched.optimize(
         file, effort=0.1, hooks=memsched.Hooks(words=("optimize", str(file)))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Final
 
 import onnx
 import pytest
 
 import memsched
-from memsched.commands.optimize.opening import decisive, in_doubt, opened_file
+from memsched.commands.optimize.opening import decisive, in_doubt, opened_file, times_in_doubt
 from memsched.commands.session_rows import session_row
 from memsched.formats.module import LoadOptions
 from memsched.report.sessions import held_back_lines, measured_text, process_lines
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.sessions import SessionRow
+from memsched.report.verdict import change_of
 from memsched.runtimes.measure import Measured, Raced
 from memsched.runtimes.onnxruntime.session_maker import SessionMaker
 from memsched.runtimes.onnxruntime.session_memory import draw_feeds, measure_session, race_sessions
@@ -75,19 +77,20 @@ def test_a_file_that_is_worse_in_a_session_without_options_is_told(
 
 
 @pytest.mark.parametrize(
-    ("default", "patternless", "listed", "printed", "doubted"),
+    ("default", "patternless", "listed", "printed", "doubted", "slow"),
     [
-        ((80, 1.0), (60, 1.0), (40, 1.05), {0, 1, 3}, set()),
-        ((80, 1.0), (41, 0.97), (40, 1.2), {0, 1, 2}, {3}),
-        ((120, 1.0), (119, 1.0), (119, 2.0), {0, 1}, {0, 1}),
+        ((80, 1.0), (60, 1.0), (40, 1.05), {0, 1, 3}, set(), set()),
+        ((80, 1.0), (41, 0.97), (40, 1.2), {0, 1, 2}, set(), {3}),
+        ((120, 1.0), (119, 1.0), (119, 2.0), {0, 1}, {0, 1}, set()),
     ],
 )
 def test_only_sessions_that_decide_or_that_chance_spoke_against_are_run_once_more(
-    default: _Taken, patternless: _Taken, listed: _Taken, printed: set[int], doubted: set[int]
+    default: _Taken, patternless: _Taken, listed: _Taken, printed: set[int], doubted: set[int], slow: set[int]
 ) -> None:
     rows = _rows(100, default, patternless, listed)
     assert decisive(rows, 10.0) == printed
     assert in_doubt(rows, 10.0) == doubted
+    assert times_in_doubt(rows, 10.0) == slow
 
 
 @pytest.fixture
@@ -104,15 +107,38 @@ def _measured(monkeypatch: pytest.MonkeyPatch, path: Path, **taken: _Taken) -> N
     names = {DEFAULT: "default", PATTERNLESS: "patternless", LISTED: "listed"}
 
     def measure(_: SessionMaker, file: Path, feeds: Path, point: SessionPoint, *__: object, **___: object) -> Measured:
-        size, ratio = (100, None) if file == path else taken[names[point]]
-        return took(size * _MB, 0.1, ratio)
+        return took((100 if file == path else taken[names[point]][0]) * _MB, 0.1)
+
+    def time_ratio(
+        _: SessionMaker, __: object, second: tuple[Path, SessionPoint], *___: object, **____: object
+    ) -> float:
+        return taken[names[second[1]]][1]
 
     monkeypatch.setattr(SessionMaker, "measure", measure)
+    monkeypatch.setattr(SessionMaker, "time_ratio", time_ratio)
 
 
-def _optimized(path: Path) -> OptimizeReport:
-    report: OptimizeReport = memsched.optimize(path, effort=1.0).report.values
+_ORDERED: Final = ("reorder", "inplace")
+"""For which options are recommended: by default only where callers accept another way of opening."""
+
+
+def _optimized(path: Path, allow: tuple[str, ...] | None = _ORDERED, **more: Any) -> OptimizeReport:
+    report: OptimizeReport = memsched.optimize(path, effort=1.0, allow=allow, **more).report.values
     return report
+
+
+def test_by_default_the_session_without_options_counts_and_another_one_is_named(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _measured(monkeypatch, path, default=(90, 1.0), patternless=(60, 0.97), listed=(50, 1.05))
+    report = _optimized(path, None, hooks=memsched.Hooks(words=("optimize", str(path))))
+    assert report.guarantee is not None
+    assert not report.guarantee.session_options
+    assert change_of(report).after == 90 * _MB
+    (named,) = (row for row in report.alternatives if row.process_bytes == 60 * _MB)
+    assert named.changes == ("opening",)
+    assert named.process_saving_bytes == 40 * _MB
+    assert "--may-change opening" in named.command
 
 
 def test_options_that_take_too_long_are_not_printed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +229,7 @@ def test_options_for_small_models_are_measured_too(
     small: Path, listed: float, recommended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _raced(monkeypatch, listed)
-    report = memsched.optimize(small, effort=1.0).report.values
+    report = memsched.optimize(small, effort=1.0, allow=_ORDERED).report.values
     assert _lists_options(report) is recommended
     assert all(row.process_bytes is None for row in report.sections.sessions or ())
     told = f"{listed:.2f} x"
@@ -213,7 +239,7 @@ def test_options_for_small_models_are_measured_too(
 
 def test_options_that_could_not_be_timed_are_not_recommended(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SessionMaker, "race", lambda _, sessions, *__, **___: (None,) * len(sessions))
-    assert not _lists_options(memsched.optimize(small, effort=1.0).report.values)
+    assert not _lists_options(memsched.optimize(small, effort=1.0, allow=_ORDERED).report.values)
 
 
 @pytest.mark.parametrize(("listed", "recommended"), [(2.06, False), (1.05, True)])
@@ -257,10 +283,11 @@ def test_what_is_said_of_the_recommended_session_was_measured_in_it(
     requested = {DEFAULT: 90_000, PATTERNLESS: 70_000, LISTED: 60_000}
 
     def measure(_: SessionMaker, file: Path, feeds: Path, point: SessionPoint, *__: object, **___: object) -> Measured:
-        size, ratio = (100, None) if file == path else (50 if point == PATTERNLESS else 90, 1.0)
-        return took(size * _MB, 0.1, ratio, requested=requested[point])
+        size = 100 if file == path else 50 if point == PATTERNLESS else 90
+        return took(size * _MB, 0.1, requested=requested[point])
 
     monkeypatch.setattr(SessionMaker, "measure", measure)
+    monkeypatch.setattr(SessionMaker, "time_ratio", lambda *_, **__: 1.0)
     report = _optimized(path)
     shown = report.sections.verification
     assert shown is not None
