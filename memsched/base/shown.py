@@ -6,6 +6,7 @@ import sys
 from typing import Final
 
 __all__ = [
+    "ALIKE",
     "LABEL_COLUMNS",
     "LINE_COLUMNS",
     "LISTED_REASON",
@@ -47,3 +48,6 @@ LONGEST_TEXT: Final = 2_000
 
 WORTH_TELLING: Final = 0.01
 """Share of a figure that a difference must have to be worth a row, a line or a colour."""
+
+ALIKE: Final = 0.03
+"""Share by which processes of one file differ by chance: two that agree within it stand for their session."""

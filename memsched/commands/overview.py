@@ -16,7 +16,7 @@ from memsched.commands.options import Options, OverviewOptions
 from memsched.report.values.base import SCHEMA_VERSION
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.overview import OverviewGain, OverviewReport, OverviewRow
-from memsched.report.values.verdict import AlternativeRow, AssumedRow, CallerChange, VerdictSection
+from memsched.report.values.verdict import AlternativeRow, AssumedRow, CallerChange, Unit, VerdictSection
 from memsched.runtimes.known import offers_for, usual_offer
 from memsched.runtimes.offer import Offer
 
@@ -115,15 +115,15 @@ def _row(report: OptimizeReport, offer: Offer, words: Sequence[str]) -> Overview
         original_bytes=figures[0],
         measured=measured,
         reachable=reached,
-        with_changes=_gain(min(better, key=lambda one: (not one.private, one.bytes))) if better else None,
+        with_changes=_gain(min(better, key=lambda one: (not one.private, one.bytes)), verdict.unit) if better else None,
     )
 
 
-def _gain(found: AlternativeRow) -> OverviewGain:
+def _gain(found: AlternativeRow, unit: Unit) -> OverviewGain:
     written, saved = found.process_bytes, found.process_saving_bytes
     known = found.private and written is not None and saved is not None
     return OverviewGain(
-        bytes=found.bytes,
+        bytes=written if unit == "process" and written is not None else found.bytes,
         time_ratio=found.time_ratio,
         changes=found.changes,
         command=found.command,

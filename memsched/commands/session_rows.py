@@ -16,6 +16,7 @@ import msgspec
 
 from memsched.base.errors import ModelError, UsageError
 from memsched.base.frozen import FrozenValue
+from memsched.base.shown import ALIKE
 from memsched.base.units import rounded_ratio
 from memsched.formats.module import LoadOptions
 from memsched.formats.staging import STANDARD_STREAM
@@ -25,7 +26,6 @@ from memsched.runtimes.measure import PROCESSES, Measured, Raced
 from memsched.runtimes.sessions import DEFAULT, SessionPoint
 
 __all__ = [
-    "ALIKE",
     "LEAST_SHOWN",
     "GivenModel",
     "SessionBench",
@@ -39,9 +39,6 @@ __all__ = [
 
 LEAST_SHOWN: Final = 1 << 20
 """Bytes that a session requires: what less makes in a process is lost among what the process does by itself."""
-
-ALIKE: Final = 0.03
-"""By which processes that agree differ at most: what is said of them shall hold within 5 %."""
 
 _ROUNDS: Final = 5
 """In which the sessions take turns in being timed."""
@@ -101,13 +98,13 @@ _Told = Callable[[Sequence[int]], int]
 
 
 class SessionBench(FrozenValue, frozen=True):
-    """What sessions on a model are measured with; a process is not measured twice for the same figure.
+    """Measures sessions on a model, and keeps every measurement for later questions.
 
     Attributes:
-        options: What is stated of the sizes of inputs.
-        seed: Of the inputs.
-        processes: What was measured so far, by the digest of the file and the session.
-        drawn: The file of inputs, once it was drawn.
+        options: Stated sizes of the inputs.
+        seed: Seed for random inputs.
+        processes: Measurements so far, by the digest of the file and the session.
+        drawn: Contents of the input file. Empty before the first measurement.
     """
 
     maker: SessionMaker
@@ -119,11 +116,11 @@ class SessionBench(FrozenValue, frozen=True):
 
     @contextlib.contextmanager
     def files(self, written: bytes) -> Iterator[SessionFiles]:
-        """Give both models as files, and inputs of theirs; the one given is read where it lies if it lies in a file.
+        """Store both models and their inputs in files. The original keeps its path if it has one.
 
         Raises:
             ModelError: The runtime does not load the model.
-            UsageError: The model does not run on inputs that are drawn.
+            UsageError: The model does not run on random inputs.
         """
         given = self.given
         with tempfile.TemporaryDirectory(prefix="memsched-") as held:
@@ -140,7 +137,7 @@ class SessionBench(FrozenValue, frozen=True):
             yield SessionFiles(path, made, feeds, given.folder.absolute() if given.external else None)
 
     def process(self, files: SessionFiles, one: SessionFile, number: int) -> SessionRow | None:
-        """Return what one of several processes of a session took; None if it does not run."""
+        """Return the memory of one process of a session, or None if the session fails."""
         path = files.path(one)
         found = self.processes.setdefault((hashlib.sha256(path.read_bytes()).hexdigest(), one.point), [])
         while len(found) <= number:
@@ -149,7 +146,7 @@ class SessionBench(FrozenValue, frozen=True):
         return None if isinstance(seen, str) else session_row(one.file, one.point, seen, one.predicted)
 
     def time_ratio(self, files: SessionFiles, one: SessionFile) -> float | None:
-        """Return the processor time of a session, as a multiple of that of one without options on the given file."""
+        """Return the processor time of a session relative to a session without options on the original."""
         if (one.file, one.point) == ("given", DEFAULT):
             return None
         pair = (files.given, DEFAULT), (files.path(one), one.point)
@@ -166,16 +163,16 @@ def measured_sessions(
     told: _Told = statistics.median_high,
     timed: bool = True,
 ) -> tuple[SessionRow, ...]:
-    """Return a row per session that ran: the memory of its process, and its time beside the original's.
+    """Return one row for each session: the memory of its process, and its time relative to the original's.
 
-    No session that ran once and then no more says anything.
+    Sessions that fail have no row. There are no rows at all if a session runs once and then fails.
 
     Args:
-        again: Returns the places of the sessions to run in one more process, because memory is partly chance. Its
-            arguments are the rows so far, and for each session the rows of its processes. None: one process each.
-        doubted: Returns the places of the sessions to time once more. None: each is timed once.
-        told: What is told of the bytes of several processes.
-        timed: Times are measured.
+        again: Returns the indices of the sessions that need another process, because memory varies. Its arguments are
+            the rows so far, and for each session the rows of its processes. None for one process each.
+        doubted: Returns the indices of the sessions that need another timing. None for one timing each.
+        told: Combines the bytes of several processes.
+        timed: Whether to measure times.
     """
     with contextlib.suppress(ModelError, UsageError), bench.files(written) as files:
         first = [bench.process(files, one, 0) for one in sessions]
@@ -207,7 +204,7 @@ def raced_sessions(
 
     Args:
         sessions: The first is one without options on the file as given.
-        doubted: Returns the places of the sessions to time once more. None: each is timed once.
+        doubted: Returns the indices of the sessions that need another timing. None for one timing.
     """
     with contextlib.suppress(ModelError, UsageError), bench.files(written) as files:
         pairs = [(files.path(one), one.point) for one in sessions]
@@ -234,7 +231,7 @@ def _raced_row(one: SessionFile, found: Raced | None) -> SessionRow:
 
 
 def alike(seen: Sequence[SessionRow]) -> bool:
-    """Return whether two processes of a session agree in bytes."""
+    """Return whether two processes of a session need nearly the same memory."""
     taken = [row.process_bytes or 0 for row in seen]
     return any(math.isclose(*pair, rel_tol=ALIKE) for pair in itertools.combinations(taken, 2))
 

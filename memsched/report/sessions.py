@@ -24,6 +24,7 @@ __all__ = [
     "memory_named",
     "process_lines",
     "size_lines",
+    "smaller_process",
     "tried_lines",
 ]
 
@@ -111,11 +112,15 @@ def _parts(head: int | None, tail: int | None) -> str:
     return "nothing" if head is None or tail is None else f"head {head:,} + tail {tail:,} = {head + tail:,} B"
 
 
-def _process_shrinks(report: OptimizeReport) -> bool:
-    """Return whether the process of a session without options was measured to take less for the file written."""
-    plain = {row.file: row.process_bytes for row in report.sections.sessions if _is_plain(row)}
+def smaller_process(rows: Sequence[SessionRow]) -> tuple[int, int] | None:
+    """Return the processes of both files in sessions without options if the second needs less, otherwise None.
+
+    Returns:
+        Bytes for the original and for the written file.
+    """
+    plain = {row.file: row.process_bytes for row in rows if _is_plain(row)}
     given, written = plain.get("given"), plain.get("written")
-    return given is not None and written is not None and written < given
+    return None if given is None or written is None or written >= given else (given, written)
 
 
 def default_session_line(report: OptimizeReport) -> tuple[Line | None, bool]:
@@ -133,7 +138,7 @@ def default_session_line(report: OptimizeReport) -> tuple[Line | None, bool]:
     figures = f"{before:,} -> {after:,} B"
     with_options = len(verification.measured_with) > 1
     promised = verification.measured_peak_after_bytes
-    if after > before and _process_shrinks(report):
+    if after > before and smaller_process(report.sections.sessions) is not None:
         return None, False
     if after > before:
         rest = "open this file with its options" if with_options else "keep the file as given for such sessions"

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from memsched.base.frozen import FrozenValue
-from memsched.base.shown import WORTH_TELLING
+from memsched.base.shown import ALIKE, WORTH_TELLING
 from memsched.base.units import format_change, format_size
 from memsched.report.blocks import curve_answer, told_sizes
 from memsched.report.outputs import compared, kept_why, why_not_run
@@ -58,15 +58,13 @@ def change_of(report: OptimizeReport) -> Change:
 
     A process varies by more than a few bytes: if both files take as much of it, what decided says more.
     """
-    process = _of_mapped(report) or _of_interpreter(report) or _of_range(report) or _of_session(report)
+    steady = _of_mapped(report) or _of_interpreter(report) or _of_range(report)
+    process = steady or _of_session(report)
     if process is None:
         return _of_runtime(report)
+    least = (ALIKE if steady is None else WORTH_TELLING) * process.before
     changed = report.output is not None and not report.output.unchanged
-    if (
-        not changed
-        or report.verdict.unit == "process"
-        or abs(process.after - process.before) > WORTH_TELLING * process.before
-    ):
+    if not changed or report.verdict.unit == "process" or abs(process.after - process.before) > least:
         return process
     found = _of_runtime(report)
     told = f"process memory {format_size(process.before)} as before"

@@ -1,4 +1,4 @@
-"""C without an interpreter as an alternative to a file for firmware, with measured figures."""
+"""C without an interpreter: a measured alternative to a file for firmware."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = ["as_c"]
 def as_c(
     module: Module, rules: Target, done: FinishedModel, options: Options, request: Request
 ) -> AlternativeRow | None:
-    """Return C that needs much less than the written file; None if there is none, or nobody asked for firmware.
+    """Return C that needs much less memory than the written file, or None.
 
     Args:
         module: The original.
-        rules: Of the target.
+        rules: Rules of the target.
         done: The written file.
     """
     firmware = relay_rules_of(module, rules) is not None and len(module.graphs[0].ops) <= MOST_OPS_OF_LOOPS
@@ -55,7 +55,7 @@ def as_c(
     target = [] if options.target is None else ["--target", options.target]
     return AlternativeRow(
         command=with_options(["optimize", module.path, *target], "--emit", "c"),
-        what="C without an interpreter, beside its stack",
+        what="C without an interpreter (RAM without the stack)",
         bytes=ram,
         saving_bytes=needed - ram,
         extra_macs_percent=0.0,

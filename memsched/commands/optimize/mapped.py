@@ -11,13 +11,14 @@ import msgspec
 
 from memsched.base.errors import MemschedError
 from memsched.base.frozen import FrozenValue
+from memsched.base.shown import ALIKE
 from memsched.base.units import rounded_ratio
 from memsched.commands.optimize.interpreter_choice import memory_row
 from memsched.commands.optimize.opening import POINTS, any_time
 from memsched.commands.optimize.trials import TrialRequest
 from memsched.commands.optimize.worth import LEAST_GAIN, MOST_LEFT
 from memsched.commands.results import OptimizeResult, Report
-from memsched.commands.session_rows import ALIKE, LEAST_SHOWN, SessionBench
+from memsched.commands.session_rows import LEAST_SHOWN, SessionBench
 from memsched.report.measurements import mapped_rows
 from memsched.report.outputs import outputs_of, time_ratio
 from memsched.report.values.sessions import MappedSection

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from memsched.base.frozen import FrozenValue
+from memsched.commands.session_rows import LEAST_SHOWN
 from memsched.report.values.sessions import SessionRow
 from memsched.runtimes.race import most_times
 from memsched.runtimes.sessions import DEFAULT, LISTED, PATTERNLESS, SessionPoint
@@ -31,10 +32,9 @@ __all__ = [
 POINTS: Final = (DEFAULT, PATTERNLESS, LISTED)
 """Sessions on the written file that are measured, the one with the fewest options first."""
 
-_SPARE_BYTES: Final = 4 << 20
-"""By so much processes of one session differ by chance, or by the following share of them."""
-
 _CHANCE: Final = 0.05
+"""Share of a process by which another one may exceed it by chance, but at least `LEAST_SHOWN`."""
+
 _DOUBT: Final = 0.25
 _FEWEST: Final = 3
 _GAIN: Final = 0.97
@@ -83,7 +83,7 @@ def opened_file(
     given, plain, *_ = rows
     most = most_times(slowdown)
     worse: Literal["process", "time"] | None = None
-    if _bytes(plain) > _bytes(given) + max(_SPARE_BYTES, _CHANCE * _bytes(given)):
+    if _bytes(plain) > _bytes(given) + max(LEAST_SHOWN, _CHANCE * _bytes(given)):
         worse = "process"
     elif _times(plain) > most:
         worse = "time"

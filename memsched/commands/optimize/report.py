@@ -32,6 +32,7 @@ from memsched.report.graphs import (
 from memsched.report.measurements import measurement_rows
 from memsched.report.outputs import outputs_of, time_ratio
 from memsched.report.pools import pools_section
+from memsched.report.sessions import smaller_process
 from memsched.report.values.base import SCHEMA_VERSION
 from memsched.report.values.blocks import RangeRow
 from memsched.report.values.graphs import (
@@ -162,10 +163,15 @@ def _verdict(record: Record, sections: Sections, output: OutputSection | None) -
     shown, unit = sections.verification, _unit(record)
     in_session = unit in {"requested", "process"}
     both = required.measured_given_bytes is not None and required.measured_bytes is not None
+    figures = required.given_bytes, _required(record, shown) if in_session else required.bytes
+    process = smaller_process(sections.sessions)
+    if unit == "requested" and record.budget is None and process is not None and figures[1] > figures[0]:
+        # The file was written for its process.
+        unit, figures = "process", process
     return VerdictSection(
         unit=unit,
-        original_bytes=required.given_bytes,
-        bytes=_required(record, shown) if in_session else required.bytes,
+        original_bytes=figures[0],
+        bytes=figures[1],
         time_ratio=time_ratio(sections),
         measured=both or (record.open_loops is not None and bool(record.open_loops.measured)),
         outputs=outputs_of(sections),

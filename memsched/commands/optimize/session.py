@@ -11,6 +11,7 @@ from typing import Final, Literal
 from memsched import __version__
 from memsched.base.errors import UsageError, VerificationError
 from memsched.base.frozen import FrozenValue
+from memsched.base.shown import ALIKE
 from memsched.base.units import Percentage
 from memsched.commands.failures import Failures, defects_end_the_run
 from memsched.commands.levels import BY_NAME
@@ -24,7 +25,7 @@ from memsched.commands.optimize.report import result_of
 from memsched.commands.optimize.worth import LEAST_GAIN, slight
 from memsched.commands.options import Options
 from memsched.commands.results import OptimizeResult, OutputsDifferError
-from memsched.commands.session_rows import ALIKE, GivenModel, SessionBench, SessionFile, measured_sessions
+from memsched.commands.session_rows import GivenModel, SessionBench, SessionFile, measured_sessions
 from memsched.formats.files import load_module
 from memsched.formats.known import format_of
 from memsched.formats.module import LoadOptions, Module

@@ -63,13 +63,13 @@ def _opened(outcome: RunOutcome, done: FinishedModel) -> AlternativeRow | None:
     point = best_opening(rows, outcome.request.slowdown)
     if point == DEFAULT:
         return None
-    given, best = rows[0].process_bytes, rows[-1].process_bytes
-    if given is None or best is None:
+    given, best, requested = rows[0].process_bytes, rows[-1].process_bytes, rows[-1].measured_bytes
+    if given is None or best is None or requested is None:
         return None
     return AlternativeRow(
         command=asked.changing("opening"),
         what="the same file opened with session options",
-        bytes=0,
+        bytes=requested,
         saving_bytes=0,
         extra_macs_percent=0.0,
         time_ratio=rounded_ratio(rows[-1].cpu_ratio),

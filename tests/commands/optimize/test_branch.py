@@ -94,6 +94,23 @@ def test_no_branch_changes_bits_in_sessions_without_options(given: Path, monkeyp
     assert optimized(given).model == given.read_bytes()
 
 
+def test_a_file_written_for_its_process_is_reported_with_it(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = verify_written
+
+    def more(*asked: Any, **options: Any) -> tuple[Verification | None, tuple[str, ...]]:
+        seen, notes = known(*asked, **options)
+        return None if seen is None else dataclasses.replace(seen, default_peak_after_bytes=1 << 30), notes
+
+    monkeypatch.setattr(branch, "verify_written", more)
+    result = optimized(given)
+    assert result.model != given.read_bytes()
+    verdict = result.report.values.verdict
+    taken = {row.file: row.process_bytes for row in result.report.values.sections.sessions}
+    assert verdict.unit == "process"
+    assert (verdict.original_bytes, verdict.bytes) == (taken["given"], taken["written"])
+    assert verdict.bytes < verdict.original_bytes
+
+
 @pytest.mark.parametrize(
     ("plain", "patternless", "listed", "named"),
     [(45, 45, 30, True), (45, 30, 30, True), (110, 110, 100, False), (5, 5, 3, False)],

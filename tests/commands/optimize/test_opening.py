@@ -107,7 +107,7 @@ def _measured(monkeypatch: pytest.MonkeyPatch, path: Path, **taken: _Taken) -> N
     names = {DEFAULT: "default", PATTERNLESS: "patternless", LISTED: "listed"}
 
     def measure(_: SessionMaker, file: Path, feeds: Path, point: SessionPoint, *__: object, **___: object) -> Measured:
-        return took((100 if file == path else taken[names[point]][0]) * _MB, 0.1)
+        return took((100 if file == path else taken[names[point]][0]) * _MB, 0.1, requested=90_000)
 
     def time_ratio(
         _: SessionMaker, __: object, second: tuple[Path, SessionPoint], *___: object, **____: object
