@@ -23,6 +23,7 @@ from memsched.report.measurements import mapped_rows
 from memsched.report.outputs import outputs_of, time_ratio
 from memsched.report.values.sessions import MappedSection
 from memsched.report.values.verdict import AlternativeRow
+from memsched.runtimes.measure import LITTLE_CHANCE
 from memsched.runtimes.process_memory import MappedComparison
 from memsched.runtimes.race import most_times
 from memsched.runtimes.session_code import opening_lines
@@ -48,11 +49,13 @@ class MappingRequest(FrozenValue, frozen=True):
         bench: Measures sessions on the original.
         stem: Name of the model file without its suffix; the name of the weight file starts with it.
         slowdown: Permitted extra time in percent of the original's time; None permits any time.
+        brief: Whether one process for each file is enough, because only large savings count.
     """
 
     bench: SessionBench
     stem: str
     slowdown: float | None
+    brief: bool = False
 
 
 class MappedFile(FrozenValue, frozen=True):
@@ -142,7 +145,10 @@ def mapped_file(model: bytes, point: SessionPoint, asked: MappingRequest) -> Map
             if not mapped.weights.exists() or mapped.weights.stat().st_size < LEAST_SHOWN:
                 return "they are too small"
             source, limit = files.given if same else files.written, most_times(asked.slowdown)
-            found = maker.compare_mapped(files.given, source, mapped, files.feeds, files.folder, limit=limit)
+            large = 0 if asked.brief else LITTLE_CHANCE
+            found = maker.compare_mapped(
+                files.given, source, mapped, files.feeds, files.folder, limit=limit, large=large
+            )
             if isinstance(found, str):
                 return found
             objection = _objection(found, asked.slowdown) or maker.apart_at_other_sizes(

@@ -86,7 +86,7 @@ def _mapped(outcome: RunOutcome, done: FinishedModel, bench: SessionBench, *, un
     has_time = unlimited or request.remaining() >= SESSIONS * done.seconds
     if not may or done.verification is None or done.wrong or done.ended or request.stopped() or not has_time:
         return None
-    mapping = MappingRequest(bench, "model", request.slowdown)
+    mapping = MappingRequest(bench, "model", request.slowdown, brief=True)
     # The original is opened without options, whatever was promised for another file.
     point = DEFAULT if done.written.unchanged else point_of(done.written.guarantee.session_options)
     if point == DEFAULT:

@@ -64,7 +64,14 @@ def mapped_model(path: Path, folder: Path | None, point: SessionPoint, into: Pat
 
 
 def compare_mapped(
-    given: Path, written: Path, mapped: MappedModel, feeds: Path, folder: Path | None, *, limit: float
+    given: Path,
+    written: Path,
+    mapped: MappedModel,
+    feeds: Path,
+    folder: Path | None,
+    *,
+    limit: float,
+    large: int = LITTLE_CHANCE,
 ) -> MappedComparison | str:
     """Compare sessions on a model with mapped weights, on its source, and on the original; or return why one failed.
 
@@ -74,6 +81,7 @@ def compare_mapped(
         feeds: Inputs.
         folder: Folder of the external data of ``given`` and ``written``; None if that is the folder of each.
         limit: Largest permitted ratio of the processor times of ``mapped`` and ``given``.
+        large: Bytes of a process from which one process for each file is enough.
     """
     outside = None if folder is None else str(folder)
     inputs = (str(feeds),)
@@ -81,7 +89,7 @@ def compare_mapped(
     first = SessionOpener(str(written), inputs, mapped.point, outside)
     second = SessionOpener(str(mapped.model), inputs, mapped.point)
     rule = SteadyRule(least_runs(written))
-    seen = compared_processes(first, second, rule, limit, large=LITTLE_CHANCE)
+    seen = compared_processes(first, second, rule, limit, large=large)
     if isinstance(seen, str):
         return seen
     ratio = race_pair(original, second)

@@ -110,12 +110,20 @@ class SessionMaker:
         return mapped_model(path, folder, point, into, stem)
 
     def compare_mapped(
-        self, given: Path, written: Path, mapped: MappedModel, feeds: Path, folder: Path | None, *, limit: float
+        self,
+        given: Path,
+        written: Path,
+        mapped: MappedModel,
+        feeds: Path,
+        folder: Path | None,
+        *,
+        limit: float,
+        large: int,
     ) -> MappedComparison | str:
         """Measure sessions on a model with mapped weights; see `compare_mapped`."""
         from memsched.runtimes.onnxruntime.mapped import compare_mapped
 
-        return compare_mapped(given, written, mapped, feeds, folder, limit=limit)
+        return compare_mapped(given, written, mapped, feeds, folder, limit=limit, large=large)
 
     def apart_at_other_sizes(
         self, model: bytes, folder: Path | None, mapped: Path, options: LoadOptions, seed: int

@@ -185,10 +185,11 @@ def test_nothing_is_suggested_by_figures_that_do_not_hold(path: Path, monkeypatc
         return replace(verification, measured_peak_after_bytes=int(share * peak)), notes
 
     monkeypatch.setattr(finish, "verify_written", said)
-    words = ("optimize", str(path))
-    assert memsched.optimize(path, hooks=memsched.Hooks(words=words)).report.values.alternatives
+    hooks = memsched.Hooks(words=("optimize", str(path)))
+    asked: dict[str, Any] = {"allow": ("reorder", "inplace"), "budget": 120_000, "keep_best": True, "hooks": hooks}
+    assert memsched.optimize(path, **asked).report.values.alternatives
     share = 1.5
-    assert not memsched.optimize(path, hooks=memsched.Hooks(words=words)).report.values.alternatives
+    assert not memsched.optimize(path, **asked).report.values.alternatives
 
 
 def test_what_was_measured_stands_beside_what_is_required(path: Path) -> None:
