@@ -212,10 +212,7 @@ class _Trials:
         """
         rewrites = [self._chains, self._built_in, self._pieces, self._border, self._again]
         trials: list[Callable[[], Iterator[Suggestion]]] = [self._plan, self._order, self._in_place, *rewrites]
-        if self._given.asked.permitted.free and self._given.asked.budget is None:
-            # What costs nothing was searched, written, and measured: only callers can permit more.
-            trials = [self._chains, self._built_in, self._border]
-        elif gained:
+        if gained:
             trials = rewrites if self._given.asked.permitted.free else [self._border]
         for trial in trials:
             if not self._given.request.stopped():
