@@ -113,37 +113,9 @@ def test_a_model_that_is_refused_meets_no_budget(tmp_path: Path, capsys: pytest.
     assert not out.exists()
 
 
-def test_a_proof_says_for_which_operators_it_holds(found: OptimizeReport) -> None:
-    """A session without options has operators of its own, which may need more than the least of the file's."""
-    least = found.proof.bound_bytes
-    assert found.proof.status == "optimal"
-    for measured, told in ((least + 64, True), (least, False), (None, False)):
-        shown = VerificationSection(
-            runtime="onnxruntime 1",
-            runs=3,
-            outputs_equal=True,
-            max_abs_error=0.0,
-            measured_peak_before_bytes=None,
-            measured_peak_after_bytes=None,
-            executed_order_matches=None,
-            reason=None,
-            predicted_peak_before_bytes=None,
-            predicted_peak_after_bytes=None,
-            notes=(),
-            default_peak_before_bytes=measured,
-            default_peak_after_bytes=measured,
-        )
-        report = amended(found, verification=shown)
-        assert ("operators" in _proof(said(report))) == told
-        cards = page_words(report, page_data(report)).cards
-        assert any("operators" in (card.more or "") for card in cards) == told
-
-
-@pytest.mark.parametrize(("process", "told"), [(None, True), (90, False), (110, True)])
-def test_no_session_needs_more_whose_process_was_measured_to_take_less(
-    found: OptimizeReport, process: int | None, told: bool
-) -> None:
-    shown = VerificationSection(
+def _default_peaks(before: int | None, after: int | None) -> VerificationSection:
+    """Return equal outputs, and the bytes that sessions without options requested for both files."""
+    return VerificationSection(
         runtime="onnxruntime 1",
         runs=3,
         outputs_equal=True,
@@ -155,9 +127,28 @@ def test_no_session_needs_more_whose_process_was_measured_to_take_less(
         predicted_peak_before_bytes=None,
         predicted_peak_after_bytes=None,
         notes=(),
-        default_peak_before_bytes=1_000,
-        default_peak_after_bytes=2_000,
+        default_peak_before_bytes=before,
+        default_peak_after_bytes=after,
     )
+
+
+def test_a_proof_says_for_which_operators_it_holds(found: OptimizeReport) -> None:
+    """A session without options has operators of its own, which may need more than the least of the file's."""
+    least = found.proof.bound_bytes
+    assert found.proof.status == "optimal"
+    for measured, told in ((least + 64, True), (least, False), (None, False)):
+        shown = _default_peaks(measured, measured)
+        report = amended(found, verification=shown)
+        assert ("operators" in _proof(said(report))) == told
+        cards = page_words(report, page_data(report)).cards
+        assert any("operators" in (card.more or "") for card in cards) == told
+
+
+@pytest.mark.parametrize(("process", "told"), [(None, True), (90, False), (110, True)])
+def test_no_session_needs_more_whose_process_was_measured_to_take_less(
+    found: OptimizeReport, process: int | None, told: bool
+) -> None:
+    shown = _default_peaks(1_000, 2_000)
     given = changed(session_row("given", DEFAULT), process_bytes=100)
     written = changed(session_row("written", DEFAULT), process_bytes=process)
     report = amended(found, verification=shown, sessions=(given, written))

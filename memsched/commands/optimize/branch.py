@@ -190,11 +190,13 @@ def _least(
     ]
     for _, data in sorted(taken, key=lambda one: one[0] or 0):
         # The least of several is partly chance: another process must agree before outputs and times are compared.
-        rows = measured_sessions(bench, data, _PLAIN, again=_again, timed=False)
-        seen = _verified(found, data, asked) if all(_within(row, most, limit) for row in rows) else None
-        for row in () if seen is None else measured_sessions(bench, data, _PLAIN, again=_again):
-            if seen is not None and _within(row, most, limit):
-                return data, row, seen
+        confirmed = measured_sessions(bench, data, _PLAIN, again=_again, timed=False)
+        if not confirmed or not _within(confirmed[0], most, limit):
+            continue
+        seen = _verified(found, data, asked)
+        rows = () if seen is None else measured_sessions(bench, data, _PLAIN, again=_again)
+        if seen is not None and rows and _within(rows[0], most, limit):
+            return data, rows[0], seen
     return None
 
 

@@ -15,7 +15,7 @@ from memsched.base.errors import ModelError
 from memsched.base.processor import processor_kind
 from memsched.formats.module import LoadOptions
 from memsched.runtimes.child import TIMEOUT, run_in_child
-from memsched.runtimes.measure import LITTLE_CHANCE, SteadyRule, measure
+from memsched.runtimes.measure import SteadyRule, measure
 from memsched.runtimes.onnxruntime.session_memory import least_runs, race_pair
 from memsched.runtimes.onnxruntime.session_opener import SessionOpener
 from memsched.runtimes.onnxruntime.verification import try_other_sizes
@@ -71,7 +71,7 @@ def compare_mapped(
     folder: Path | None,
     *,
     limit: float,
-    large: int = LITTLE_CHANCE,
+    large: int,
 ) -> MappedComparison | str:
     """Compare sessions on a model with mapped weights, on its source, and on the original; or return why one failed.
 
