@@ -20,28 +20,31 @@ _BYTE, _SHORT = (1 << 8) - 1, (1 << 16) - 1
 _WORD: Final = 4
 """Bytes of a pointer on a processor of 32 bits."""
 
-_BINARY: Final = {"add": "ADD", "sub": "SUB", "mul": "MUL"}
+_BINARY: Final = {"add": "ADD", "mul": "MUL", "sub": "SUB"}
+_BINARY_KINDS: Final = (*sorted((*_BINARY.values(), "FROM")),)
+"""A kernel that takes two pixels asks for the kind. FROM subtracts the first operand from the second."""
+
 _SUPPORT: Final = {
-    "CONV": ("window", "products"), "DEPTHWISE": ("window",), "AVERAGE": ("window", "sums_of_window"),
-    "LARGEST": ("window",), "MEAN": ("window", "sums_of_window"), "SUM": ("sums",), "DENSE": ("products", "sums"),
+    "conv": ("window", "products"), "depthwise": ("window",), "average": ("window", "sums_of_window"),
+    "largest": ("window",), "mean": ("window", "sums_of_window"), "sum": ("sums",), "dense": ("products", "sums"),
 }  # fmt: skip
 """What kernels need beside the core."""
 
 _ORDER: Final = ("window", "products", "sums_of_window", "sums")
 
 _CALLS: Final = {
-    "CONV": "conv(l, s, from, to)",
-    "DEPTHWISE": "depthwise(l, s, from, to)",
-    "AVERAGE": "average(l, s, from, to)",
-    "LARGEST": "largest(l, s, from, to)",
-    "MEAN": "mean(l, s, from, to)",
-    "TABLE": "table(l, from + s->slot * l->channels, to)",
-    "COPY": "copy(l, s, from, to)",
-    "SOFTMAX": "softmax(l, from + s->slot * l->channels, to)",
-    "SUM": "sum(l, s, from + s->slot * l->channels, to, write_at(caller, l->other_space, l->other_from))",
-    "DENSE": "dense(l, s, from + s->slot * l->channels, to, write_at(caller, l->other_space, l->other_from))",
-    "JOIN": "join(l, from + s->slot * l->channels, other_of(caller, l, s), to)",
-    "BINARY": "binary(l, from + s->slot * l->channels, other_of(caller, l, s), to)",
+    "conv": "conv(l, s, from, to)",
+    "depthwise": "depthwise(l, s, from, to)",
+    "average": "average(l, s, from, to)",
+    "largest": "largest(l, s, from, to)",
+    "mean": "mean(l, s, from, to)",
+    "table": "table(l, from + s->slot * l->channels, to)",
+    "copy": "copy(l, s, from, to)",
+    "softmax": "softmax(l, from + s->slot * l->channels, to)",
+    "sum": "sum(l, s, from + s->slot * l->channels, to, write_at(caller, l->other_space, l->other_from))",
+    "dense": "dense(l, s, from + s->slot * l->channels, to, write_at(caller, l->other_space, l->other_from))",
+    "join": "join(l, from + s->slot * l->channels, other_of(caller, l, s), to)",
+    "binary": "binary(l, from + s->slot * l->channels, other_of(caller, l, s), to)",
 }
 
 
@@ -177,34 +180,28 @@ class _Writer:
         )
 
     def _source(self, values: Mapping[str, str | int], rows: Sequence[str], kinds: Sequence[str]) -> str:
-        used = [*kinds]
-        kernels = ["BINARY" if one in _BINARY_KINDS else one for one in used]
-        declared = [*dict.fromkeys([*used, *(_BINARY_KINDS if "BINARY" in kernels else ())])]
+        kernels = [_kernel(one) for one in kinds]
+        declared = [*dict.fromkeys([*kinds, *(_BINARY_KINDS if "binary" in kernels else ())])]
         support = {name for one in kernels for name in _SUPPORT.get(one, ())}
         parts = [_text("model.c", **values, kinds=", ".join(declared)), _text("core.c")]
         parts += [_text(f"{name}.c") for name in _ORDER if name in support]
-        parts += [_text(f"kernel_{name.lower()}.c") for name in dict.fromkeys(kernels)]
+        parts += [_text(f"kernel_{name}.c") for name in dict.fromkeys(kernels)]
         parts += ["\n", *(f"{line}\n" for line in self._constants.lines), "\nstatic const layer_t layers[] = {\n"]
         parts += [f"{line}\n" for line in rows]
         bounds = ", ".join(
             f"{{{one.segment.layers[0]}, {one.segment.layers[-1]}, {self._reader(one.segment, one.segment.outside)}}}"
             for one in self._plan.segments
         )
-        parts += ["};\n\n", f"static const segment_t segments[] = {{{bounds}}};\n", self._step(used), _text("run.c")]
+        parts += ["};\n\n", f"static const segment_t segments[] = {{{bounds}}};\n", self._step(kinds), _text("run.c")]
         parts += [_text(f"interface_{self._plan.given}.c", **values)]
         return "".join(parts)
 
     def _step(self, kinds: Sequence[str]) -> str:
-        cases = []
-        pending: list[str] = []
-        for kind in kinds:
-            if kind in _BINARY_KINDS:
-                pending.append(f"    case {kind}:")
-            else:
-                cases.append(f"    case {kind}:\n        {_CALLS[kind]};\n        break;")
-        if pending:
-            cases.append("\n".join(pending) + f"\n        {_CALLS['BINARY']};\n        break;")
-        two = any(kind in (*_BINARY_KINDS, "JOIN") for kind in kinds)
+        kinds_of: dict[str, list[str]] = {}
+        for kind in sorted(kinds, key=_BINARY_KINDS.__contains__):
+            kinds_of.setdefault(_kernel(kind), []).append(f"    case {kind}:\n")
+        cases = [f"{''.join(labels)}        {_CALLS[one]};\n        break;" for one, labels in kinds_of.items()]
+        two = not {"binary", "join"}.isdisjoint(kinds_of)
         return _text("step.c", cases="\n".join(cases), other=_text("other.c") if two else "")
 
     # Layers ----------------------------------------------------------------------------------------------------------
@@ -301,7 +298,6 @@ class _Writer:
 
 
 _HALF: Final = 128
-_BINARY_KINDS: Final = ("ADD", "FROM", "MUL", "SUB")
 _LAYER_BYTES: Final = 88
 """The record of a layer on a processor of 32 bits, at most."""
 
@@ -320,6 +316,10 @@ def _products(one: StreamLayer, constants: _Constants, layer: int) -> dict[str, 
     if len(one.kernel.constants) > 1:
         found["bias"] = constants.name("int32_t", one.kernel.constants[1], f"bias{layer}")
     return found
+
+
+def _kernel(kind: str) -> str:
+    return "binary" if kind in _BINARY_KINDS else kind.lower()
 
 
 def _per_channel(values: Sequence[int], made: int) -> Sequence[int]:
