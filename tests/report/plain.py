@@ -18,11 +18,28 @@ from memsched.report.values.base import Section
 from memsched.report.values.border import InterfaceSection
 from memsched.report.values.graphs import WrittenSection
 from memsched.report.values.optimize import OptimizeReport, Sections
+from memsched.report.values.shared import VerificationSection
 from memsched.report.values.verdict import ProofSection
 from memsched.runtimes.graph_plan import GraphPlan
 from memsched.solve.allocate.arena import allocate
 
 _Kind = TypeVar("_Kind", bound=Section)
+
+EQUAL_OUTPUTS = VerificationSection(
+    runtime="onnxruntime 1",
+    runs=3,
+    outputs_equal=True,
+    max_abs_error=0.0,
+    relative_error=0.0,
+    measured_peak_before_bytes=None,
+    measured_peak_after_bytes=None,
+    predicted_peak_before_bytes=None,
+    predicted_peak_after_bytes=None,
+    executed_order_matches=None,
+    reason=None,
+    notes=(),
+)
+"""Both models were run, nothing but their outputs was looked at, and these are equal."""
 
 
 def plain(values: Section) -> dict[str, Any]:

@@ -16,31 +16,21 @@ from memsched.report.summary import MOST_LINES, print_summary
 from memsched.report.values.interpreter import InterpreterSection
 from memsched.report.values.optimize import OptimizeReport
 from memsched.report.values.sessions import HeldBackSection, SessionRow
-from memsched.report.values.shared import ProcessMemoryRow, VerificationSection
+from memsched.report.values.shared import ProcessMemoryRow
 from memsched.report.values.verdict import AlternativeRow
 from memsched.report.verdict import verdict_sentence
 from tests import small_models
 from tests.formats import tflite_builder
-from tests.report.plain import amended
+from tests.report.plain import EQUAL_OUTPUTS, amended
 from tests.runtimes.tflm.test_plan import three_branches
 
 changed = msgspec.structs.replace
 
 MB = 1 << 20
 
-EQUAL = VerificationSection(
+EQUAL = changed(
+    EQUAL_OUTPUTS,
     runtime="onnxruntime 9",
-    outputs_equal=True,
-    max_abs_error=0.0,
-    relative_error=0.0,
-    measured_peak_before_bytes=None,
-    measured_peak_after_bytes=None,
-    predicted_peak_before_bytes=None,
-    predicted_peak_after_bytes=None,
-    executed_order_matches=None,
-    runs=3,
-    reason=None,
-    notes=(),
     stated=("how often it was run is a matter of taste, which is why so much is said of it in so many words",) * 3,
 )
 

@@ -31,7 +31,7 @@ from memsched.runtimes.sessions import DEFAULT
 from tests import small_models
 from tests.formats import tflite_builder
 from tests.formats.tflite_builder import pack, unpack
-from tests.report.plain import amended
+from tests.report.plain import EQUAL_OUTPUTS, amended
 
 changed = msgspec.structs.replace
 
@@ -115,21 +115,7 @@ def test_a_model_that_is_refused_meets_no_budget(tmp_path: Path, capsys: pytest.
 
 def _default_peaks(before: int | None, after: int | None) -> VerificationSection:
     """Return equal outputs, and the bytes that sessions without options requested for both files."""
-    return VerificationSection(
-        runtime="onnxruntime 1",
-        runs=3,
-        outputs_equal=True,
-        max_abs_error=0.0,
-        measured_peak_before_bytes=None,
-        measured_peak_after_bytes=None,
-        executed_order_matches=None,
-        reason=None,
-        predicted_peak_before_bytes=None,
-        predicted_peak_after_bytes=None,
-        notes=(),
-        default_peak_before_bytes=before,
-        default_peak_after_bytes=after,
-    )
+    return changed(EQUAL_OUTPUTS, default_peak_before_bytes=before, default_peak_after_bytes=after)
 
 
 def test_a_proof_says_for_which_operators_it_holds(found: OptimizeReport) -> None:

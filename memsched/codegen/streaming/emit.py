@@ -21,7 +21,7 @@ _WORD: Final = 4
 """Bytes of a pointer on a processor of 32 bits."""
 
 _BINARY: Final = {"add": "ADD", "mul": "MUL", "sub": "SUB"}
-_BINARY_KINDS: Final = (*sorted((*_BINARY.values(), "FROM")),)
+_BINARY_KINDS: Final = tuple(sorted((*_BINARY.values(), "FROM")))
 """A kernel that takes two pixels asks for the kind. FROM subtracts the first operand from the second."""
 
 _SUPPORT: Final = {
@@ -180,28 +180,30 @@ class _Writer:
         )
 
     def _source(self, values: Mapping[str, str | int], rows: Sequence[str], kinds: Sequence[str]) -> str:
-        kernels = [_kernel(one) for one in kinds]
-        declared = [*dict.fromkeys([*kinds, *(_BINARY_KINDS if "binary" in kernels else ())])]
+        kernels: dict[str, list[str]] = {}
+        for kind in kinds:
+            kernels.setdefault(_kernel(kind), []).append(kind)
+        declared = dict.fromkeys([*kinds, *(_BINARY_KINDS if "binary" in kernels else ())])
         support = {name for one in kernels for name in _SUPPORT.get(one, ())}
         parts = [_text("model.c", **values, kinds=", ".join(declared)), _text("core.c")]
         parts += [_text(f"{name}.c") for name in _ORDER if name in support]
-        parts += [_text(f"kernel_{name}.c") for name in dict.fromkeys(kernels)]
+        parts += [_text(f"kernel_{name}.c") for name in kernels]
         parts += ["\n", *(f"{line}\n" for line in self._constants.lines), "\nstatic const layer_t layers[] = {\n"]
         parts += [f"{line}\n" for line in rows]
         bounds = ", ".join(
             f"{{{one.segment.layers[0]}, {one.segment.layers[-1]}, {self._reader(one.segment, one.segment.outside)}}}"
             for one in self._plan.segments
         )
-        parts += ["};\n\n", f"static const segment_t segments[] = {{{bounds}}};\n", self._step(kinds), _text("run.c")]
+        parts += ["};\n\n", f"static const segment_t segments[] = {{{bounds}}};\n", self._step(kernels), _text("run.c")]
         parts += [_text(f"interface_{self._plan.given}.c", **values)]
         return "".join(parts)
 
-    def _step(self, kinds: Sequence[str]) -> str:
-        kinds_of: dict[str, list[str]] = {}
-        for kind in sorted(kinds, key=_BINARY_KINDS.__contains__):
-            kinds_of.setdefault(_kernel(kind), []).append(f"    case {kind}:\n")
-        cases = [f"{''.join(labels)}        {_CALLS[one]};\n        break;" for one, labels in kinds_of.items()]
-        two = not {"binary", "join"}.isdisjoint(kinds_of)
+    def _step(self, kernels: Mapping[str, Sequence[str]]) -> str:
+        cases = []
+        for kernel in sorted(kernels, key="binary".__eq__):
+            labels = "".join(f"    case {kind}:\n" for kind in kernels[kernel])
+            cases.append(f"{labels}        {_CALLS[kernel]};\n        break;")
+        two = not {"binary", "join"}.isdisjoint(kernels)
         return _text("step.c", cases="\n".join(cases), other=_text("other.c") if two else "")
 
     # Layers ----------------------------------------------------------------------------------------------------------

@@ -194,9 +194,11 @@ def _least(
         if not confirmed or not _within(confirmed[0], most, limit):
             continue
         seen = _verified(found, data, asked)
-        rows = () if seen is None else measured_sessions(bench, data, _PLAIN, again=_again)
-        if seen is not None and rows and _within(rows[0], most, limit):
-            return data, rows[0], seen
+        if seen is None:
+            continue
+        timed = measured_sessions(bench, data, _PLAIN, again=_again)
+        if timed and _within(timed[0], most, limit):
+            return data, timed[0], seen
     return None
 
 
